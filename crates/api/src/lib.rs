@@ -1,0 +1,12 @@
+//! What can be said: the words every other crate speaks in.
+//!
+//! Today these are the identifiers that the store needs: [`Revision`], [`Time`], [`Resource`] and
+//! [`Key`]. Nothing here does I/O, reads a clock or draws a random number.
+
+pub mod key;
+pub mod revision;
+pub mod time;
+
+pub use key::{Key, KeyError, Resource};
+pub use revision::Revision;
+pub use time::Time;

@@ -1,0 +1,25 @@
+//! The one order of all writes.
+
+use std::fmt;
+
+/// The number of a commit. Revisions rise by one with every commit, over all resources, and never go
+/// back; the first commit is 1. Clients see it as `resourceVersion`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Before the first commit.
+    pub const ZERO: Revision = Revision(0);
+
+    /// The revision of the commit after this one.
+    #[must_use]
+    pub const fn next(self) -> Revision {
+        Revision(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

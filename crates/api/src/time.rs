@@ -1,0 +1,66 @@
+//! Time as an argument.
+//!
+//! Only the shell reads a clock; everything else is handed a [`Time`], so that a simulator can own it.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Microseconds since the Unix epoch, the finest grain that the Kubernetes API shows (`MicroTime`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// The Unix epoch.
+    pub const EPOCH: Time = Time(0);
+
+    /// The time `seconds` after the epoch.
+    #[must_use]
+    pub const fn from_seconds(seconds: i64) -> Time {
+        Time(seconds.saturating_mul(1_000_000))
+    }
+
+    /// This time plus `duration`, or the end of time.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Time {
+        Time(self.0.saturating_add(micros(duration)))
+    }
+
+    /// This time less `duration`, or the beginning of time.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Time {
+        Time(self.0.saturating_sub(micros(duration)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    #[must_use]
+    pub fn since(self, earlier: Time) -> Duration {
+        u64::try_from(self.0.saturating_sub(earlier.0)).map_or(Duration::ZERO, Duration::from_micros)
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Time {
+    /// Seconds and microseconds since the epoch; calendar forms belong to those who print for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_and_never_goes_negative() {
+        let t = Time::from_seconds(10);
+        assert_eq!(t.after(Duration::from_millis(1)), Time(10_001_000));
+        assert_eq!(t.before(Duration::from_secs(1)), Time::from_seconds(9));
+        assert_eq!(t.since(Time::from_seconds(12)), Duration::ZERO);
+        assert_eq!(t.since(Time::from_seconds(7)), Duration::from_secs(3));
+        assert_eq!(Time(i64::MAX).after(Duration::from_secs(1)), Time(i64::MAX));
+        assert_eq!(Time(-1).to_string(), "-1.999999");
+    }
+}
