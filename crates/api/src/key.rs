@@ -1,5 +1,6 @@
 //! Where an object is kept.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,6 +30,12 @@ impl Resource {
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Resource {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

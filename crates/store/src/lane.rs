@@ -1,0 +1,181 @@
+//! Who is to be woken by what.
+//!
+//! A cursor waits in one lane of its resource: all events, or those of one namespace, one name, or one value
+//! of one field. A lane exists while a cursor is in it. It notes which events were its own, so that a cursor
+//! that wakes goes straight to them; the notes are shared by all cursors of the lane and are no longer than
+//! the ring.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use crate::record::Record;
+use crate::ring::Happening;
+
+/// Which events a lane carries.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LaneKey {
+    All,
+    Namespace(Box<str>),
+    Name(Box<str>),
+    Field(Box<str>, Box<str>),
+}
+
+/// A set of cursors that wait for the same thing.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    key: LaneKey,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// From which sequence number on `hits` is complete.
+    since: u64,
+    /// The events of this lane; unused where that is all of them.
+    hits: VecDeque<u64>,
+    /// A place per cursor, with its waker while it waits.
+    places: Vec<Option<Waker>>,
+    free: Vec<usize>,
+    /// Whether it is already on the list of those to be woken.
+    touched: bool,
+}
+
+impl Lane {
+    /// The first event at or after `sequence` that may be one of this lane's; `end` if there is none.
+    pub fn next_hit(&self, sequence: u64, end: u64) -> u64 {
+        if self.key == LaneKey::All {
+            return sequence;
+        }
+        let inner = self.inner.lock();
+        if sequence < inner.since {
+            return sequence;
+        }
+        inner.hits.get(inner.hits.partition_point(|hit| *hit < sequence)).copied().unwrap_or(end)
+    }
+
+    /// Leaves a waker at a cursor's place.
+    pub fn wait(&self, place: usize, waker: &Waker) {
+        let slot = &mut self.inner.lock().places[place];
+        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    /// Takes all wakers.
+    pub fn take_wakers(&self, into: &mut Vec<Waker>) {
+        let mut inner = self.inner.lock();
+        inner.touched = false;
+        into.extend(inner.places.iter_mut().filter_map(Option::take));
+    }
+
+    fn enter(&self) -> usize {
+        let mut inner = self.inner.lock();
+        match inner.free.pop() {
+            Some(place) => place,
+            None => {
+                inner.places.push(None);
+                inner.places.len() - 1
+            }
+        }
+    }
+
+    /// Gives up a place; true if it was the last one.
+    fn leave(&self, place: usize) -> bool {
+        let mut inner = self.inner.lock();
+        inner.places[place] = None;
+        inner.free.push(place);
+        inner.free.len() == inner.places.len()
+    }
+
+    /// Notes an event, and asks to be woken. `first` is the oldest event of the ring.
+    fn touch(self: &Arc<Lane>, sequence: u64, first: u64, woken: &mut Vec<Arc<Lane>>) {
+        let mut inner = self.inner.lock();
+        if self.key != LaneKey::All {
+            while inner.hits.front().is_some_and(|hit| *hit < first) {
+                inner.hits.pop_front();
+            }
+            if inner.hits.back() != Some(&sequence) {
+                inner.hits.push_back(sequence);
+            }
+        }
+        if !std::mem::replace(&mut inner.touched, true) {
+            woken.push(Arc::clone(self));
+        }
+    }
+}
+
+/// The lanes of one resource.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    all: Option<Arc<Lane>>,
+    namespaces: BTreeMap<Box<str>, Arc<Lane>>,
+    names: BTreeMap<Box<str>, Arc<Lane>>,
+    fields: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Lane>>>,
+}
+
+impl Lanes {
+    /// Takes a place in a lane, which is made if need be; `end` is the sequence number of the next event.
+    pub fn enter(&mut self, key: LaneKey, end: u64) -> (Arc<Lane>, usize) {
+        let make = || {
+            let inner = Mutex::new(Inner { since: end, ..Inner::default() });
+            Arc::new(Lane { key: key.clone(), inner })
+        };
+        let lane = match key.clone() {
+            LaneKey::All => self.all.get_or_insert_with(make),
+            LaneKey::Namespace(namespace) => self.namespaces.entry(namespace).or_insert_with(make),
+            LaneKey::Name(name) => self.names.entry(name).or_insert_with(make),
+            LaneKey::Field(field, value) => {
+                self.fields.entry(field).or_default().entry(value).or_insert_with(make)
+            }
+        };
+        (Arc::clone(lane), lane.enter())
+    }
+
+    /// Gives up a place; the lane goes with its last cursor.
+    pub fn leave(&mut self, lane: &Lane, place: usize) {
+        if !lane.leave(place) {
+            return;
+        }
+        match &lane.key {
+            LaneKey::All => self.all = None,
+            LaneKey::Namespace(namespace) => drop(self.namespaces.remove(namespace)),
+            LaneKey::Name(name) => drop(self.names.remove(name)),
+            LaneKey::Field(field, value) => {
+                if let Some(values) = self.fields.get_mut(field) {
+                    values.remove(value);
+                    if values.is_empty() {
+                        self.fields.remove(field);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells every lane that an event concerns.
+    pub fn touch(&self, event: &Happening, sequence: u64, first: u64, woken: &mut Vec<Arc<Lane>>) {
+        let mut tell = |lane: Option<&Arc<Lane>>| {
+            if let Some(lane) = lane {
+                lane.touch(sequence, first, woken);
+            }
+        };
+        tell(self.all.as_ref());
+        if !self.namespaces.is_empty() {
+            tell(event.after.namespace().and_then(|namespace| self.namespaces.get(namespace)));
+        }
+        if !self.names.is_empty() {
+            tell(self.names.get(event.after.name()));
+        }
+        for (field, values) in &self.fields {
+            let old = event.before.as_ref().and_then(|record| record.field(field));
+            let new = Some(&event.after).filter(|after| !after.is_tombstone());
+            let new = new.and_then(|record: &Record| record.field(field));
+            tell(old.and_then(|value| values.get(value)));
+            if new != old {
+                tell(new.and_then(|value| values.get(value)));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! All objects at one revision, in one file.
+//!
+//! Objects are written as the commits that last put them, in frames of about [`BLOCK_BYTES`]; a frame
+//! without commits closes the file, so that a file that ends early is told from a whole one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use setpoint_api::Revision;
+
+use super::files::{LogFile, UNFINISHED};
+use super::format::{
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, FileKind, Slot, corrupt, finish_frame, slot_at,
+    start_frame,
+};
+use super::room::write_aside;
+use crate::disk::{Disk, DiskFile};
+use crate::log::LogError;
+use crate::log::wire::{Interner, decode_commit, encode_record};
+use crate::mirror::Snapshot;
+use crate::record::Record;
+
+const BLOCK_BYTES: usize = 256 << 10;
+/// How much is read at a time.
+const WINDOW_BYTES: usize = 4 << 20;
+
+/// Writes a checkpoint of `snapshot`, durably, and says how long it is.
+pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot) -> Result<u64, LogError> {
+    let which = LogFile::checkpoint(snapshot.revision());
+    let mut at = FILE_HEADER_BYTES as u64;
+    write_aside(disk, &format!("{}{UNFINISHED}", which.name()), &which.name(), |file| {
+        let header = FileHeader {
+            kind: FileKind::Checkpoint,
+            id,
+            first: snapshot.revision(),
+            last: snapshot.revision(),
+            time: setpoint_api::Time::EPOCH,
+        };
+        file.write_at(0, &header.encode())?;
+        let mut frame = Vec::with_capacity(BLOCK_BYTES * 2);
+        let mut count = 0;
+        start_frame(&mut frame);
+        let mut flush = |frame: &mut Vec<u8>, count: &mut u32| {
+            finish_frame(frame, id, snapshot.revision(), *count);
+            file.write_at(at, frame)?;
+            at += frame.len() as u64;
+            start_frame(frame);
+            *count = 0;
+            Ok::<(), std::io::Error>(())
+        };
+        for (resource, table) in snapshot.tables() {
+            for record in table.iter() {
+                encode_record(&mut frame, resource, record);
+                count += 1;
+                if frame.len() >= BLOCK_BYTES {
+                    flush(&mut frame, &mut count)?;
+                }
+            }
+        }
+        if count > 0 {
+            flush(&mut frame, &mut count)?;
+        }
+        flush(&mut frame, &mut count)
+    })?;
+    Ok(at)
+}
+
+/// Reads a checkpoint, and says which log it belongs to and how long it is.
+pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, u64, u64), LogError> {
+    let name = which.name();
+    let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
+    let file = disk.open(&name).map_err(failed)?;
+    let length = file.length().map_err(failed)?;
+    let mut header = vec![0; FILE_HEADER_BYTES.min(length as usize)];
+    file.read_at(0, &mut header).map_err(failed)?;
+    let header = which.checked(FileHeader::decode(&name, &header)?)?;
+    let mut snapshot = Snapshot::default();
+    let mut names = Interner::default();
+    let mut window = Window { file: &*file, length, start: 0, bytes: Bytes::new() };
+    let mut position = FILE_HEADER_BYTES as u64;
+    loop {
+        let (slot, base) = window.slot_at(position, header.id).map_err(failed)?;
+        let damaged = |what: &str| corrupt(&name, position, what);
+        let frame = match slot {
+            Slot::Frame(frame) => frame,
+            Slot::Empty => return Err(damaged("the file ends too early")),
+            Slot::Bad { what, .. } => return Err(damaged(what)),
+        };
+        if frame.count == 0 {
+            snapshot.set_revision(which.first);
+            return Ok((snapshot, header.id, length));
+        }
+        let mut payload = frame.payload;
+        for _ in 0..frame.count {
+            restore(&mut snapshot, &mut payload, &mut names, which.first).map_err(|what| damaged(&what))?;
+        }
+        position = base + frame.end as u64;
+    }
+}
+
+fn restore(
+    snapshot: &mut Snapshot,
+    payload: &mut Bytes,
+    names: &mut Interner,
+    newest: Revision,
+) -> Result<(), String> {
+    let commit =
+        decode_commit(payload, names).map_err(|error| format!("an object cannot be read: {error}"))?;
+    match &commit.writes[..] {
+        [write] if write.body.is_some() && commit.revision <= newest => {
+            let record = Record::apply(write, commit.revision, commit.time, None);
+            snapshot.restore(&write.key, record);
+            Ok(())
+        }
+        _ => Err("an object is malformed".to_owned()),
+    }
+}
+
+/// A part of a large file, so that reading it never takes its size in memory.
+struct Window<'a> {
+    file: &'a dyn DiskFile,
+    length: u64,
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Window<'_> {
+    /// The frame at `position`, and what its offsets count from.
+    fn slot_at(&mut self, position: u64, id: u64) -> std::io::Result<(Slot, u64)> {
+        let slot = self.look(position, id);
+        if let Slot::Frame(_) = slot {
+            return Ok((slot, self.start));
+        }
+        let mut wanted = WINDOW_BYTES;
+        loop {
+            self.load(position, wanted)?;
+            let slot = self.look(position, id);
+            let at_the_end = self.start + self.bytes.len() as u64 >= self.length;
+            if matches!(slot, Slot::Frame(_)) || at_the_end || wanted > (64 << 20) {
+                return Ok((slot, self.start));
+            }
+            wanted *= 4;
+        }
+    }
+
+    fn look(&self, position: u64, id: u64) -> Slot {
+        match position.checked_sub(self.start) {
+            Some(at) if at + FRAME_HEADER_BYTES as u64 <= self.bytes.len() as u64 => {
+                slot_at(&self.bytes, at as usize, id)
+            }
+            _ => Slot::Empty,
+        }
+    }
+
+    fn load(&mut self, position: u64, wanted: usize) -> std::io::Result<()> {
+        let length = (self.length.saturating_sub(position)).min(wanted as u64);
+        let mut bytes = vec![0; length as usize];
+        self.file.read_at(position, &mut bytes)?;
+        (self.start, self.bytes) = (position, Bytes::from(bytes));
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Folding old commits into a checkpoint, and forgetting by budget.
+//!
+//! The order of steps makes every cut harmless: the checkpoint is durable before a segment becomes history,
+//! history is durable before its segment goes, and what a cut leaves twice is read once.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use setpoint_api::{Resource, Revision, Time};
+use std::collections::BTreeSet;
+
+use super::checkpoint;
+use super::files::{Files, LogFile, UNFINISHED};
+use super::format::{FILE_HEADER_BYTES, FileHeader, FileKind, finish_frame, start_frame};
+use super::room::{make_room, write_aside};
+use super::segment::{Reading, scan};
+use super::{RESERVE, Room, SPARE, State};
+use crate::commit::Commit;
+use crate::disk::Disk;
+use crate::log::wire::encode_commit;
+use crate::log::{Chore, LogError};
+use crate::mirror::Snapshot;
+use crate::retention::Retention;
+
+const FRAME_BYTES: usize = 256 << 10;
+
+/// Makes the room that is missing.
+pub(super) struct Provision {
+    pub disk: Arc<dyn Disk>,
+    pub state: Arc<Mutex<State>>,
+    pub room: Room,
+    pub spare_bytes: u64,
+    pub reserve_bytes: u64,
+}
+
+impl Chore for Provision {
+    fn run(self: Box<Self>) -> Result<(), LogError> {
+        let result = self.make();
+        self.state.lock().busy = false;
+        result
+    }
+}
+
+impl Provision {
+    fn make(&self) -> Result<(), LogError> {
+        if !self.room.reserve {
+            make_room(&self.disk, RESERVE, self.reserve_bytes)?;
+            self.state.lock().room.reserve = true;
+        }
+        if self.room.spare.is_none() {
+            make_room(&self.disk, SPARE, self.spare_bytes)?;
+            self.state.lock().room.spare = Some(self.spare_bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Folds everything up to a snapshot into a checkpoint.
+pub(super) struct Compact {
+    pub disk: Arc<dyn Disk>,
+    pub state: Arc<Mutex<State>>,
+    pub id: u64,
+    pub snapshot: Snapshot,
+    pub retention: Retention,
+    pub now: Time,
+}
+
+impl Chore for Compact {
+    fn run(self: Box<Self>) -> Result<(), LogError> {
+        let result = self.fold();
+        self.state.lock().busy = false;
+        result
+    }
+}
+
+impl Compact {
+    fn fold(&self) -> Result<(), LogError> {
+        let base = self.snapshot.revision();
+        let files = Files::list(&self.disk)?;
+        let base_bytes = match files.checkpoints.last() {
+            Some(file) if file.first == base => self.state.lock().base_bytes,
+            _ => checkpoint::write(&self.disk, self.id, &self.snapshot)?,
+        };
+        let sealed: Vec<(LogFile, Revision)> = files
+            .segments
+            .windows(2)
+            .map(|pair| (pair[0].clone(), Revision(pair[1].first.0 - 1)))
+            .filter(|(_, last)| *last <= base)
+            .collect();
+        for (segment, last) in &sealed {
+            if self.retention.cold_bytes > 0 {
+                self.keep_history(segment, *last)?;
+            }
+        }
+        for (segment, _) in &sealed {
+            remove(&self.disk, &segment.name())?;
+        }
+        let history_bytes = forget(&self.disk, &self.retention, self.now)?;
+        let mut state = self.state.lock();
+        state.base = base;
+        state.base_bytes = base_bytes;
+        state.history_bytes = history_bytes;
+        state.live_bytes = state.live_bytes.saturating_sub(state.sealing_bytes);
+        state.floor = Files::list(&self.disk)?.floor();
+        Ok(())
+    }
+
+    /// Copies a segment without what is exempt from history.
+    fn keep_history(&self, segment: &LogFile, last: Revision) -> Result<(), LogError> {
+        let content = segment.read(&*self.disk)?;
+        let history = LogFile::history(segment.first, last);
+        let mut frames = Frames { id: self.id, out: Vec::new(), frame: Vec::new(), open: None };
+        let mut time = Time::EPOCH;
+        scan(segment, &content, Reading::Sealed, Revision::ZERO, &mut |commit| {
+            time = time.max(commit.time);
+            frames.push(without_exempt(commit, &self.retention.exempt));
+        })?;
+        let header =
+            FileHeader { kind: FileKind::History, id: self.id, first: segment.first, last, time }.encode();
+        let body = frames.finish(last);
+        write_aside(&self.disk, &format!("{}{UNFINISHED}", history.name()), &history.name(), |file| {
+            file.write_at(0, &header)?;
+            file.write_at(FILE_HEADER_BYTES as u64, &body)
+        })
+    }
+}
+
+fn without_exempt(mut commit: Commit, exempt: &BTreeSet<Resource>) -> Commit {
+    commit.writes.retain(|write| !exempt.contains(write.key.resource()));
+    commit
+}
+
+/// Packs commits into frames.
+struct Frames {
+    id: u64,
+    out: Vec<u8>,
+    frame: Vec<u8>,
+    open: Option<(Revision, u32)>,
+}
+
+impl Frames {
+    fn push(&mut self, commit: Commit) {
+        if commit.writes.is_empty() {
+            return;
+        }
+        let (first, count) = self.open.unwrap_or_else(|| {
+            start_frame(&mut self.frame);
+            (commit.revision, 0)
+        });
+        self.open = Some((first, count + 1));
+        encode_commit(&mut self.frame, commit.revision, commit.time, commit.writes.iter());
+        if self.frame.len() >= FRAME_BYTES {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((first, count)) = self.open.take() {
+            finish_frame(&mut self.frame, self.id, first, count);
+            self.out.extend_from_slice(&self.frame);
+        }
+    }
+
+    /// Ends with a frame without commits, so that a file that ends early is told from a whole one.
+    fn finish(mut self, last: Revision) -> Vec<u8> {
+        self.close();
+        start_frame(&mut self.frame);
+        self.open = Some((last, 0));
+        self.close();
+        self.out
+    }
+}
+
+/// Drops the oldest history until it is within its budgets, and says how many bytes of it are left.
+///
+/// History can be read only from a checkpoint on, so a checkpoint goes together with the commits up to the next.
+pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> Result<u64, LogError> {
+    loop {
+        let files = Files::list(disk)?;
+        let Some(newest) = files.checkpoints.last() else { return Ok(0) };
+        let mut bytes = 0;
+        for file in files.history.iter().chain(&files.checkpoints).filter(|file| *file != newest) {
+            bytes += length(disk, &file.name())?;
+        }
+        let oldest = generation(&files, newest.first);
+        let too_old = match oldest.iter().rev().find(|file| file.kind == FileKind::History) {
+            Some(file) => now.since(file.header(&**disk)?.time) > retention.cold_age,
+            None => false,
+        };
+        if oldest.is_empty() || (bytes <= retention.cold_bytes && !too_old) {
+            return Ok(bytes);
+        }
+        for file in oldest {
+            remove(disk, &file.name())?;
+        }
+    }
+}
+
+/// The oldest checkpoint and the commits up to the next one, in an order in which they can go one by one.
+fn generation(files: &Files, newest: Revision) -> Vec<LogFile> {
+    let starts_before = files
+        .history
+        .first()
+        .is_some_and(|file| files.checkpoints.first().is_none_or(|oldest| file.first <= oldest.first));
+    let oldest = &files.checkpoints[0];
+    let mut gone = Vec::new();
+    let end = if starts_before {
+        oldest.first
+    } else if oldest.first < newest {
+        gone.push(oldest.clone());
+        files.checkpoints[1].first
+    } else {
+        return gone;
+    };
+    gone.extend(files.history.iter().filter(|file| file.last <= end).cloned());
+    gone
+}
+
+fn length(disk: &Arc<dyn Disk>, name: &str) -> Result<u64, LogError> {
+    let opened = disk.open(name).and_then(|file| file.length());
+    opened.map_err(|source| LogError::Io { action: "open", file: name.to_owned(), source })
+}
+
+pub(super) fn remove(disk: &Arc<dyn Disk>, name: &str) -> Result<(), LogError> {
+    let removed = disk.remove(name).and_then(|()| disk.sync_names());
+    removed.map_err(|source| LogError::Io { action: "remove", file: name.to_owned(), source })
+}

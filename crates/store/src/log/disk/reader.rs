@@ -1,0 +1,141 @@
+//! Reading a log that somebody may be writing: the past of a running store, exports, checks.
+//!
+//! Compaction may take a file away between looking and opening; then the reader looks again. What it gives is
+//! always a prefix of the commits, each whole.
+
+use std::sync::Arc;
+
+use setpoint_api::Revision;
+
+use super::checkpoint;
+use super::files::{Files, LogFile};
+use super::format::{FileKind, corrupt};
+use super::segment::{Reading, scan};
+use crate::commit::Commit;
+use crate::disk::Disk;
+use crate::log::{LogError, LogReader};
+use crate::mirror::Snapshot;
+
+/// How often a reader looks again when files go away under it.
+const LOOKS_MAX: u32 = 16;
+
+/// Reads the files of a disk log.
+pub struct DiskReader {
+    disk: Arc<dyn Disk>,
+}
+
+impl DiskReader {
+    /// A reader of the log on `disk`.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>) -> DiskReader {
+        DiskReader { disk }
+    }
+
+    /// Reads every file to the end and reports the first damage. The log must be whole: nobody writes it.
+    pub fn check(&mut self) -> Result<Revision, LogError> {
+        let files = Files::list(&self.disk)?;
+        let mut newest = Revision::ZERO;
+        for file in &files.checkpoints {
+            newest = newest.max(checkpoint::read(&self.disk, file)?.0.revision());
+        }
+        for file in &files.history {
+            let content = file.read(&*self.disk)?;
+            scan(file, &content, Reading::History, Revision::ZERO, &mut |_| ())?;
+        }
+        for (i, file) in files.segments.iter().enumerate() {
+            let content = file.read(&*self.disk)?;
+            let next = files.segments.get(i + 1);
+            let reading = if next.is_some() { Reading::Sealed } else { Reading::Last };
+            let ending = scan(file, &content, reading, Revision::ZERO, &mut |_| ())?;
+            if let Some(next) = next
+                && next.first != ending.last.next()
+            {
+                return Err(missing(next, ending.last));
+            }
+            newest = newest.max(ending.last);
+        }
+        Ok(newest)
+    }
+}
+
+impl LogReader for DiskReader {
+    fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
+        look_again(|| {
+            let files = Files::list(&self.disk)?;
+            match files.checkpoint(at_most) {
+                Some(file) => Ok(checkpoint::read(&self.disk, file)?.0),
+                None if files.floor() == Revision::ZERO => Ok(Snapshot::default()),
+                None => Err(LogError::Compacted { floor: files.floor() }),
+            }
+        })
+    }
+
+    fn tail(
+        &mut self,
+        after: Revision,
+        until: Revision,
+        each: &mut dyn FnMut(Commit),
+    ) -> Result<(), LogError> {
+        let mut reached = after;
+        look_again(|| {
+            let files = Files::list(&self.disk)?;
+            if reached < files.floor() {
+                return Err(LogError::Compacted { floor: files.floor() });
+            }
+            self.read_files(&files, &mut reached, until, each)
+        })
+    }
+}
+
+impl DiskReader {
+    fn read_files(
+        &self,
+        files: &Files,
+        reached: &mut Revision,
+        until: Revision,
+        each: &mut dyn FnMut(Commit),
+    ) -> Result<(), LogError> {
+        let mut sources: Vec<&LogFile> = files.history.iter().chain(&files.segments).collect();
+        sources.sort_by_key(|file| file.first);
+        for (i, file) in sources.iter().enumerate() {
+            // A file is of use only if the next one starts after what is wanted.
+            let covered = match file.kind {
+                FileKind::History => file.last,
+                _ => sources.get(i + 1).map_or(Revision(u64::MAX), |next| Revision(next.first.0 - 1)),
+            };
+            if covered <= *reached || file.first > until {
+                continue;
+            }
+            if file.first > reached.next() {
+                return Err(missing(file, *reached));
+            }
+            let reading = if file.kind == FileKind::History { Reading::History } else { Reading::Live };
+            let content = file.read(&*self.disk)?;
+            let ending = scan(file, &content, reading, *reached, &mut |commit| {
+                if commit.revision <= until {
+                    each(commit);
+                }
+            })?;
+            let end = if file.kind == FileKind::History { file.last } else { ending.last };
+            *reached = (*reached).max(end).min(until);
+        }
+        Ok(())
+    }
+}
+
+/// The error for a file that should be there.
+pub fn missing(next: &LogFile, last: Revision) -> LogError {
+    corrupt(&next.name(), 0, &format!("it follows revision {last}: a file between them is missing"))
+}
+
+fn look_again<T>(mut attempt: impl FnMut() -> Result<T, LogError>) -> Result<T, LogError> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        match attempt() {
+            Err(LogError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The segment that is being written, and reading one back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use setpoint_api::Revision;
+
+use super::files::LogFile;
+use super::format::{FILE_HEADER_BYTES, FileHeader, Slot, corrupt, looks_torn, newer_frame_after, slot_at};
+use crate::commit::Commit;
+use crate::disk::{Disk, DiskFile};
+use crate::log::LogError;
+use crate::log::wire::{Interner, decode_commit};
+
+/// The segment that takes the next batch.
+pub struct Segment {
+    name: String,
+    file: Box<dyn DiskFile>,
+    first: Revision,
+    position: u64,
+    capacity: u64,
+}
+
+impl Segment {
+    /// Goes on with a segment at the first free position.
+    pub fn resume(disk: &Arc<dyn Disk>, which: &LogFile, position: u64) -> Result<Segment, LogError> {
+        let name = which.name();
+        let failed = |source| LogError::Io { action: "open", file: name.clone(), source };
+        let file = disk.open(&name).map_err(failed)?;
+        let capacity = file.length().map_err(failed)?;
+        Ok(Segment { file, first: which.first, position, capacity, name })
+    }
+
+    /// The first revision it holds, or will hold.
+    #[must_use]
+    pub fn first(&self) -> Revision {
+        self.first
+    }
+
+    /// How many bytes it can hold in all.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many bytes it holds.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether a frame of so many bytes still fits.
+    #[must_use]
+    pub fn fits(&self, frame: usize) -> bool {
+        self.position + frame as u64 <= self.capacity
+    }
+
+    /// Writes a frame and waits until it is durable.
+    pub fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        let failed = |action| {
+            let file = self.name.clone();
+            move |source| LogError::Io { action, file, source }
+        };
+        self.file.write_at(self.position, frame).map_err(failed("write"))?;
+        self.file.sync().map_err(failed("sync"))?;
+        self.position += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Zeroes everything after the last whole frame, so that what a cut left there is never read again.
+    pub fn clear_tail(&mut self, tail: &[u8]) -> Result<(), LogError> {
+        if tail.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let failed =
+            |source| LogError::Io { action: "clear the torn tail of", file: self.name.clone(), source };
+        self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
+        self.file.sync().map_err(failed)
+    }
+}
+
+/// How a segment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Where the next frame would go.
+    pub position: usize,
+    /// The last revision.
+    pub last: Revision,
+}
+
+/// What the reader of a segment knows about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// It is the last one and nobody writes it: a torn tail may be dropped, anything else is corruption.
+    Last,
+    /// It was left for the next one: it must be whole.
+    Sealed,
+    /// Somebody may be writing it: it ends where whole frames end.
+    Live,
+    /// Commits may have been left out of it.
+    History,
+}
+
+/// Reads the frames of a segment or history file and gives each commit after `after` to `each`.
+pub fn scan(
+    which: &LogFile,
+    (header, file): &(FileHeader, Bytes),
+    reading: Reading,
+    after: Revision,
+    each: &mut dyn FnMut(Commit),
+) -> Result<Ending, LogError> {
+    let name = which.name();
+    let mut names = Interner::default();
+    let mut position = FILE_HEADER_BYTES;
+    let mut last = Revision(header.first.0 - 1);
+    loop {
+        let frame = match slot_at(file, position, header.id) {
+            Slot::Frame(frame) => frame,
+            slot => {
+                end_of_frames(&name, header, file, position, slot, reading, last)?;
+                return Ok(Ending { position, last });
+            }
+        };
+        let damaged = |what: String| corrupt(&name, position as u64, &what);
+        if reading == Reading::History && frame.count == 0 {
+            return Ok(Ending { position: frame.end, last });
+        }
+        let gap = if reading == Reading::History { frame.first <= last } else { frame.first != last.next() };
+        if gap {
+            return Err(damaged(format!("revision {} follows {last}", frame.first)));
+        }
+        let mut payload = frame.payload;
+        for _ in 0..frame.count {
+            let commit = decode_commit(&mut payload, &mut names)
+                .map_err(|error| damaged(format!("a commit cannot be read: {error}")))?;
+            if commit.revision <= last || (reading != Reading::History && commit.revision != last.next()) {
+                return Err(damaged(format!("revision {} follows {last}", commit.revision)));
+            }
+            last = commit.revision;
+            if commit.revision > after {
+                each(commit);
+            }
+        }
+        if !payload.is_empty() {
+            return Err(damaged("a frame has bytes left over".to_owned()));
+        }
+        position = frame.end;
+    }
+}
+
+/// Judges what stands where the next frame would be.
+fn end_of_frames(
+    name: &str,
+    header: &FileHeader,
+    file: &Bytes,
+    position: usize,
+    slot: Slot,
+    reading: Reading,
+    last: Revision,
+) -> Result<(), LogError> {
+    if reading == Reading::Live {
+        return Ok(());
+    }
+    let damaged = |what: &str| Err(corrupt(name, position as u64, what));
+    let rest_is_zero = file[position.min(file.len())..].iter().all(|byte| *byte == 0);
+    if reading == Reading::History && matches!(slot, Slot::Empty) {
+        return damaged("the file ends too early");
+    }
+    if let Slot::Empty = slot
+        && rest_is_zero
+    {
+        return Ok(());
+    }
+    if let Some(at) = newer_frame_after(file, position, header.id, last) {
+        return damaged(&format!("a whole frame follows at byte {at}, so this one had been synced"));
+    }
+    match (slot, reading) {
+        (Slot::Empty, Reading::Last) => Ok(()),
+        (Slot::Bad { end, .. }, Reading::Last) if looks_torn(file, position, end) => Ok(()),
+        (Slot::Bad { what, .. }, _) => damaged(what),
+        _ => damaged("bytes follow the last frame"),
+    }
+}

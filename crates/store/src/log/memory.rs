@@ -1,0 +1,165 @@
+//! A log in memory: for tests, the simulator, forks, and servers that are not to outlive their process.
+//!
+//! Alone, it keeps hardly more than the mirror already holds: from time to time it takes the mirror's own
+//! snapshot as its base and forgets the commits before. [`MemoryLog::share`] makes further handles on the
+//! same truth, each for a store of its own; that is how a log with several writers is tried without one.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use setpoint_api::{Revision, Time};
+
+use super::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict, decide};
+use crate::commit::{Commit, Proposal};
+use crate::mirror::Snapshot;
+
+/// How many bytes of commits are kept before the mirror's snapshot becomes the base.
+const COMMITS_BYTES_MAX: usize = 1 << 20;
+
+/// A log that is lost with its process.
+#[derive(Debug, Default)]
+pub struct MemoryLog {
+    truth: Arc<Mutex<Truth>>,
+    shared: bool,
+}
+
+#[derive(Debug, Default)]
+struct Truth {
+    base: Snapshot,
+    commits: Vec<Commit>,
+    commits_bytes: usize,
+    /// What a shared log decides by: no store's mirror can be trusted to be the newest.
+    newest: Snapshot,
+    batches: u64,
+}
+
+impl MemoryLog {
+    /// A log that starts from `base`, whose data it shares.
+    #[must_use]
+    pub fn starting_at(base: Snapshot) -> MemoryLog {
+        let truth = Truth { newest: base.clone(), base, ..Truth::default() };
+        MemoryLog { truth: Arc::new(Mutex::new(truth)), shared: false }
+    }
+
+    /// Another handle on the same truth. From now on both expect commits of others.
+    #[must_use]
+    pub fn share(&mut self) -> MemoryLog {
+        self.shared = true;
+        MemoryLog { truth: Arc::clone(&self.truth), shared: true }
+    }
+}
+
+impl Log for MemoryLog {
+    fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
+        let truth = self.truth.lock();
+        into.base(truth.base.clone());
+        truth.commits.iter().for_each(|commit| into.commit(commit.clone()));
+        Ok(())
+    }
+
+    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+        let mut truth = self.truth.lock();
+        let head = truth.commits.last().map_or(truth.base.revision(), |commit| commit.revision);
+        let heads = if self.shared { &truth.newest } else { heads };
+        let verdicts = decide(batch, heads, head, true);
+        for (proposal, verdict) in batch.iter().zip(&verdicts) {
+            if let Ok(revision) = verdict {
+                truth.append(proposal, *revision, self.shared);
+            }
+        }
+        truth.batches += 1;
+        Ok(verdicts)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(MemoryReader(Arc::clone(&self.truth)))
+    }
+
+    fn published(&mut self, snapshot: &Snapshot) {
+        let mut truth = self.truth.lock();
+        if !self.shared && truth.commits_bytes > COMMITS_BYTES_MAX {
+            truth.rebase(snapshot);
+        }
+    }
+
+    fn chore(&mut self, _: &Snapshot, _: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+        Ok(None)
+    }
+
+    fn compact(&mut self, snapshot: &Snapshot, _: Time) -> Result<Box<dyn Chore>, LogError> {
+        Ok(Box::new(Rebase { truth: Arc::clone(&self.truth), base: snapshot.clone() }))
+    }
+
+    fn stat(&self) -> LogStat {
+        let truth = self.truth.lock();
+        LogStat {
+            floor: truth.base.revision(),
+            live_bytes: truth.commits_bytes as u64,
+            base_bytes: truth.base.bytes(),
+            syncs: truth.batches,
+            ..LogStat::default()
+        }
+    }
+}
+
+impl Truth {
+    fn append(&mut self, proposal: &Proposal, revision: Revision, shared: bool) {
+        let writes = proposal.changes.iter().map(|change| change.write.clone()).collect();
+        let commit = Commit { revision, time: proposal.time, writes };
+        if shared {
+            self.newest.apply(&commit, |_, _, _| ());
+        }
+        self.commits.push(commit);
+        self.commits_bytes += proposal.bytes();
+    }
+
+    fn rebase(&mut self, base: &Snapshot) {
+        self.commits.retain(|commit| commit.revision > base.revision());
+        self.commits_bytes = 0;
+        self.base = base.clone();
+    }
+}
+
+struct Rebase {
+    truth: Arc<Mutex<Truth>>,
+    base: Snapshot,
+}
+
+impl Chore for Rebase {
+    fn run(self: Box<Self>) -> Result<(), LogError> {
+        self.truth.lock().rebase(&self.base);
+        Ok(())
+    }
+}
+
+struct MemoryReader(Arc<Mutex<Truth>>);
+
+impl LogReader for MemoryReader {
+    fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
+        let base = self.0.lock().base.clone();
+        if base.revision() > at_most {
+            return Err(LogError::Compacted { floor: base.revision() });
+        }
+        Ok(base)
+    }
+
+    fn tail(
+        &mut self,
+        after: Revision,
+        until: Revision,
+        each: &mut dyn FnMut(Commit),
+    ) -> Result<(), LogError> {
+        let truth = self.0.lock();
+        if after < truth.base.revision() {
+            return Err(LogError::Compacted { floor: truth.base.revision() });
+        }
+        let start = truth.commits.partition_point(|commit| commit.revision <= after);
+        let wanted = truth.commits[start..].iter().take_while(|commit| commit.revision <= until);
+        wanted.for_each(|commit| each(commit.clone()));
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! What is true now, as a value.
+//!
+//! A [`Snapshot`] is the pure result of applying commits in order. It is made of persistent trees, so that
+//! taking one, keeping one for a paged list, or forking one costs a pointer, and an old one never changes.
+
+use std::ops::Bound;
+
+use imbl::{OrdMap, OrdSet};
+use setpoint_api::{Key, Resource, Revision, Time};
+
+use crate::commit::Commit;
+use crate::record::Record;
+
+/// The state of everything at one revision. Cloning it costs a pointer.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    revision: Revision,
+    tables: OrdMap<Resource, Table>,
+    /// What the store itself is to delete, soonest first.
+    expiring: OrdSet<(Time, Key)>,
+}
+
+impl Snapshot {
+    /// The revision it shows.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The object at `key`.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&Record> {
+        self.table(key.resource())?.get(key.path())
+    }
+
+    /// The objects of one resource; nothing if there never was one.
+    #[must_use]
+    pub fn table(&self, resource: &Resource) -> Option<&Table> {
+        self.tables.get(resource)
+    }
+
+    /// Every resource with its objects, in the order of their names.
+    pub fn tables(&self) -> impl Iterator<Item = (&Resource, &Table)> {
+        self.tables.iter()
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tables.values().map(Table::len).sum()
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of all objects: values, paths and envelopes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tables.values().map(|table| table.bytes).sum()
+    }
+
+    /// The keys that are to be deleted by the store at or before `now`, soonest first.
+    pub(crate) fn expired(&self, now: Time) -> impl Iterator<Item = &Key> {
+        self.expiring.iter().take_while(move |(at, _)| *at <= now).map(|(_, key)| key)
+    }
+
+    /// When the next key is to be deleted by the store.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.expiring.get_min().map(|(at, _)| *at)
+    }
+
+    /// Applies a commit, and tells `each` what every write replaced and what it put (or the tombstone).
+    ///
+    /// # Panics
+    /// If the commit is not newer than the snapshot: the order of commits would be lost.
+    pub(crate) fn apply(&mut self, commit: &Commit, mut each: impl FnMut(&Resource, Option<Record>, Record)) {
+        assert!(commit.revision > self.revision, "commit {} after {}", commit.revision, self.revision);
+        for write in &commit.writes {
+            let key = &write.key;
+            let table = match self.tables.get_mut(key.resource()) {
+                Some(table) => table,
+                None => self.tables.entry(key.resource().clone()).or_default(),
+            };
+            let before = table.objects.get(key.path()).cloned();
+            let after = Record::apply(write, commit.revision, commit.time, before.as_ref());
+            if after.is_tombstone() {
+                table.remove(key.path());
+            } else {
+                table.insert(after.clone());
+            }
+            self.reschedule(key, before.as_ref(), &after);
+            each(key.resource(), before, after);
+        }
+        self.revision = commit.revision;
+    }
+
+    /// Sets a key back to what it held before: the inverse of one applied write.
+    pub(crate) fn undo(&mut self, resource: &Resource, before: Option<&Record>, after: &Record) {
+        let key = Key::from_path(resource, after.path()).expect("the path was copied from a key");
+        let table = self.tables.entry(resource.clone()).or_default();
+        match before {
+            Some(before) => table.insert(before.clone()),
+            None => table.remove(after.path()),
+        }
+        let after = (!after.is_tombstone()).then_some(after);
+        self.unschedule(&key, after);
+        self.schedule(&key, before);
+    }
+
+    /// Says which revision it shows, once it has been put together from parts.
+    pub(crate) fn set_revision(&mut self, revision: Revision) {
+        self.revision = revision;
+    }
+
+    /// Forgets a resource altogether.
+    pub(crate) fn drop_table(&mut self, resource: &Resource) {
+        let Some(table) = self.tables.remove(resource) else { return };
+        for record in table.iter() {
+            if let (Some(at), Ok(key)) = (record.expires(), Key::from_path(resource, record.path())) {
+                self.expiring.remove(&(at, key));
+            }
+        }
+    }
+
+    /// Adds an object as a checkpoint lists it.
+    pub(crate) fn restore(&mut self, key: &Key, record: Record) {
+        self.schedule(key, Some(&record));
+        self.tables.entry(key.resource().clone()).or_default().insert(record);
+    }
+
+    fn reschedule(&mut self, key: &Key, before: Option<&Record>, after: &Record) {
+        self.unschedule(key, before);
+        self.schedule(key, Some(after));
+    }
+
+    fn schedule(&mut self, key: &Key, record: Option<&Record>) {
+        if let Some(at) = record.and_then(Record::expires) {
+            self.expiring.insert((at, key.clone()));
+        }
+    }
+
+    fn unschedule(&mut self, key: &Key, record: Option<&Record>) {
+        if let Some(at) = record.and_then(Record::expires) {
+            self.expiring.remove(&(at, key.clone()));
+        }
+    }
+}
+
+/// The objects of one resource, ordered by path.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    objects: OrdSet<Record>,
+    bytes: u64,
+}
+
+impl Table {
+    /// The object at `path`.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<&Record> {
+        self.objects.get(path)
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The bytes of all objects: values, paths and envelopes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// All objects, in the order of their paths.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Record> {
+        self.objects.iter()
+    }
+
+    /// The objects whose path starts with `prefix` (all if it is empty), from the first one after the path
+    /// `after` if that is given: the next page of a list. Take as many as the page may hold.
+    pub fn range<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = &'a Record> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let range = self.objects.range::<(Bound<&str>, Bound<&str>), str>((start, Bound::Unbounded));
+        range.take_while(move |record| record.path().starts_with(prefix))
+    }
+
+    fn insert(&mut self, record: Record) {
+        self.bytes += record.data_bytes() as u64;
+        if let Some(replaced) = self.objects.insert(record) {
+            self.bytes -= replaced.data_bytes() as u64;
+        }
+    }
+
+    fn remove(&mut self, path: &str) {
+        if let Some(removed) = self.objects.remove(path) {
+            self.bytes -= removed.data_bytes() as u64;
+        }
+    }
+}

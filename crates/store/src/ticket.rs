@@ -1,0 +1,105 @@
+//! Waiting for a commit, in a thread or in a task.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use parking_lot::Mutex;
+
+use crate::store::{CommitError, Committed, Shared};
+
+/// What became of a proposal.
+pub(crate) type Outcome = Result<Committed, CommitError>;
+
+/// Where the outcome of one proposal is left.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox(Mutex<Letter>);
+
+#[derive(Debug, Default)]
+struct Letter {
+    outcome: Option<Outcome>,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    /// Leaves the outcome and wakes who waits for it.
+    pub fn deliver(&self, outcome: Outcome) {
+        let waker = {
+            let mut letter = self.0.lock();
+            letter.outcome = Some(outcome);
+            letter.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Wakes who waits, so that it may lead the next batch.
+    pub fn nudge(&self) {
+        let waker = self.0.lock().waker.clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the outcome, or leaves a waker.
+    pub fn poll(&self, waker: &Waker) -> Option<Outcome> {
+        let mut letter = self.0.lock();
+        if letter.outcome.is_none() && !letter.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            letter.waker = Some(waker.clone());
+        }
+        letter.outcome.take()
+    }
+}
+
+/// A commit under way. As a future it resolves when the commit is durable, or refused.
+#[must_use = "nobody learns what became of the commit"]
+pub struct Ticket {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+impl Future for Ticket {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        if let Some(outcome) = self.mailbox.poll(context.waker()) {
+            return Poll::Ready(outcome);
+        }
+        // With a thread that drives the store, tasks never wait for the disk. Without one, somebody must.
+        if !self.shared.has_driver() && self.shared.try_lead() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Ticket {
+    /// Waits in this thread, and writes the batch if nobody else does.
+    pub fn wait(self) -> Outcome {
+        let waker = Waker::from(Arc::new(Unparker(std::thread::current())));
+        loop {
+            if let Some(outcome) = self.mailbox.poll(&waker) {
+                return outcome;
+            }
+            if !self.shared.try_lead() {
+                std::thread::park();
+            }
+        }
+    }
+}
+
+/// Wakes a thread.
+pub(crate) struct Unparker(pub Thread);
+
+impl Wake for Unparker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

@@ -1,0 +1,181 @@
+//! Writing a batch: the only place where the state of a store changes.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use setpoint_api::{Resource, Revision};
+
+use crate::commit::{Commit, Proposal};
+use crate::lane::Lane;
+use crate::log::{Log, LogError, Verdict};
+use crate::mirror::Snapshot;
+use crate::record::Record;
+use crate::store::{CommitError, Committed, Shared};
+use crate::ticket::Mailbox;
+
+/// The most commits that share one sync.
+pub const BATCH_COMMITS_MAX: usize = 1024;
+/// About how many bytes share one sync.
+pub const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// The log, and room for the batch in hand.
+pub(crate) struct Writer {
+    pub log: Box<dyn Log>,
+    proposals: Vec<Proposal>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    events: Vec<(Resource, Option<Record>, Record)>,
+    woken: Vec<Arc<Lane>>,
+    wakers: Vec<Waker>,
+}
+
+impl Writer {
+    pub fn new(log: Box<dyn Log>) -> Writer {
+        Writer {
+            log,
+            proposals: Vec::new(),
+            mailboxes: Vec::new(),
+            events: Vec::new(),
+            woken: Vec::new(),
+            wakers: Vec::new(),
+        }
+    }
+
+    /// Takes what is queued up and makes commits of it. False if there was nothing.
+    pub fn lead(&mut self, shared: &Shared) -> bool {
+        self.take_batch(shared);
+        if self.proposals.is_empty() {
+            return false;
+        }
+        let mut mailboxes = std::mem::take(&mut self.mailboxes);
+        match self.write_batch(shared) {
+            Ok(outcomes) => {
+                for (mailbox, outcome) in mailboxes.drain(..).zip(outcomes) {
+                    mailbox.deliver(outcome);
+                }
+            }
+            Err(error) => {
+                for mailbox in mailboxes.drain(..) {
+                    mailbox.deliver(Err(CommitError::Failed(Arc::clone(&error))));
+                }
+            }
+        }
+        self.mailboxes = mailboxes;
+        self.proposals.clear();
+        true
+    }
+
+    fn take_batch(&mut self, shared: &Shared) {
+        let mut queue = shared.queue.lock();
+        let mut bytes = 0;
+        while let Some(queued) = queue.front()
+            && self.proposals.len() < BATCH_COMMITS_MAX
+        {
+            bytes += queued.proposal.bytes();
+            if bytes > BATCH_BYTES_MAX && !self.proposals.is_empty() {
+                break;
+            }
+            let queued = queue.pop_front().expect("it was just looked at");
+            self.proposals.push(queued.proposal);
+            self.mailboxes.push(queued.mailbox);
+        }
+    }
+
+    fn write_batch(&mut self, shared: &Shared) -> Result<Vec<Result<Committed, CommitError>>, Arc<LogError>> {
+        if let Some(failure) = shared.failure.get() {
+            return Err(Arc::clone(failure));
+        }
+        let mut snapshot = shared.published.read().snapshot.clone();
+        let verdicts = self.log.append(&self.proposals, &snapshot).map_err(|error| shared.fail(error))?;
+        let outcomes = if self.log.is_shared() {
+            let committed = self.catch_up(shared).map_err(|error| shared.fail(error))?;
+            outcomes_of(verdicts, committed)
+        } else {
+            let outcomes = self.apply(&mut snapshot, verdicts);
+            self.publish(shared, snapshot);
+            outcomes
+        };
+        self.log.published(&shared.published.read().snapshot);
+        if self.log.has_chore() {
+            shared.announce_chore();
+        }
+        Ok(outcomes)
+    }
+
+    /// Applies the admitted proposals to `snapshot`.
+    fn apply(
+        &mut self,
+        snapshot: &mut Snapshot,
+        verdicts: Vec<Verdict>,
+    ) -> Vec<Result<Committed, CommitError>> {
+        let mut outcomes = Vec::with_capacity(verdicts.len());
+        for (proposal, verdict) in self.proposals.drain(..).zip(verdicts) {
+            outcomes.push(match verdict {
+                Err(refusal) => Err(CommitError::Refused(refusal)),
+                Ok(revision) => {
+                    let writes = proposal.changes.into_iter().map(|change| change.write).collect();
+                    let commit = Commit { revision, time: proposal.time, writes };
+                    Ok(Committed { revision, records: apply_one(snapshot, &mut self.events, &commit) })
+                }
+            });
+        }
+        outcomes
+    }
+
+    /// Takes in all commits of a shared log that the mirror has not seen, and gives them back.
+    pub fn catch_up(&mut self, shared: &Shared) -> Result<Vec<Committed>, LogError> {
+        let mut snapshot = shared.published.read().snapshot.clone();
+        let mut commits = Vec::new();
+        self.log.tail(snapshot.revision(), &mut |commit| commits.push(commit))?;
+        let events = &mut self.events;
+        let committed = commits
+            .iter()
+            .map(|commit| Committed {
+                revision: commit.revision,
+                records: apply_one(&mut snapshot, events, commit),
+            })
+            .collect();
+        self.publish(shared, snapshot);
+        Ok(committed)
+    }
+
+    /// Shows the new state to readers, and wakes the cursors it concerns.
+    fn publish(&mut self, shared: &Shared, snapshot: Snapshot) {
+        let expiry = snapshot.next_expiry();
+        let mut published = shared.published.write();
+        let old = std::mem::replace(&mut published.snapshot, snapshot);
+        for (resource, before, after) in self.events.drain(..) {
+            published.rings.push(&resource, before, after, &mut self.woken);
+        }
+        drop(published);
+        if expiry.is_some_and(|at| old.next_expiry().is_none_or(|before| at < before)) {
+            shared.announce_chore();
+        }
+        drop(old);
+        for lane in self.woken.drain(..) {
+            lane.take_wakers(&mut self.wakers);
+        }
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+fn apply_one(
+    snapshot: &mut Snapshot,
+    events: &mut Vec<(Resource, Option<Record>, Record)>,
+    commit: &Commit,
+) -> Vec<Record> {
+    let mut records = Vec::with_capacity(commit.writes.len());
+    snapshot.apply(commit, |resource, before, after| {
+        records.push(after.clone());
+        events.push((resource.clone(), before, after));
+    });
+    records
+}
+
+/// Finds for each verdict of a shared log the commit that came back.
+fn outcomes_of(verdicts: Vec<Verdict>, committed: Vec<Committed>) -> Vec<Result<Committed, CommitError>> {
+    let find = |revision: Revision| {
+        let at = committed.binary_search_by_key(&revision, |commit| commit.revision);
+        committed[at.expect("a log gives back what it acknowledged")].clone()
+    };
+    verdicts.into_iter().map(|verdict| verdict.map(find).map_err(CommitError::Refused)).collect()
+}

@@ -1,0 +1,189 @@
+//! The store as its users see it, on a log in memory.
+
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_store::{
+    Cause, Change, CommitError, Conflict, Draft, Expect, Filter, Proposal, ReadError, Refusal, Retention,
+    Store,
+};
+
+fn pods() -> Resource {
+    Resource::new("pods").unwrap()
+}
+
+fn key(path: &str) -> Key {
+    Key::from_path(&pods(), path).unwrap()
+}
+
+fn put(path: &str, expect: Expect, value: &str) -> Proposal {
+    Proposal::new(Cause::default(), Time(1)).put(key(path), expect, Draft::new(value.to_owned()))
+}
+
+fn store() -> Store {
+    Store::in_memory(Retention::default())
+}
+
+#[test]
+fn the_first_commit_is_one_and_revisions_rise_by_one() {
+    let store = store();
+    for n in 1..=5 {
+        assert_eq!(store.commit(put("a/x", Expect::Any, "v")).unwrap().revision, Revision(n));
+    }
+    assert_eq!(store.snapshot().revision(), Revision(5));
+}
+
+#[test]
+fn a_conflict_names_the_key_and_both_revisions() {
+    let store = store();
+    store.commit(put("a/x", Expect::Absent, "1")).unwrap();
+    let refused = store.commit(put("a/x", Expect::Revision(Revision(7)), "2")).unwrap_err();
+    let CommitError::Refused(Refusal::Conflict(conflict)) = refused else { panic!("{refused}") };
+    let expected = Expect::Revision(Revision(7));
+    assert_eq!(conflict, Conflict { key: key("a/x"), expected, actual: Some(Revision(1)) });
+    assert_eq!(conflict.to_string(), "pods/a/x: expected revision 7, found revision 1");
+    assert_eq!(store.snapshot().revision(), Revision(1), "a refused commit takes no revision");
+}
+
+#[test]
+fn a_commit_is_all_or_nothing() {
+    let store = store();
+    let nodes = Resource::new("nodes").unwrap();
+    let node = Key::cluster(&nodes, "n1").unwrap();
+    let both = |expect| {
+        Proposal::new(Cause::default(), Time(1)).put(key("a/x"), Expect::Any, Draft::new("pod")).put(
+            node.clone(),
+            expect,
+            Draft::new("node"),
+        )
+    };
+    assert!(store.commit(both(Expect::Present)).is_err());
+    assert!(store.snapshot().is_empty());
+    let committed = store.commit(both(Expect::Absent)).unwrap();
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.get(&key("a/x")).unwrap().revision(), committed.revision);
+    assert_eq!(snapshot.get(&node).unwrap().revision(), committed.revision);
+}
+
+#[test]
+fn two_keys_of_one_resource_in_a_commit_are_refused() {
+    let proposal = put("a/x", Expect::Any, "1").put(key("a/y"), Expect::Any, Draft::new("2"));
+    let refused = store().commit(proposal).unwrap_err();
+    assert!(matches!(refused, CommitError::Refused(Refusal::TwoOfOneResource { .. })), "{refused}");
+}
+
+#[test]
+fn a_guard_holds_a_commit_to_a_key_it_does_not_change() {
+    let store = store();
+    let namespace = Key::cluster(&Resource::new("namespaces").unwrap(), "a").unwrap();
+    let guarded = || put("a/x", Expect::Absent, "1").guard(namespace.clone(), Expect::Present);
+    assert!(store.commit(guarded()).is_err());
+    let make =
+        Proposal::new(Cause::default(), Time(1)).put(namespace.clone(), Expect::Absent, Draft::new("ns"));
+    store.commit(make).unwrap();
+    assert!(store.commit(guarded()).is_ok());
+}
+
+#[test]
+fn a_delete_of_nothing_is_a_conflict() {
+    let refused = store().commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), Expect::Any));
+    assert!(matches!(refused, Err(CommitError::Refused(Refusal::Conflict(_)))));
+}
+
+#[test]
+fn pages_of_one_snapshot_do_not_see_later_commits() {
+    let store = store();
+    for name in ["a/1", "a/2", "a/3", "b/1"] {
+        store.commit(put(name, Expect::Absent, "v")).unwrap();
+    }
+    let snapshot = store.snapshot();
+    let table = snapshot.table(&pods()).unwrap();
+    let first: Vec<&str> = table.range("a/", None).take(2).map(|r| r.path()).collect();
+    store.commit(put("a/25", Expect::Absent, "v")).unwrap();
+    let rest: Vec<&str> = table.range("a/", Some(first[1])).map(|r| r.path()).collect();
+    assert_eq!((first, rest), (vec!["a/1", "a/2"], vec!["a/3"]));
+}
+
+#[test]
+fn the_past_can_be_read_and_the_future_cannot() {
+    let store = store();
+    store.commit(put("a/x", Expect::Absent, "1")).unwrap();
+    store.commit(put("a/x", Expect::Present, "2")).unwrap();
+    store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), Expect::Any)).unwrap();
+    let value = |revision| store.get_at(&key("a/x"), Revision(revision)).unwrap().map(|r| r.value());
+    assert_eq!(value(1).as_deref(), Some(&b"1"[..]));
+    assert_eq!(value(2).as_deref(), Some(&b"2"[..]));
+    assert_eq!(value(3), None);
+    assert_eq!(store.at(Revision(2)).unwrap().get(&key("a/x")).unwrap().value_bytes(), b"2");
+    assert!(store.at(Revision(0)).unwrap().is_empty());
+    assert!(matches!(store.at(Revision(4)), Err(ReadError::Future { .. })));
+}
+
+#[test]
+fn entering_and_leaving_a_selector_can_be_told() {
+    let store = store();
+    let labelled = |app: &str| {
+        let draft = Draft::with_hole("{}", 1).labels([("app", app)]);
+        Proposal::new(Cause::default(), Time(1)).put(key("a/x"), Expect::Any, draft)
+    };
+    let select = std::sync::Arc::new(|record: &setpoint_store::Record| record.label("app") == Some("web"));
+    let mut cursor = store.follow(&pods(), Filter { select: Some(select), ..Filter::default() });
+    for app in ["db", "web", "web", "db", "web"] {
+        store.commit(labelled(app)).unwrap();
+    }
+    store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), Expect::Any)).unwrap();
+    let seen = std::iter::from_fn(|| cursor.try_next().unwrap());
+    let seen: Vec<_> =
+        seen.map(|event| (event.change, String::from_utf8(event.value().to_vec()).unwrap())).collect();
+    let expected = [
+        (Change::Added, "{2}"),
+        (Change::Modified, "{3}"),
+        (Change::Deleted, "{4}"),
+        (Change::Added, "{5}"),
+        (Change::Deleted, "{6}"),
+    ];
+    assert_eq!(seen, expected.map(|(change, value)| (change, value.to_owned())));
+}
+
+#[test]
+fn a_fork_has_its_own_future() {
+    let store = store();
+    store.commit(put("a/x", Expect::Absent, "1")).unwrap();
+    store.commit(put("a/x", Expect::Present, "2")).unwrap();
+    let (now, then) = (store.fork(), store.fork_at(Revision(1)).unwrap());
+    now.commit(put("a/y", Expect::Absent, "fork")).unwrap();
+    assert_eq!(then.commit(put("a/z", Expect::Absent, "past")).unwrap().revision, Revision(2));
+    assert_eq!(then.snapshot().get(&key("a/x")).unwrap().value_bytes(), b"1");
+    assert_eq!(store.snapshot().len(), 1);
+    assert_eq!(store.snapshot().revision(), Revision(2));
+}
+
+#[test]
+fn keys_expire_by_ordinary_commits() {
+    let store = store();
+    let expiring = Draft::new("e").expires(Time(100));
+    store.commit(Proposal::new(Cause::default(), Time(1)).put(key("a/x"), Expect::Any, expiring)).unwrap();
+    let mut cursor = store.follow(&pods(), Filter::default());
+    assert_eq!((store.next_expiry(), store.expire(Time(99)).unwrap()), (Some(Time(100)), 0));
+    assert_eq!(store.expire(Time(100)).unwrap(), 1);
+    let event = cursor.try_next().unwrap().unwrap();
+    assert_eq!((event.change, event.revision()), (Change::Deleted, Revision(2)));
+    assert_eq!(event.after.cause().reconciler, "expiry");
+    assert_eq!(store.next_expiry(), None);
+}
+
+#[test]
+fn the_cause_is_kept_with_puts_and_deletes() {
+    let store = store();
+    let cause = Cause {
+        user: "ann".into(),
+        manager: "kubectl".into(),
+        reconciler: "deployment".into(),
+        seen: Revision(3),
+        paths: vec!["spec.replicas".into()],
+    };
+    let proposal = |cause: &Cause| Proposal::new(cause.clone(), Time(5));
+    store.commit(proposal(&cause).put(key("a/x"), Expect::Any, Draft::new("v"))).unwrap();
+    assert_eq!(store.snapshot().get(&key("a/x")).unwrap().cause(), cause);
+    let gone = store.commit(proposal(&cause).delete(key("a/x"), Expect::Any)).unwrap();
+    assert!(gone.records[0].is_tombstone());
+    assert_eq!((gone.records[0].cause(), gone.records[0].time()), (cause, Time(5)));
+}
