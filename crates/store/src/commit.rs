@@ -47,7 +47,6 @@ impl Proposal {
     /// Deletes `key` if it is there and as expected.
     #[must_use]
     pub fn delete(mut self, key: Key, expect: Expect) -> Proposal {
-        let expect = if expect == Expect::Any { Expect::Present } else { expect };
         let envelope = Envelope::encode::<&str>(&self.cause, &[], &[]);
         self.changes.push(Change { expect, write: Write { key, body: None, envelope } });
         self

@@ -94,6 +94,17 @@ pub trait LogReader: Send {
     ) -> Result<(), LogError>;
 }
 
+/// Rebuilds the state at `until`, or the newest one before it that the log knows.
+///
+/// # Errors
+/// If the log does not reach so far back, or cannot be read.
+pub fn rebuild(reader: &mut dyn LogReader, until: Revision) -> Result<Snapshot, LogError> {
+    let mut snapshot = reader.base(until)?;
+    let base = snapshot.revision();
+    reader.tail(base, until, &mut |commit| snapshot.apply(&commit, |_, _, _| ()))?;
+    Ok(snapshot)
+}
+
 /// A piece of work that may run beside the writer.
 pub trait Chore: Send {
     /// Does it.

@@ -21,6 +21,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The state at `revision` that these objects make, each given as the commit that put it: what an import
+    /// starts from. Nothing if one of them is no single put, or newer than `revision`.
+    #[must_use]
+    pub fn of_objects(revision: Revision, objects: impl IntoIterator<Item = Commit>) -> Option<Snapshot> {
+        let mut snapshot = Snapshot { revision, ..Snapshot::default() };
+        objects.into_iter().all(|commit| snapshot.restore(&commit)).then_some(snapshot)
+    }
+
     /// The revision it shows.
     #[must_use]
     pub fn revision(&self) -> Revision {
@@ -125,10 +133,16 @@ impl Snapshot {
         }
     }
 
-    /// Adds an object as a checkpoint lists it.
-    pub(crate) fn restore(&mut self, key: &Key, record: Record) {
-        self.schedule(key, Some(&record));
-        self.tables.entry(key.resource().clone()).or_default().insert(record);
+    /// Adds an object as a checkpoint lists it: by the commit that put it. False if it is no such commit.
+    pub(crate) fn restore(&mut self, commit: &Commit) -> bool {
+        let [write] = &commit.writes[..] else { return false };
+        if write.body.is_none() || commit.revision > self.revision {
+            return false;
+        }
+        let record = Record::apply(write, commit.revision, commit.time, None);
+        self.schedule(&write.key, Some(&record));
+        self.tables.entry(write.key.resource().clone()).or_default().insert(record);
+        true
     }
 
     fn reschedule(&mut self, key: &Key, before: Option<&Record>, after: &Record) {

@@ -277,7 +277,8 @@ impl fmt::Debug for Record {
 pub struct Envelope(Bytes);
 
 impl Envelope {
-    pub(crate) fn encode<S: AsRef<str>>(cause: &Cause, labels: &[(S, S)], fields: &[(S, S)]) -> Envelope {
+    /// Encodes them.
+    pub fn encode<S: AsRef<str>>(cause: &Cause, labels: &[(S, S)], fields: &[(S, S)]) -> Envelope {
         let mut out = Vec::with_capacity(64);
         put_pairs(&mut out, labels);
         put_pairs(&mut out, fields);

@@ -1,8 +1,8 @@
 //! The recent past, once for all who follow it.
 //!
 //! Every resource has a ring of events. An event holds what a write replaced and what it put; that makes the
-//! ring three things at once: what watches deliver, the versions of each key (an event's `before` leads to
-//! the event that put it), and the way back from the newest snapshot to an earlier one.
+//! ring three things at once: what watches deliver, the recent versions of each key, and the way back from the
+//! newest snapshot to an earlier one.
 //!
 //! Events leave the rings oldest first, when they are over the budget of bytes or too old. A ring's `floor` is
 //! the last revision it can no longer tell about.
@@ -230,20 +230,13 @@ impl Rings {
         if revision < ring.floor {
             return Err(Compacted { floor: ring.floor });
         }
-        let mut version = match now {
-            Some(record) => Some(record.clone()),
-            None => match ring.newer_than(revision).find(|event| event.after.path() == key.path()) {
-                Some(event) => event.before.clone(),
-                None => return Ok(None),
-            },
-        };
-        while let Some(record) = &version
-            && record.revision() > revision
-        {
-            let put = ring.events.binary_search_by_key(&record.revision(), |event| event.revision);
-            version = put.ok().and_then(|at| ring.events[at].before.clone());
+        if now.is_some_and(|record| record.revision() <= revision) {
+            return Ok(now.cloned());
         }
-        Ok(version)
+        // The first change after that moment tells what was there before it.
+        let first = ring.events.partition_point(|event| event.revision <= revision);
+        let change = ring.events.range(first..).find(|event| event.after.path() == key.path());
+        Ok(change.map_or(now.cloned(), |event| event.before.clone()))
     }
 
     /// How many bytes the rings hold that would otherwise be gone.

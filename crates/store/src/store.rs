@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::commit::{Cause, Commit, Expect, Proposal, Refusal};
 use crate::cursor::{Cursor, Filter};
 use crate::disk::is_full;
-use crate::log::{Log, LogError, LogStat, MemoryLog, Replay};
+use crate::log::{Log, LogError, LogStat, MemoryLog, Replay, rebuild};
 use crate::mirror::Snapshot;
 use crate::record::Record;
 use crate::retention::Retention;
@@ -214,9 +214,7 @@ impl Store {
             LogError::Compacted { floor } => ReadError::Compacted(Compacted { floor: floor.min(hot_floor) }),
             other => ReadError::Log(other),
         };
-        let mut snapshot = reader.base(revision).map_err(gone)?;
-        let base = snapshot.revision();
-        reader.tail(base, revision, &mut |commit| snapshot.apply(&commit, |_, _, _| ())).map_err(gone)?;
+        let mut snapshot = rebuild(&mut *reader, revision).map_err(gone)?;
         for resource in &self.shared.retention.exempt {
             snapshot.drop_table(resource);
         }

@@ -1,5 +1,7 @@
 //! The store as its users see it, on a log in memory.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::{
     Cause, Change, CommitError, Conflict, Draft, Expect, Filter, Proposal, ReadError, Refusal, Retention,

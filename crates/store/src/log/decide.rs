@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use setpoint_api::{Key, Revision};
 
 use super::{Heads, Verdict};
-use crate::commit::{Conflict, Expect, Proposal, Refusal};
+use crate::commit::{Change, Conflict, Expect, Proposal, Refusal};
 
 /// Judges each proposal by `heads` as the admitted ones before it would leave them; the first admitted one gets
 /// the revision after `head`. With `puts` false, only proposals that merely delete are admitted.
@@ -24,10 +24,14 @@ struct Judge<'a> {
 impl<'a> Judge<'a> {
     fn verdict(&mut self, proposal: &'a Proposal, puts: bool) -> Verdict {
         proposal.check_form()?;
-        let changes = proposal.changes.iter().map(|change| (&change.write.key, change.expect));
-        let guards = proposal.guards.iter().map(|(key, expect)| (key, *expect));
-        for (key, expect) in guards.chain(changes) {
-            self.check(key, expect)?;
+        for (key, expect) in &proposal.guards {
+            self.check(key, *expect)?;
+        }
+        for Change { expect, write } in &proposal.changes {
+            self.check(&write.key, *expect)?;
+            if write.body.is_none() {
+                self.check(&write.key, Expect::Present)?;
+            }
         }
         if !puts && !proposal.only_deletes() {
             return Err(Refusal::DiskFull);

@@ -124,6 +124,18 @@ impl DiskLog {
         }
     }
 
+    /// Starts a log on an empty disk from `base`, as an import does. False if the disk already holds a log.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn start_from(disk: &Arc<dyn Disk>, entropy: u64, base: &Snapshot) -> Result<bool, LogError> {
+        let files = Files::list(disk)?;
+        if !(files.checkpoints.is_empty() && files.history.is_empty() && files.segments.is_empty()) {
+            return Ok(false);
+        }
+        checkpoint::write(disk, entropy, base).map(|_| true)
+    }
+
     fn recover(&mut self, files: &Files, into: &mut dyn Replay) -> Result<(), LogError> {
         let mut state = State { floor: files.floor(), ..State::default() };
         if let Some(file) = files.checkpoints.last() {

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use setpoint_api::Revision;
 
 use super::files::{LogFile, UNFINISHED};
 use super::format::{
@@ -18,7 +17,6 @@ use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
 use crate::log::wire::{Interner, decode_commit, encode_record};
 use crate::mirror::Snapshot;
-use crate::record::Record;
 
 const BLOCK_BYTES: usize = 256 << 10;
 /// How much is read at a time.
@@ -75,6 +73,7 @@ pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, u64, u64
     file.read_at(0, &mut header).map_err(failed)?;
     let header = which.checked(FileHeader::decode(&name, &header)?)?;
     let mut snapshot = Snapshot::default();
+    snapshot.set_revision(which.first);
     let mut names = Interner::default();
     let mut window = Window { file: &*file, length, start: 0, bytes: Bytes::new() };
     let mut position = FILE_HEADER_BYTES as u64;
@@ -87,32 +86,17 @@ pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, u64, u64
             Slot::Bad { what, .. } => return Err(damaged(what)),
         };
         if frame.count == 0 {
-            snapshot.set_revision(which.first);
             return Ok((snapshot, header.id, length));
         }
         let mut payload = frame.payload;
         for _ in 0..frame.count {
-            restore(&mut snapshot, &mut payload, &mut names, which.first).map_err(|what| damaged(&what))?;
+            let commit = decode_commit(&mut payload, &mut names)
+                .map_err(|error| damaged(&format!("an object cannot be read: {error}")))?;
+            if !snapshot.restore(&commit) {
+                return Err(damaged("an object is malformed"));
+            }
         }
         position = base + frame.end as u64;
-    }
-}
-
-fn restore(
-    snapshot: &mut Snapshot,
-    payload: &mut Bytes,
-    names: &mut Interner,
-    newest: Revision,
-) -> Result<(), String> {
-    let commit =
-        decode_commit(payload, names).map_err(|error| format!("an object cannot be read: {error}"))?;
-    match &commit.writes[..] {
-        [write] if write.body.is_some() && commit.revision <= newest => {
-            let record = Record::apply(write, commit.revision, commit.time, None);
-            snapshot.restore(&write.key, record);
-            Ok(())
-        }
-        _ => Err("an object is malformed".to_owned()),
     }
 }
 

@@ -6,6 +6,9 @@
 //! magic length first-revision commits payload-crc 0 header-crc | commit commit … | padding to 8 bytes
 //! ```
 //!
+//! There is always some padding, and it is not zero, so that the last sector of a whole frame never looks like
+//! one that was not written.
+//!
 //! Both checksums are seeded with the log's own id, so that no value a user stores, and no leftover of
 //! another log, can be taken for a frame. Preallocated segments are zeroed: a header of zeros is the end.
 
@@ -25,6 +28,7 @@ pub const FRAME_HEADER_BYTES: usize = 32;
 const FILE_MAGIC: &[u8; 8] = b"SETPOINT";
 const FRAME_MAGIC: u32 = 0x5350_4631;
 const ALIGNMENT: usize = 8;
+const PADDING: u8 = 0xa5;
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,12 +148,12 @@ pub fn finish_frame(out: &mut Vec<u8>, id: u64, first: Revision, count: u32) {
     out[20..24].copy_from_slice(&payload_crc.to_le_bytes());
     let header_crc = checksum(id, &out[..28]);
     out[28..32].copy_from_slice(&header_crc.to_le_bytes());
-    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+    out.resize((out.len() + 1).next_multiple_of(ALIGNMENT), PADDING);
 }
 
 /// How many bytes a frame takes whose header says `length`; `header` must be whole.
 fn frame_bytes(header: &[u8]) -> usize {
-    (FRAME_HEADER_BYTES + u32_at(header, 4) as usize).next_multiple_of(ALIGNMENT)
+    (FRAME_HEADER_BYTES + u32_at(header, 4) as usize + 1).next_multiple_of(ALIGNMENT)
 }
 
 /// Whether `header` is that of a frame of this log.

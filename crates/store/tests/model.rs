@@ -1,0 +1,148 @@
+//! The store against a naive model: whatever is done to both, they agree.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use setpoint_api::Revision;
+use setpoint_sim::model::{Change, state_of};
+use setpoint_sim::store_world::{StoreWorld, key, resource};
+use setpoint_store::{Expect, Filter};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Change>),
+    Batch(Vec<Vec<Change>>),
+    ReadAt(prop::sample::Index),
+    Watch(usize, Filtered),
+    ReadWatch(usize, usize),
+    ResumeWatch(usize),
+    Fork(prop::sample::Index, Vec<Change>),
+    Restart,
+    Tend,
+    Compact,
+    Pass(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Filtered {
+    Not,
+    Namespace,
+    Name,
+    Field,
+}
+
+impl Filtered {
+    fn filter(self) -> Filter {
+        match self {
+            Filtered::Not => Filter::default(),
+            Filtered::Namespace => Filter { namespace: Some("a".into()), ..Filter::default() },
+            Filtered::Name => Filter { name: Some("x".into()), ..Filter::default() },
+            Filtered::Field => Filter { field: Some(("size".into(), "even".into())), ..Filter::default() },
+        }
+    }
+}
+
+/// A change of one key of resource `number`, with an expectation that is often right.
+fn change(number: usize) -> impl Strategy<Value = Change> {
+    let expect = prop_oneof![
+        4 => Just(Expect::Any),
+        2 => Just(Expect::Absent),
+        2 => Just(Expect::Present),
+        2 => (0u64..40).prop_map(|revision| Expect::Revision(Revision(revision))),
+    ];
+    let value = proptest::option::weighted(0.8, proptest::collection::vec(1u8.., 0..400));
+    (0usize..5, expect, value).prop_map(move |(object, expect, value)| (key(number, object), expect, value))
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    prop_oneof![
+        4 => change(0).prop_map(|one| vec![one]),
+        2 => change(2).prop_map(|one| vec![one]),
+        2 => (change(0), change(1)).prop_map(|(one, other)| vec![one, other]),
+        1 => (change(0), change(1), change(2)).prop_map(|(a, b, c)| vec![a, b, c]),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let filtered = prop_oneof![
+        Just(Filtered::Not),
+        Just(Filtered::Namespace),
+        Just(Filtered::Name),
+        Just(Filtered::Field)
+    ];
+    prop_oneof![
+        20 => changes().prop_map(Step::Commit),
+        3 => proptest::collection::vec(changes(), 1..6).prop_map(Step::Batch),
+        4 => any::<prop::sample::Index>().prop_map(Step::ReadAt),
+        2 => (0usize..3, filtered).prop_map(|(resource, filtered)| Step::Watch(resource, filtered)),
+        6 => (any::<usize>(), 0usize..8).prop_map(|(which, most)| Step::ReadWatch(which, most)),
+        2 => any::<usize>().prop_map(Step::ResumeWatch),
+        1 => (any::<prop::sample::Index>(), changes()).prop_map(|(at, changes)| Step::Fork(at, changes)),
+        1 => Just(Step::Restart),
+        2 => Just(Step::Tend),
+        1 => Just(Step::Compact),
+        1 => (0u64..100).prop_map(Step::Pass),
+    ]
+}
+
+fn take(world: &mut StoreWorld, step: Step) {
+    let some_revision = |world: &StoreWorld, index: prop::sample::Index| {
+        Revision(index.index(usize::try_from(world.model.revision().0).unwrap() + 1) as u64)
+    };
+    match step {
+        Step::Commit(changes) => world.commit(&changes),
+        Step::Batch(batch) => assert!(!world.commit_batch(&batch).1, "nothing failed"),
+        Step::ReadAt(index) => world.check_at(some_revision(world, index)),
+        Step::Watch(number, filtered) => world.watch(resource(number), filtered.filter()),
+        Step::ReadWatch(which, most) => world.read_watch(which, most),
+        Step::ResumeWatch(which) => world.resume_watch(which),
+        Step::Fork(index, changes) => fork(world, some_revision(world, index), &changes),
+        Step::Restart => world.restart(),
+        Step::Tend => assert!(world.tend()),
+        Step::Compact => assert!(world.compact()),
+        Step::Pass(seconds) => world.pass(Duration::from_secs(seconds)),
+    }
+}
+
+/// A fork goes its own way, and the store does not notice.
+fn fork(world: &StoreWorld, revision: Revision, changes: &[Change]) {
+    let Ok(fork) = world.store.fork_at(revision) else { return };
+    let before = state_of(&world.store.snapshot());
+    let mut model = world.model.clone();
+    model.truncate(revision);
+    for (key, _, _) in changes {
+        let gone = model.newest().contains_key(key) && fork.snapshot().get(key).is_some();
+        if gone {
+            let proposal =
+                setpoint_store::Proposal::new(setpoint_store::Cause::default(), setpoint_api::Time(1));
+            let committed = fork.commit(proposal.delete(key.clone(), Expect::Present)).unwrap();
+            assert_eq!(Some(committed.revision), model.commit(&[(key.clone(), Expect::Present, None)]));
+            assert!(fork.snapshot().get(key).is_none());
+        }
+    }
+    assert_eq!(state_of(&world.store.snapshot()), before);
+    assert_eq!(fork.snapshot().revision(), model.revision());
+}
+
+fn cases() -> u32 {
+    std::env::var("SETPOINT_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(128)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn store_and_model_agree(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut world = StoreWorld::new();
+        for step in steps {
+            take(&mut world, step);
+        }
+        world.check_watches();
+        for revision in 0..=world.model.revision().0 {
+            world.check_at(Revision(revision));
+        }
+        world.restart();
+    }
+}

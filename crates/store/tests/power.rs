@@ -1,0 +1,245 @@
+//! The disk turns against the store: power cuts, full disks, failed syncs, flipped bits.
+//!
+//! `SETPOINT_SEEDS` sets how many worlds are tried; a failure names its seed.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use setpoint_api::{Revision, Time};
+use setpoint_sim::disk::{Faults, SimDisk};
+use setpoint_sim::model::{Change, state_of};
+use setpoint_sim::store_world::{self, StoreWorld, key, options, retention};
+use setpoint_store::disk::Disk;
+use setpoint_store::log::LogError;
+use setpoint_store::log::disk::{DiskLog, DiskReader};
+use setpoint_store::{Cause, CommitError, Draft, Expect, Proposal, Refusal, Store};
+
+fn seeds() -> u64 {
+    std::env::var("SETPOINT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
+}
+
+fn some_change(rng: &mut Rng, resource: usize) -> Change {
+    let value = (rng.u8(..10) > 1).then(|| (0..rng.usize(..600)).map(|_| rng.u8(1..)).collect());
+    let expect = if value.is_none() { Expect::Present } else { Expect::Any };
+    (key(resource, rng.usize(..5)), expect, value)
+}
+
+fn some_batch(rng: &mut Rng) -> Vec<Vec<Change>> {
+    (0..rng.usize(1..6))
+        .map(|_| (0..rng.usize(1..=3)).map(|number| some_change(rng, number)).collect())
+        .collect()
+}
+
+/// Which rare things happened.
+type Marks = BTreeSet<&'static str>;
+
+fn cut_once(world: &mut StoreWorld, rng: &mut Rng, marks: &mut Marks) {
+    world.arm(rng.u64(..60));
+    let mut durable = world.model.revision();
+    loop {
+        world.pass(Duration::from_secs(rng.u64(..20)));
+        let going = match rng.u8(..10) {
+            0 => world.compact(),
+            1 | 2 => world.tend(),
+            _ => {
+                let before = world.model.revision();
+                let (acknowledged, failed) = world.commit_batch(&some_batch(rng));
+                assert!(acknowledged == 0 || !failed, "a batch is acknowledged as one");
+                if failed {
+                    marks.insert("cut in a batch");
+                    assert_eq!(durable, before);
+                } else {
+                    durable = world.model.revision();
+                }
+                !failed
+            }
+        };
+        if !going {
+            break;
+        }
+    }
+    let newest = world.model.revision();
+    world.recover(durable, rng);
+    let kept = world.model.revision();
+    marks.insert(if newest == durable {
+        "nothing in flight"
+    } else if kept == newest {
+        "in flight and kept"
+    } else {
+        "in flight and lost"
+    });
+    for number in 0..=kept.0 {
+        world.check_at(Revision(number));
+    }
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    let mut marks = Marks::new();
+    for seed in 0..seeds() {
+        let mut rng = Rng::with_seed(seed);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut world = StoreWorld::new();
+            for _ in 0..rng.usize(1..5) {
+                cut_once(&mut world, &mut rng, &mut marks);
+            }
+            world.restart();
+        }));
+        assert!(outcome.is_ok(), "seed {seed} failed");
+    }
+    let wanted = ["cut in a batch", "nothing in flight", "in flight and kept", "in flight and lost"];
+    assert_eq!(marks, wanted.into(), "every kind of cut was tried");
+}
+
+#[test]
+fn a_flipped_bit_is_found_or_does_not_matter() {
+    let (mut found, mut harmless) = (0, 0);
+    for seed in 0..seeds() {
+        let mut rng = Rng::with_seed(seed);
+        let mut world = StoreWorld::new();
+        world.commit(&[(key(0, 0), Expect::Absent, Some(vec![1]))]);
+        for _ in 0..rng.usize(1..40) {
+            world.commit(&[some_change(&mut rng, 0)]);
+            if rng.u8(..8) == 0 {
+                assert!(world.tend());
+            }
+        }
+        let names = world.disk.list().unwrap();
+        let name = &names[rng.usize(..names.len())];
+        let length = world.disk.content(name).unwrap().len();
+        assert!(world.disk.flip(name, rng.usize(..length), rng.u8(..8)));
+        match store_world::open(&world.disk) {
+            Ok(store) => {
+                assert_eq!(state_of(&store.snapshot()), *world.model.newest(), "seed {seed}: {name}");
+                harmless += 1;
+            }
+            Err(LogError::Corrupt { file, .. }) => {
+                assert_eq!(file, *name, "seed {seed}");
+                found += 1;
+            }
+            Err(LogError::Format { .. }) => found += 1,
+            Err(other) => panic!("seed {seed}: {name}: {other}"),
+        }
+    }
+    assert!(found > 0 && harmless > 0, "both were tried: {found} {harmless}");
+}
+
+#[test]
+fn corruption_in_the_middle_is_reported_with_its_position() {
+    let mut world = StoreWorld::new();
+    for _ in 0..3 {
+        world.commit(&[(key(0, 0), Expect::Any, Some(vec![1; 100]))]);
+    }
+    let name = world.disk.list().unwrap().into_iter().find(|name| name.starts_with("segment")).unwrap();
+    world.disk.flip(&name, 120, 3);
+    let error = store_world::open(&world.disk).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "segment-00000000000000000001.log is corrupt at byte 64: \
+         a whole frame follows at byte 248, so this one had been synced"
+    );
+    let disk: Arc<dyn Disk> = Arc::new(world.disk.clone());
+    assert!(matches!(DiskReader::new(disk).check(), Err(LogError::Corrupt { position: 64, .. })));
+}
+
+fn put(store: &Store, number: usize, bytes: usize) -> Result<Revision, CommitError> {
+    let path = format!("n/{number}");
+    let key = setpoint_api::Key::from_path(&store_world::resource(0), &path).unwrap();
+    let draft = Draft::new(vec![b'v'; bytes]);
+    Ok(store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft))?.revision)
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_takes_deletes() {
+    let disk = SimDisk::default();
+    let store = store_world::open(&disk).unwrap();
+    put(&store, 0, 10).unwrap();
+    store.tend(Time(1)).unwrap();
+    disk.set_faults(Faults { capacity: Some(disk.bytes() + 4096), ..Faults::default() });
+    let mut stored = 1;
+    let refused = loop {
+        match put(&store, stored, 300) {
+            Ok(_) => stored += 1,
+            Err(refused) => break refused,
+        }
+        assert!(stored < 1000, "the disk never got full");
+    };
+    assert!(matches!(refused, CommitError::Refused(Refusal::DiskFull)), "{refused}");
+    assert!(store.stat().log.full);
+    assert_eq!(store.snapshot().len(), stored, "reads go on");
+    for number in 0..8 {
+        let key = setpoint_api::Key::from_path(&store_world::resource(0), &format!("n/{number}")).unwrap();
+        let delete = Proposal::new(Cause::default(), Time(1)).delete(key, Expect::Present);
+        store.commit(delete).unwrap_or_else(|error| panic!("delete {number}: {error}"));
+    }
+    assert_eq!(store.snapshot().len(), stored - 8);
+    drop(store);
+    let store = store_world::open(&disk).expect("a full disk can be opened");
+    assert_eq!(store.snapshot().len(), stored - 8);
+    disk.set_faults(Faults::default());
+    put(&store, stored, 300).expect("room came back, and was noticed");
+    store.tend(Time(1)).unwrap();
+    assert!(!store.stat().log.full);
+}
+
+#[test]
+fn history_is_given_up_before_a_put_is_refused() {
+    let disk = SimDisk::default();
+    let store = store_world::open(&disk).unwrap();
+    for round in 0..200 {
+        put(&store, round % 3, 200).unwrap();
+        store.tend(Time(1)).unwrap();
+    }
+    let history = store.stat().log.history_bytes;
+    assert!(history > 8 << 10, "there is history to give up: {history}");
+    disk.set_faults(Faults { capacity: Some(disk.bytes()), ..Faults::default() });
+    let gave_up = (0..200).find(|round| {
+        put(&store, round % 3, 200).unwrap();
+        store.stat().log.history_bytes < history
+    });
+    assert!(gave_up.is_some());
+    assert!(store.stat().log.floor > Revision::ZERO);
+}
+
+#[test]
+fn a_failed_sync_ends_the_store_and_is_never_answered_with_success() {
+    let disk = SimDisk::default();
+    let told = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&told);
+    let log = DiskLog::new(Arc::new(disk.clone()), options());
+    let store =
+        Store::open(Box::new(log), retention(), move |_| heard.store(true, Ordering::Release)).unwrap();
+    put(&store, 0, 10).unwrap();
+    disk.set_faults(Faults { failing_sync: Some(disk.syncs() + 1), ..Faults::default() });
+    let failed = put(&store, 1, 10).unwrap_err();
+    assert!(matches!(failed, CommitError::Failed(_)), "{failed}");
+    assert!(told.load(Ordering::Acquire), "the shell was told");
+    assert_eq!(store.snapshot().revision(), Revision(1), "what is not durable is not shown");
+    disk.set_faults(Faults::default());
+    assert!(matches!(put(&store, 2, 10), Err(CommitError::Failed(_))), "there is no way back but to reopen");
+    drop(store);
+    disk.power_cycle(&mut Rng::with_seed(1));
+    let revision = store_world::open(&disk).unwrap().snapshot().revision();
+    assert!(revision == Revision(1) || revision == Revision(2));
+}
+
+#[test]
+fn one_writer_alone_waits_for_one_sync_and_a_batch_shares_it() {
+    let mut world = StoreWorld::new();
+    let one = |n: u8| vec![(key(0, usize::from(n)), Expect::Any, Some(vec![n]))];
+    world.commit(&one(1));
+    let before = world.disk.syncs();
+    for n in 2..6 {
+        world.commit(&one(n));
+    }
+    assert_eq!(world.disk.syncs() - before, 4, "one sync per commit of a lone writer");
+    let before = world.disk.syncs();
+    let batch: Vec<Vec<Change>> = (0..5).map(one).collect();
+    assert_eq!(world.commit_batch(&batch), (5, false));
+    assert_eq!(world.disk.syncs() - before, 1, "one sync for all that wait");
+}
