@@ -1,2 +1,50 @@
-//! x
-fn main() {}
+//! The `setpoint` binary: flags, wiring, terminal output. The substance is in the library crates.
+
+mod clock;
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A control plane that speaks the Kubernetes API.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the control plane
+    Up(commands::up::Arguments),
+    /// Look after a data directory
+    Store(commands::store::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Up(arguments) => commands::up::run(&arguments),
+        Command::Store(arguments) => commands::store::run(arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, whatever the depth of the cause, so that it can be read in a log.
+            eprintln!("setpoint: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The causes of an error, each once: many errors already tell their source.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}

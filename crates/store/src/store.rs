@@ -209,7 +209,7 @@ impl Store {
 
     /// Rebuilds a state from the log.
     fn cold(&self, revision: Revision, hot_floor: Revision) -> Result<Snapshot, ReadError> {
-        let mut reader = self.shared.writer.lock().log.reader();
+        let mut reader = self.shared.with_writer(|writer| writer.log.reader());
         let gone = |error| match error {
             LogError::Compacted { floor } => ReadError::Compacted(Compacted { floor: floor.min(hot_floor) }),
             other => ReadError::Log(other),
@@ -328,11 +328,7 @@ impl Store {
     pub fn tend(&self, now: Time) -> Result<(), ChoreError> {
         self.shared.published.write().rings.evict(now);
         loop {
-            let chore = {
-                let mut writer = self.shared.writer.lock();
-                let snapshot = self.snapshot();
-                writer.log.chore(&snapshot, now)
-            };
+            let chore = self.shared.with_writer(|writer| writer.log.chore(&self.snapshot(), now));
             let Some(chore) = chore.map_err(|error| self.shared.chore_failed(error))? else { return Ok(()) };
             chore.run().map_err(|error| self.shared.chore_failed(error))?;
         }
@@ -343,13 +339,12 @@ impl Store {
     /// # Errors
     /// As [`Store::tend`].
     pub fn compact(&self, now: Time) -> Result<(), ChoreError> {
-        let chore = {
-            let mut writer = self.shared.writer.lock();
+        let chore = self.shared.with_writer(|writer| {
             let snapshot = self.snapshot();
             let chore = writer.log.compact(&snapshot, now);
             self.shared.published.write().rings.compact(snapshot.revision());
             chore
-        };
+        });
         chore.and_then(|chore| chore.run()).map_err(|error| self.shared.chore_failed(error))
     }
 
@@ -375,13 +370,13 @@ impl Store {
     /// # Errors
     /// If the log cannot be read.
     pub fn catch_up(&self) -> Result<(), LogError> {
-        self.shared.writer.lock().catch_up(&self.shared).map(|_| ())
+        self.shared.with_writer(|writer| writer.catch_up(&self.shared)).map(|_| ())
     }
 
     /// How large it is.
     #[must_use]
     pub fn stat(&self) -> StoreStat {
-        let log = self.shared.writer.lock().log.stat();
+        let log = self.shared.with_writer(|writer| writer.log.stat());
         let published = self.shared.published.read();
         StoreStat {
             revision: published.snapshot.revision(),
@@ -428,13 +423,25 @@ impl Shared {
         let Some(mut writer) = self.writer.try_lock() else { return false };
         let led = writer.lead(self);
         drop(writer);
-        // Who queued up while we led found the lead taken, and sleeps: wake the first, who then leads.
+        self.pass_on();
+        led
+    }
+
+    /// Does something to the writer between two batches.
+    fn with_writer<T>(&self, act: impl FnOnce(&mut Writer) -> T) -> T {
+        let done = act(&mut self.writer.lock());
+        self.pass_on();
+        done
+    }
+
+    /// Whoever held the writer calls this after letting it go: those who queued up meanwhile found the lead
+    /// taken, and sleep. The first of them then leads.
+    fn pass_on(&self) {
         let next = self.queue.lock().front().map(|queued| Arc::clone(&queued.mailbox));
         if let Some(next) = next {
             self.wake_driver();
             next.nudge();
         }
-        led
     }
 
     pub fn has_driver(&self) -> bool {

@@ -189,3 +189,33 @@ fn the_cause_is_kept_with_puts_and_deletes() {
     assert!(gone.records[0].is_tombstone());
     assert_eq!((gone.records[0].cause(), gone.records[0].time()), (cause, Time(5)));
 }
+
+#[test]
+fn writers_go_on_while_others_look_at_the_log() {
+    let store = store();
+    let (done, finished) = std::sync::mpsc::channel();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (store, done) = (store.clone(), done.clone());
+            std::thread::spawn(move || {
+                for n in 0..5000 {
+                    store.commit(put(&format!("w{writer}/{n}"), Expect::Absent, "v")).unwrap();
+                }
+                done.send(()).unwrap();
+            })
+        })
+        .collect();
+    drop(done);
+    // A writer that finds the log in other hands sleeps, and whoever held it must wake it.
+    let (mut seen, mut looks) = (Revision::ZERO, 0);
+    while finished.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+        let revision = store.stat().revision;
+        looks = if revision == seen { looks + 1 } else { 0 };
+        seen = revision;
+        assert!(looks < 50_000_000, "nobody writes any more at {seen}");
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert_eq!(store.snapshot().revision(), Revision(20_000));
+}

@@ -1,0 +1,24 @@
+//! The real clock and real chance. Everything else is handed the time and random numbers.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use setpoint_api::Time;
+use setpoint_store::Clock;
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    fn now(&self) -> Time {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+/// A number that nobody can foresee.
+pub fn entropy() -> u64 {
+    RandomState::new().hash_one(SystemClock.now())
+}

@@ -1,0 +1,46 @@
+//! One file per command.
+
+pub mod store;
+pub mod up;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+/// Where things are kept unless somebody says otherwise: the user's data directory.
+fn default_data_dir() -> anyhow::Result<PathBuf> {
+    let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let base = base.or_else(home).context("no home directory: say where to keep data with --data-dir")?;
+    Ok(base.join("setpoint"))
+}
+
+/// A number of bytes for people.
+fn human_bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (bytes.max(1).ilog2() / 10).min(4) as usize;
+    match unit {
+        0 => format!("{bytes} B"),
+        _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * unit)) as f64, units[unit]),
+    }
+}
+
+/// A count with its noun.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(
+            (human_bytes(0), human_bytes(1023), human_bytes(1536)),
+            ("0 B".into(), "1023 B".into(), "1.5 KiB".into())
+        );
+        assert_eq!(human_bytes(5 << 30), "5.0 GiB");
+        assert_eq!((counted(1, "object"), counted(2, "object")), ("1 object".into(), "2 objects".into()));
+    }
+}

@@ -1,0 +1,133 @@
+//! `setpoint store exercise`: a load that keeps a ledger.
+//!
+//! Each writer works on keys of its own, one operation after another, and says on standard output what it is
+//! about to do and what became of it, each line with one system call:
+//!
+//! ```text
+//! try WRITER NUMBER put|delete|stale KEY     about to put NUMBER at KEY, delete it, or be refused
+//! ack WRITER NUMBER REVISION                 it is durable
+//! refused WRITER NUMBER                      it was refused
+//! ```
+//!
+//! Whoever reads this can kill the process at any moment, open the directory again, and hold it to its word:
+//! what was acknowledged is there, what was refused is not. Numbers go on over restarts.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use setpoint_api::{Key, Resource, Revision};
+use setpoint_store::log::disk::DiskOptions;
+use setpoint_store::{Cause, Clock, CommitError, Draft, Expect, Housekeeper, Proposal, Store};
+
+use super::{SystemClock, entropy, open_with};
+
+/// How many keys a writer has.
+const KEYS: u64 = 7;
+
+/// What can be said to `setpoint store exercise`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The data directory
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// How many writers at a time
+    #[arg(long, default_value_t = 8)]
+    writers: u64,
+    /// How many operations each writer does; without an end if not given
+    #[arg(long)]
+    operations: Option<u64>,
+    /// Use tiny segments and checkpoints, so that everything happens often
+    #[arg(long)]
+    small: bool,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut options = DiskOptions { entropy: entropy(), ..DiskOptions::default() };
+    if arguments.small {
+        options.segment_bytes_min = 4 << 10;
+        options.segment_bytes_max = 32 << 10;
+        options.compact_bytes_min = 64 << 10;
+        options.retention.cold_bytes = 1 << 20;
+    }
+    let store = open_with(&arguments.data_dir, options)?;
+    let report = |error: &setpoint_store::ChoreError| eprintln!("setpoint: {error}");
+    let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
+    let resource = Resource::new("exercise")?;
+    let outcome = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..arguments.writers)
+            .map(|id| {
+                let writer = Writer { id, store: &store, resource: &resource };
+                scope.spawn(move || writer.work(arguments.operations.unwrap_or(u64::MAX)))
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect()
+    });
+    drop(housekeeper);
+    outcome
+}
+
+struct Writer<'a> {
+    id: u64,
+    store: &'a Store,
+    resource: &'a Resource,
+}
+
+impl Writer<'_> {
+    fn work(&self, operations: u64) -> anyhow::Result<()> {
+        let start = self.last_number()? + 1;
+        for number in start..start.saturating_add(operations) {
+            self.operate(number)?;
+        }
+        Ok(())
+    }
+
+    /// The highest number that this writer ever put, so that a restart goes on from there.
+    fn last_number(&self) -> anyhow::Result<u64> {
+        let counter = self.store.snapshot().get(&self.key("counter")?).map(|record| record.value());
+        Ok(counter.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok()).unwrap_or(0))
+    }
+
+    fn key(&self, name: &str) -> anyhow::Result<Key> {
+        Ok(Key::namespaced(self.resource, &format!("writer-{}", self.id), name)?)
+    }
+
+    /// Every fifth number deletes, every seventh must be refused, the rest put; now and then the counter is
+    /// moved on, by a commit of its own.
+    fn operate(&self, number: u64) -> anyhow::Result<()> {
+        let name =
+            if number.is_multiple_of(11) { "counter".to_owned() } else { format!("key-{}", number % KEYS) };
+        let key = self.key(&name)?;
+        let present = self.store.snapshot().get(&key).map(setpoint_store::Record::revision);
+        let expect = present.map_or(Expect::Absent, Expect::Revision);
+        let proposal = Proposal::new(Cause::default(), SystemClock.now());
+        let text = number.to_string();
+        let (what, proposal) = if name != "counter" && number.is_multiple_of(5) && present.is_some() {
+            ("delete", proposal.delete(key, expect))
+        } else if name != "counter" && number.is_multiple_of(7) {
+            (
+                "stale",
+                proposal.put(
+                    key,
+                    Expect::Revision(Revision(u64::MAX)),
+                    Draft::new(format!("refused {text}")),
+                ),
+            )
+        } else {
+            ("put", proposal.put(key, expect, Draft::new(text)))
+        };
+        self.say(&format!("try {} {number} {what} {name}\n", self.id))?;
+        match self.store.commit(proposal) {
+            Ok(committed) => self.say(&format!("ack {} {number} {}\n", self.id, committed.revision)),
+            Err(CommitError::Refused(_)) => self.say(&format!("refused {} {number}\n", self.id)),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    fn say(&self, line: &str) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(line.as_bytes())?;
+        Ok(out.flush()?)
+    }
+}

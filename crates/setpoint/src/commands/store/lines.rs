@@ -1,0 +1,143 @@
+//! An export: a line of JSON that says what it is, then one for each object.
+//!
+//! ```text
+//! {"export":"setpoint","format":1,"objects":1,"revision":17}
+//! {"resource":"pods","path":"shop/web","revision":12,"time":1700000000000000,"value":"{…}","hole":24,…}
+//! ```
+//!
+//! A value that is not UTF-8 is written in hexadecimal, as `valueHex`.
+
+use std::io::{self, BufRead, Write};
+
+use anyhow::{Context, anyhow, ensure};
+use serde_json::{Map, Value, json};
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_store::commit::{Body, Write as Put};
+use setpoint_store::record::Envelope;
+use setpoint_store::{Cause, Commit, Record, Snapshot};
+
+const FORMAT: u64 = 1;
+
+/// Writes all objects of a state.
+pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let revision = snapshot.revision().0;
+    let header =
+        json!({"export": "setpoint", "format": FORMAT, "objects": snapshot.len(), "revision": revision});
+    writeln!(out, "{header}")?;
+    for (resource, table) in snapshot.tables() {
+        for record in table.iter() {
+            writeln!(out, "{}", object(resource, record))?;
+        }
+    }
+    Ok(())
+}
+
+fn object(resource: &Resource, record: &Record) -> Value {
+    let body = record.body();
+    let cause = record.cause();
+    let pairs = |pairs: setpoint_store::record::Pairs<'_>| -> Value {
+        pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into()
+    };
+    let mut line = json!({
+        "resource": resource.as_str(),
+        "path": record.path(),
+        "revision": record.revision().0,
+        "time": record.time().0,
+        "labels": pairs(record.labels()),
+        "fields": pairs(record.fields()),
+        "cause": {
+            "user": cause.user,
+            "manager": cause.manager,
+            "reconciler": cause.reconciler,
+            "seen": cause.seen.0,
+            "paths": cause.paths,
+        },
+    });
+    match std::str::from_utf8(&body.bytes) {
+        Ok(text) => line["value"] = text.into(),
+        Err(_) => {
+            line["valueHex"] = body.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+        }
+    }
+    if let Some(hole) = body.hole {
+        line["hole"] = hole.into();
+    }
+    if let Some(expires) = body.expires {
+        line["expires"] = expires.0.into();
+    }
+    line
+}
+
+/// Reads what [`write`] wrote, all of it or nothing.
+pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
+    let mut lines = input.lines();
+    let header = lines.next().context("the export is empty")?.context("cannot read the export")?;
+    let header: Value = serde_json::from_str(&header).context("this is not an export of setpoint")?;
+    ensure!(header["export"] == "setpoint", "this is not an export of setpoint");
+    ensure!(
+        header["format"] == FORMAT,
+        "the export has format {}, this program reads {FORMAT}",
+        header["format"]
+    );
+    let revision = Revision(header["revision"].as_u64().context("the export does not say its revision")?);
+    let mut objects = Vec::new();
+    for (number, line) in lines.enumerate() {
+        let line = line.context("cannot read the export")?;
+        let parsed = parse(&line).with_context(|| format!("line {} of the export", number + 2))?;
+        ensure!(
+            parsed.revision <= revision,
+            "line {} of the export: it is newer than the export",
+            number + 2
+        );
+        objects.push(parsed);
+    }
+    let said = header["objects"].as_u64();
+    ensure!(
+        said == Some(objects.len() as u64),
+        "the export is cut short: {} objects, {} are there",
+        header["objects"],
+        objects.len()
+    );
+    Snapshot::of_objects(revision, objects).context("the export holds an object that is none")
+}
+
+fn parse(line: &str) -> anyhow::Result<Commit> {
+    let line: Value = serde_json::from_str(line)?;
+    let text = |name: &str| line[name].as_str().with_context(|| format!("{name} is missing"));
+    let key = Key::from_path(&Resource::new(text("resource")?)?, text("path")?)?;
+    let bytes = match line["valueHex"].as_str() {
+        Some(hex) => unhex(hex)?,
+        None => text("value")?.as_bytes().to_vec(),
+    };
+    let hole = line["hole"].as_u64().map(u32::try_from).transpose()?;
+    ensure!(hole.is_none_or(|hole| hole as usize <= bytes.len()), "the hole lies outside of the value");
+    let cause = Cause {
+        user: line["cause"]["user"].as_str().unwrap_or_default().to_owned(),
+        manager: line["cause"]["manager"].as_str().unwrap_or_default().to_owned(),
+        reconciler: line["cause"]["reconciler"].as_str().unwrap_or_default().to_owned(),
+        seen: Revision(line["cause"]["seen"].as_u64().unwrap_or_default()),
+        paths: line["cause"]["paths"].as_array().map(|paths| strings(paths)).unwrap_or_default(),
+    };
+    let envelope = Envelope::encode(&cause, &pairs(&line["labels"]), &pairs(&line["fields"]));
+    let body = Body { bytes: bytes.into(), hole, expires: line["expires"].as_i64().map(Time) };
+    let revision = Revision(line["revision"].as_u64().context("revision is missing")?);
+    let time = Time(line["time"].as_i64().context("time is missing")?);
+    Ok(Commit { revision, time, writes: vec![Put { key, body: Some(body), envelope }] })
+}
+
+fn strings(values: &[Value]) -> Vec<String> {
+    values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
+}
+
+fn pairs(value: &Value) -> Vec<(String, String)> {
+    let entries = value.as_object().into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn unhex(hex: &str) -> anyhow::Result<Vec<u8>> {
+    let digits = hex.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).map_err(|_| anyhow!("valueHex is not hexadecimal"))?;
+        u8::from_str_radix(pair, 16).map_err(|_| anyhow!("valueHex is not hexadecimal"))
+    });
+    digits.collect()
+}

@@ -1,0 +1,141 @@
+//! The binary as a person uses it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn setpoint(arguments: &[&str], dir: &Path) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        .args(arguments)
+        .arg("--data-dir")
+        .arg(dir)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+fn filled(dir: &Path) {
+    let (ok, _, errors) = setpoint(&["store", "exercise", "--writers", "2", "--operations", "100"], dir);
+    assert!(ok, "{errors}");
+}
+
+#[test]
+fn up_says_what_it_holds_and_what_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ok, out, _) = setpoint(&["up"], dir.path());
+    assert!(ok);
+    assert!(out.starts_with("store: 0 objects (0 B) at revision 0, in "), "{out}");
+    assert!(out.contains("not built yet"), "{out}");
+}
+
+#[test]
+fn an_export_comes_back_bit_for_bit() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    filled(from.path());
+    let (ok, export, _) = setpoint(&["store", "export"], from.path());
+    assert!(ok && export.lines().count() > 10, "{export}");
+    let file = to.path().join("export");
+    fs::write(&file, &export).unwrap();
+    let data = to.path().join("data");
+    let (ok, said, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &data);
+    assert!(ok, "{errors}");
+    assert!(said.starts_with("imported "), "{said}");
+    assert_eq!(setpoint(&["store", "export"], &data).1, export);
+    let (ok, _, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &data);
+    assert!(!ok && errors.contains("already holds a store: import into an empty directory"), "{errors}");
+    filled(&data);
+}
+
+#[test]
+fn an_export_that_was_cut_short_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(&dir.path().join("data"));
+    let export = setpoint(&["store", "export"], &dir.path().join("data")).1;
+    let cut = export.lines().take(3).collect::<Vec<_>>().join("\n");
+    let file = dir.path().join("cut");
+    fs::write(&file, cut).unwrap();
+    let empty = dir.path().join("empty");
+    let (ok, _, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &empty);
+    assert!(!ok && errors.contains("cut short"), "{errors}");
+    assert!(!empty.exists(), "nothing was made of it");
+}
+
+#[test]
+fn check_stat_and_compact_tell_what_they_found() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let (ok, out, _) = setpoint(&["store", "check"], dir.path());
+    assert!(ok && out.contains("all whole, newest revision "), "{out}");
+    let (ok, out, _) = setpoint(&["store", "compact"], dir.path());
+    assert!(ok && out.starts_with("compacted at revision "), "{out}");
+    let (ok, out, _) = setpoint(&["store", "stat"], dir.path());
+    assert!(ok && out.contains("checkpoint 1 file") && out.contains("exercise"), "{out}");
+}
+
+#[test]
+fn damage_is_one_clear_line_and_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let segment = names.into_iter().find(|path| path.to_string_lossy().contains("segment-")).unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    for command in [&["up"][..], &["store", "check"], &["store", "compact"]] {
+        let (ok, _, errors) = setpoint(command, dir.path());
+        assert!(!ok && errors.lines().count() == 1, "{errors}");
+        assert!(errors.contains("segment-00000000000000000001.log is corrupt at byte 64"), "{errors}");
+    }
+}
+
+#[test]
+fn a_second_process_is_refused_and_an_export_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        .args(["store", "exercise", "--small", "--data-dir"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..2000 {
+        lines.next().unwrap().unwrap();
+    }
+    let reading = std::thread::spawn(move || lines.by_ref().map_while(Result::ok).count());
+    let (ok, _, errors) = setpoint(&["up"], dir.path());
+    assert!(
+        !ok && errors.contains(&format!("is in use by another setpoint process (process {})", child.id())),
+        "{errors}"
+    );
+    for _ in 0..20 {
+        let (ok, export, errors) = setpoint(&["store", "export"], dir.path());
+        assert!(ok, "{errors}");
+        let header: serde_json::Value = serde_json::from_str(export.lines().next().unwrap()).unwrap();
+        assert_eq!(header["objects"].as_u64().unwrap() as usize, export.lines().count() - 1);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(reading.join().unwrap() > 0);
+}
+
+#[test]
+fn wrong_words_get_an_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nowhere");
+    for command in ["check", "stat", "compact", "export"] {
+        let (ok, _, errors) = setpoint(&["store", command], &nowhere);
+        assert!(!ok && errors.contains("is not a directory"), "{command}: {errors}");
+    }
+    assert!(!nowhere.exists());
+    let file = dir.path().join("file");
+    fs::File::create(&file).unwrap().write_all(b"x").unwrap();
+    let (ok, _, errors) = setpoint(&["up"], &file);
+    assert!(!ok && errors.starts_with("setpoint: cannot create "), "{errors}");
+    let input = file.to_str().unwrap();
+    let (ok, _, errors) = setpoint(&["store", "import", "--input", input], &nowhere);
+    assert!(!ok && errors.contains("this is not an export of setpoint"), "{errors}");
+}

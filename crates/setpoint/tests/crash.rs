@@ -1,0 +1,130 @@
+//! kill -9 at random moments under load: the ledger outside of the process decides.
+//!
+//! `SETPOINT_KILLS` sets how often.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use setpoint_api::{Resource, Revision};
+use setpoint_store::disk::OsDisk;
+use setpoint_store::log::disk::{DiskLog, DiskOptions};
+use setpoint_store::{Retention, Snapshot, Store};
+
+fn kills() -> u64 {
+    std::env::var("SETPOINT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+}
+
+/// What one writer was told, and what it was in the middle of.
+#[derive(Default)]
+struct Ledger {
+    /// What each key holds after the last answer.
+    settled: BTreeMap<String, Option<u64>>,
+    /// The operation without an answer: the key, and what it would hold.
+    in_flight: Option<(u64, String, Option<u64>)>,
+    acknowledged: u64,
+    refused: u64,
+    newest: Revision,
+}
+
+impl Ledger {
+    fn note(&mut self, words: &[&str]) {
+        let number: u64 = words[2].parse().unwrap();
+        match words[0] {
+            "try" => {
+                assert!(self.in_flight.is_none(), "{words:?} before an answer to {:?}", self.in_flight);
+                let value = (words[3] != "delete").then_some(number);
+                self.in_flight = Some((number, words[4].to_owned(), value));
+            }
+            "ack" => {
+                let (tried, key, value) = self.in_flight.take().unwrap();
+                assert_eq!(tried, number);
+                self.settled.insert(key, value);
+                self.acknowledged += 1;
+                let revision = Revision(words[3].parse().unwrap());
+                assert!(revision > self.newest, "revision {revision} after {}", self.newest);
+                self.newest = revision;
+            }
+            "refused" => {
+                assert_eq!(self.in_flight.take().unwrap().0, number);
+                self.refused += 1;
+            }
+            _ => panic!("{words:?}"),
+        }
+    }
+
+    /// Compares with what is really there, and takes over what the last operation came to.
+    fn settle(&mut self, writer: &str, snapshot: &Snapshot) {
+        let table = snapshot.table(&Resource::new("exercise").unwrap());
+        let found = |key: &str| {
+            let record = table.and_then(|table| table.get(&format!("writer-{writer}/{key}")))?;
+            let text = std::str::from_utf8(record.value_bytes()).unwrap().to_owned();
+            assert!(!text.starts_with("refused"), "a refused write appeared: {text}");
+            Some(text.parse::<u64>().unwrap())
+        };
+        if let Some((_, key, value)) = self.in_flight.take()
+            && found(&key) == value
+        {
+            self.settled.insert(key, value);
+        }
+        for (key, value) in &self.settled {
+            assert_eq!(found(key), *value, "writer {writer}, {key}");
+        }
+        assert!(snapshot.revision() >= self.newest);
+    }
+}
+
+fn start(dir: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_setpoint"))
+        .args(["store", "exercise", "--small", "--data-dir"])
+        .arg(dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn open(dir: &Path) -> Snapshot {
+    let disk = OsDisk::exclusive(dir).unwrap();
+    let log = DiskLog::new(Arc::new(disk), DiskOptions::default());
+    Store::open(Box::new(log), Retention::default(), |error| panic!("{error}")).unwrap().snapshot()
+}
+
+#[test]
+fn kill_9_loses_no_acknowledged_write_and_shows_no_refused_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = fastrand::Rng::with_seed(9);
+    let mut ledgers: BTreeMap<String, Ledger> = BTreeMap::new();
+    let mut newest = Revision::ZERO;
+    for kill in 0..kills() {
+        let mut child = start(dir.path());
+        // The moment of the kill is chosen by what the process has said, so it is random and needs no clock.
+        let mut left = rng.u64(..if kill % 4 == 0 { 20 } else { 3000 });
+        let mut killed = false;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let words: Vec<&str> = line.split(' ').collect();
+            ledgers.entry(words[1].to_owned()).or_default().note(&words);
+            left = left.saturating_sub(1);
+            if left == 0 && !killed {
+                child.kill().unwrap();
+                killed = true;
+            }
+        }
+        child.wait().unwrap();
+        assert!(killed, "the process ended by itself");
+        let snapshot = open(dir.path());
+        assert!(snapshot.revision() >= newest, "the revision went back");
+        newest = snapshot.revision();
+        for (writer, ledger) in &mut ledgers {
+            ledger.settle(writer, &snapshot);
+        }
+    }
+    let acknowledged: u64 = ledgers.values().map(|ledger| ledger.acknowledged).sum();
+    let refused: u64 = ledgers.values().map(|ledger| ledger.refused).sum();
+    assert!(acknowledged > kills() && refused > 0, "{acknowledged} acknowledged, {refused} refused");
+    println!("{} kills, {acknowledged} acknowledged writes, {refused} refused, revision {newest}", kills());
+}
