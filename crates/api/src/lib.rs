@@ -3,7 +3,9 @@
 //! Today these are the identifiers that the store needs: [`Revision`], [`Time`], [`Resource`] and
 //! [`Key`]. Nothing here does I/O, reads a clock or draws a random number.
 
+pub mod field_error;
 pub mod key;
+pub mod quote;
 pub mod revision;
 pub mod time;
 
