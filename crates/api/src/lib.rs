@@ -5,6 +5,7 @@
 
 pub mod field_error;
 pub mod key;
+pub mod names;
 pub mod quote;
 pub mod revision;
 pub mod time;
