@@ -6,6 +6,7 @@
 pub mod field_error;
 pub mod key;
 pub mod names;
+pub mod quantity;
 pub mod quote;
 pub mod revision;
 pub mod time;
