@@ -4,7 +4,9 @@
 //! [`Key`]. Nothing here does I/O, reads a clock or draws a random number.
 
 pub mod field_error;
+pub mod fields;
 pub mod key;
+pub mod labels;
 pub mod names;
 pub mod quantity;
 pub mod quote;
