@@ -11,6 +11,7 @@ pub mod names;
 pub mod quantity;
 pub mod quote;
 pub mod revision;
+pub mod rfc3339;
 pub mod time;
 
 pub use key::{Key, KeyError, Resource};
