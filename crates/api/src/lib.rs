@@ -12,6 +12,7 @@ pub mod quantity;
 pub mod quote;
 pub mod revision;
 pub mod rfc3339;
+pub mod status;
 pub mod time;
 
 pub use key::{Key, KeyError, Resource};
