@@ -90,7 +90,7 @@ fn max_bytes(text: &[u8], max: usize) -> Option<String> {
 }
 
 /// Whether the text is one character out of `ends`, or a run of `middle` between two of `ends`.
-fn is_capped_run(text: &[u8], ends: fn(u8) -> bool, middle: fn(u8) -> bool) -> bool {
+fn is_capped_run(text: &[u8], ends: impl Fn(u8) -> bool, middle: impl Fn(u8) -> bool) -> bool {
     match text {
         [] => false,
         [only] => ends(*only),

@@ -45,6 +45,16 @@ fn write_seconds(f: &mut fmt::Formatter<'_>, time: Time) -> fmt::Result {
     let (year, month, day) = civil(seconds.div_euclid(SECONDS_PER_DAY));
     let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    // Every write prints a time or two, so the years that people live in take a path without formatting.
+    if let 0..=9999 = year {
+        let mut text = *b"0000-00-00T00:00:00";
+        let parts = [year / 100, year % 100, month, day, hour, minute, second];
+        for (at, part) in [0, 2, 5, 8, 11, 14, 17].into_iter().zip(parts) {
+            let part = u8::try_from(part).expect("two digits");
+            (text[at], text[at + 1]) = (b'0' + part / 10, b'0' + part % 10);
+        }
+        return f.write_str(std::str::from_utf8(&text).expect("digits are ASCII"));
+    }
     let sign = if year < 0 { "-" } else { "" };
     let year = year.unsigned_abs();
     write!(f, "{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")

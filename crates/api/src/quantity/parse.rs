@@ -138,7 +138,7 @@ fn decimal_amount(parts: &Parts<'_>, exponent: i64) -> Amount {
     Amount::new(mantissa, scale)
 }
 
-/// Amounts with binary suffixes are counted in billionths: they are capped so low that these fit.
+/// Fractions with binary suffixes are counted in billionths: amounts are capped so low that these fit.
 fn binary_amount(parts: &Parts<'_>, bits: u32) -> Amount {
     const CAP: i128 = i64::MAX as i128;
     const BILLION: i128 = 1_000_000_000;
@@ -148,6 +148,9 @@ fn binary_amount(parts: &Parts<'_>, bits: u32) -> Amount {
     let Some(whole) = whole.checked_mul(1 << bits).filter(|whole| *whole <= CAP) else {
         return Amount::new(CAP, 0);
     };
+    if parts.fraction.is_empty() {
+        return Amount::new(whole, 0);
+    }
     let (near, far) = parts.fraction.split_at(parts.fraction.len().min(FRACTION_DIGITS_MAX));
     let mut billionths = i128::from(far.iter().any(|digit| *digit != b'0'));
     for digit in near.iter().rev() {
