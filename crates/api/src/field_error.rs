@@ -280,6 +280,13 @@ impl FieldError {
         FieldError::new(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
     }
 
+    /// The list has `actual` items, fewer than `min`.
+    #[must_use]
+    pub fn too_few(path: &Path<'_>, actual: usize, min: usize) -> FieldError {
+        let detail = format!("must have at least {min} {}", plural(min, "item", "items"));
+        FieldError::new(ErrorKind::TooFew, path, actual, detail)
+    }
+
     /// The value could not be judged.
     #[must_use]
     pub fn internal(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
@@ -449,6 +456,7 @@ mod tests {
             (FieldError::too_short(&f, 1), "f: Too short: must be at least 1 character"),
             (FieldError::too_many(&f, Some(9), 8), "f: Too many: 9: must have at most 8 items"),
             (FieldError::too_many(&f, None, 1), "f: Too many: must have at most 1 item"),
+            (FieldError::too_few(&f, 0, 1), "f: Too few: 0: must have at least 1 item"),
             (FieldError::internal(&f, "boom"), "f: Internal error: boom"),
         ] {
             assert_eq!(error.to_string(), text);
