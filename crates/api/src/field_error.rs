@@ -1,0 +1,478 @@
+//! What is wrong with which field.
+//!
+//! A [`Path`] is a borrowed chain of steps, one per level of the object, so that walking a valid object
+//! allocates nothing; its text is made only for an error. A [`FieldError`] prints as clients know it,
+//! `spec.replicas: Invalid value: -1: must be greater than or equal to 0`, and becomes one cause of an
+//! `Invalid` answer. An [`ErrorList`] prints as one message, `[a, b]`, or plainly `a` if there is one.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use thiserror::Error;
+
+use crate::quote::Quoted;
+
+mod value;
+
+pub use value::BadValue;
+
+/// The way from the root of an object to a field.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Nowhere,
+    Name(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+impl<'a> Path<'a> {
+    /// No path: errors about a thing that is not a field show `<nil>`, as clients know it.
+    pub const NONE: Path<'static> = Path { parent: None, step: Step::Nowhere };
+
+    /// The path of a field of the root.
+    #[must_use]
+    pub const fn root(name: &'a str) -> Path<'a> {
+        Path { parent: None, step: Step::Name(name) }
+    }
+
+    /// The path of a field of this one.
+    #[must_use]
+    pub const fn child<'b>(&'b self, name: &'b str) -> Path<'b> {
+        Path { parent: Some(self), step: Step::Name(name) }
+    }
+
+    /// The path of an element of this list.
+    #[must_use]
+    pub const fn index(&self, index: usize) -> Path<'_> {
+        Path { parent: Some(self), step: Step::Index(index) }
+    }
+
+    /// The path of an entry of this map.
+    #[must_use]
+    pub const fn key<'b>(&'b self, key: &'b str) -> Path<'b> {
+        Path { parent: Some(self), step: Step::Key(key) }
+    }
+
+    /// The parent, if it shows.
+    fn shown_parent(&self) -> Option<&Path<'a>> {
+        self.parent.filter(|parent| !matches!(parent.step, Step::Nowhere))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = self.shown_parent();
+        if let Some(parent) = parent {
+            parent.write(f)?;
+        }
+        match self.step {
+            Step::Nowhere => f.write_str("<nil>"),
+            Step::Name(name) => {
+                if parent.is_some() {
+                    f.write_char('.')?;
+                }
+                f.write_str(name)
+            }
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) => write!(f, "[{key}]"),
+        }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f)
+    }
+}
+
+/// What sort of fault a field has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorKind {
+    /// Something that the value names does not exist.
+    NotFound,
+    /// A value is missing.
+    Required,
+    /// A value that must be unique is there twice.
+    Duplicate,
+    /// A value is malformed or out of bounds.
+    Invalid,
+    /// A value is none of an enumeration.
+    NotSupported,
+    /// A well-formed value is not permitted here.
+    Forbidden,
+    /// A value is too long.
+    TooLong,
+    /// A value is too short.
+    TooShort,
+    /// A list has too many items.
+    TooMany,
+    /// A list has too few items.
+    TooFew,
+    /// The value could not be judged.
+    Internal,
+    /// A value has the wrong type.
+    TypeInvalid,
+}
+
+impl ErrorKind {
+    /// The reason in a status cause.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "FieldValueNotFound",
+            ErrorKind::Required => "FieldValueRequired",
+            ErrorKind::Duplicate => "FieldValueDuplicate",
+            ErrorKind::Invalid => "FieldValueInvalid",
+            ErrorKind::NotSupported => "FieldValueNotSupported",
+            ErrorKind::Forbidden => "FieldValueForbidden",
+            ErrorKind::TooLong => "FieldValueTooLong",
+            ErrorKind::TooShort => "FieldValueTooShort",
+            ErrorKind::TooMany => "FieldValueTooMany",
+            ErrorKind::TooFew => "FieldValueTooFew",
+            ErrorKind::Internal => "InternalError",
+            ErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    /// How a message about it begins.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "Not found",
+            ErrorKind::Required => "Required value",
+            ErrorKind::Duplicate => "Duplicate value",
+            ErrorKind::Invalid | ErrorKind::TypeInvalid => "Invalid value",
+            ErrorKind::NotSupported => "Unsupported value",
+            ErrorKind::Forbidden => "Forbidden",
+            ErrorKind::TooLong => "Too long",
+            ErrorKind::TooShort => "Too short",
+            ErrorKind::TooMany => "Too many",
+            ErrorKind::TooFew => "Too few",
+            ErrorKind::Internal => "Internal error",
+        }
+    }
+
+    const fn shows_value(self) -> bool {
+        !matches!(
+            self,
+            ErrorKind::Required
+                | ErrorKind::Forbidden
+                | ErrorKind::TooLong
+                | ErrorKind::TooShort
+                | ErrorKind::Internal
+        )
+    }
+}
+
+/// One fault of one field.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("{field}: {}", self.body())]
+pub struct FieldError {
+    /// What sort of fault.
+    pub kind: ErrorKind,
+    /// The path of the field, as text.
+    pub field: String,
+    /// The value, where messages of this kind show it.
+    pub bad_value: BadValue,
+    /// What would be right; may be empty.
+    pub detail: Cow<'static, str>,
+}
+
+impl FieldError {
+    fn new(
+        kind: ErrorKind,
+        path: &Path<'_>,
+        bad_value: impl Into<BadValue>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> FieldError {
+        FieldError { kind, field: path.to_string(), bad_value: bad_value.into(), detail: detail.into() }
+    }
+
+    /// The value is malformed or out of bounds.
+    #[must_use]
+    pub fn invalid(
+        path: &Path<'_>,
+        value: impl Into<BadValue>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> FieldError {
+        FieldError::new(ErrorKind::Invalid, path, value, detail)
+    }
+
+    /// The value has the wrong type.
+    #[must_use]
+    pub fn type_invalid(
+        path: &Path<'_>,
+        value: impl Into<BadValue>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> FieldError {
+        FieldError::new(ErrorKind::TypeInvalid, path, value, detail)
+    }
+
+    /// The value is missing; `detail` may be empty.
+    #[must_use]
+    pub fn required(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
+        FieldError::new(ErrorKind::Required, path, BadValue::Omitted, detail)
+    }
+
+    /// The value is not permitted here.
+    #[must_use]
+    pub fn forbidden(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
+        FieldError::new(ErrorKind::Forbidden, path, BadValue::Omitted, detail)
+    }
+
+    /// The value is there already.
+    #[must_use]
+    pub fn duplicate(path: &Path<'_>, value: impl Into<BadValue>) -> FieldError {
+        FieldError::new(ErrorKind::Duplicate, path, value, "")
+    }
+
+    /// What the value names does not exist.
+    #[must_use]
+    pub fn not_found(path: &Path<'_>, value: impl Into<BadValue>) -> FieldError {
+        FieldError::new(ErrorKind::NotFound, path, value, "")
+    }
+
+    /// The value is none of `supported`, which are shown in the given order: sort them first where clients
+    /// know them sorted.
+    #[must_use]
+    pub fn not_supported<S: AsRef<str>>(
+        path: &Path<'_>,
+        value: impl Into<BadValue>,
+        supported: &[S],
+    ) -> FieldError {
+        let mut detail = String::new();
+        for (i, one) in supported.iter().enumerate() {
+            detail.push_str(if i == 0 { "supported values: " } else { ", " });
+            write!(detail, "{}", Quoted(one.as_ref())).expect("a String takes all text");
+        }
+        FieldError::new(ErrorKind::NotSupported, path, value, detail)
+    }
+
+    /// The value has more than `max` bytes.
+    #[must_use]
+    pub fn too_long(path: &Path<'_>, max: usize) -> FieldError {
+        let detail = format!("may not be more than {max} {}", plural(max, "byte", "bytes"));
+        FieldError::new(ErrorKind::TooLong, path, BadValue::Omitted, detail)
+    }
+
+    /// The value has more than `max` characters.
+    #[must_use]
+    pub fn too_long_characters(path: &Path<'_>, max: usize) -> FieldError {
+        let detail = format!("may not be more than {max} {}", plural(max, "character", "characters"));
+        FieldError::new(ErrorKind::TooLong, path, BadValue::Omitted, detail)
+    }
+
+    /// The value has fewer than `min` characters.
+    #[must_use]
+    pub fn too_short(path: &Path<'_>, min: usize) -> FieldError {
+        let detail = format!("must be at least {min} {}", plural(min, "character", "characters"));
+        FieldError::new(ErrorKind::TooShort, path, BadValue::Omitted, detail)
+    }
+
+    /// The list has more than `max` items; `actual` is shown if it is given.
+    #[must_use]
+    pub fn too_many(path: &Path<'_>, actual: Option<usize>, max: usize) -> FieldError {
+        let detail = format!("must have at most {max} {}", plural(max, "item", "items"));
+        FieldError::new(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
+    }
+
+    /// The list has `actual` items, fewer than `min`.
+    #[must_use]
+    pub fn too_few(path: &Path<'_>, actual: usize, min: usize) -> FieldError {
+        let detail = format!("must have at least {min} {}", plural(min, "item", "items"));
+        FieldError::new(ErrorKind::TooFew, path, actual, detail)
+    }
+
+    /// The value could not be judged.
+    #[must_use]
+    pub fn internal(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
+        FieldError::new(ErrorKind::Internal, path, BadValue::Omitted, detail)
+    }
+
+    /// The message without the field, as it stands in a status cause.
+    pub fn body(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(|f| {
+            f.write_str(self.kind.title())?;
+            if self.kind.shows_value() && self.bad_value != BadValue::Omitted {
+                write!(f, ": {}", self.bad_value)?;
+            }
+            if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
+        })
+    }
+}
+
+const fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
+    if n == 1 { one } else { many }
+}
+
+/// All faults that were found in an object; empty if it is valid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ErrorList(Vec<FieldError>);
+
+impl ErrorList {
+    /// No faults.
+    #[must_use]
+    pub const fn new() -> ErrorList {
+        ErrorList(Vec::new())
+    }
+
+    /// Adds a fault.
+    pub fn push(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    /// Adds all faults of another list.
+    pub fn append(&mut self, mut other: ErrorList) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Adds a fault for each complaint about a value.
+    pub fn push_invalid(
+        &mut self,
+        path: &Path<'_>,
+        value: &str,
+        complaints: impl IntoIterator<Item = Cow<'static, str>>,
+    ) {
+        self.0.extend(complaints.into_iter().map(|detail| FieldError::invalid(path, value, detail)));
+    }
+
+    /// Whether there is no fault.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many faults there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The faults, in the order in which they were found.
+    pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for ErrorList {
+    /// One message for all: each distinct text once, in brackets if there are several.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
+        let mut seen = std::collections::BTreeSet::new();
+        for error in &self.0 {
+            let text = error.to_string();
+            if seen.insert(text.clone()) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [one] => f.write_str(one),
+            many => write!(f, "[{}]", many.join(", ")),
+        }
+    }
+}
+
+impl From<Vec<FieldError>> for ErrorList {
+    fn from(errors: Vec<FieldError>) -> ErrorList {
+        ErrorList(errors)
+    }
+}
+
+impl From<FieldError> for ErrorList {
+    fn from(error: FieldError) -> ErrorList {
+        ErrorList(vec![error])
+    }
+}
+
+impl Extend<FieldError> for ErrorList {
+    fn extend<T: IntoIterator<Item = FieldError>>(&mut self, errors: T) {
+        self.0.extend(errors);
+    }
+}
+
+impl IntoIterator for ErrorList {
+    type Item = FieldError;
+    type IntoIter = std::vec::IntoIter<FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a ErrorList {
+    type Item = &'a FieldError;
+    type IntoIter = std::slice::Iter<'a, FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_print_as_clients_know_them() {
+        let spec = Path::root("spec");
+        assert_eq!(spec.child("containers").index(0).child("name").to_string(), "spec.containers[0].name");
+        assert_eq!(Path::root("metadata").child("labels").key("a/b").to_string(), "metadata.labels[a/b]");
+        assert_eq!(Path::NONE.to_string(), "<nil>");
+        assert_eq!(Path::NONE.child("values").index(1).key("k").to_string(), "values[1][k]");
+    }
+
+    #[test]
+    fn each_kind_prints_its_text() {
+        let f = Path::root("f");
+        for (error, text) in [
+            (FieldError::invalid(&f, "y", "msg"), r#"f: Invalid value: "y": msg"#),
+            (FieldError::invalid(&f, "<\n", ""), r#"f: Invalid value: "<\n""#),
+            (FieldError::invalid(&f, -2_i64, "must be"), "f: Invalid value: -2: must be"),
+            (FieldError::invalid(&f, true, "no"), "f: Invalid value: true: no"),
+            (FieldError::invalid(&f, BadValue::Null, "no"), "f: Invalid value: null: no"),
+            (
+                FieldError::invalid(&f, BadValue::Json(r#"{"a":"x"}"#.into()), "no"),
+                r#"f: Invalid value: {"a":"x"}: no"#,
+            ),
+            (FieldError::invalid(&f, BadValue::json_string("<"), "no"), r#"f: Invalid value: "\u003c": no"#),
+            (FieldError::type_invalid(&f, 1.5, "no"), "f: Invalid value: 1.5: no"),
+            (FieldError::required(&f, ""), "f: Required value"),
+            (FieldError::required(&f, "why"), "f: Required value: why"),
+            (FieldError::forbidden(&f, "why"), "f: Forbidden: why"),
+            (FieldError::duplicate(&f, "a"), r#"f: Duplicate value: "a""#),
+            (FieldError::not_found(&f, "a"), r#"f: Not found: "a""#),
+            (
+                FieldError::not_supported(&f, "x", &["B", "A"]),
+                r#"f: Unsupported value: "x": supported values: "B", "A""#,
+            ),
+            (FieldError::not_supported::<&str>(&f, "x", &[]), r#"f: Unsupported value: "x""#),
+            (FieldError::too_long(&f, 63), "f: Too long: may not be more than 63 bytes"),
+            (FieldError::too_long(&f, 1), "f: Too long: may not be more than 1 byte"),
+            (FieldError::too_long_characters(&f, 3), "f: Too long: may not be more than 3 characters"),
+            (FieldError::too_short(&f, 1), "f: Too short: must be at least 1 character"),
+            (FieldError::too_many(&f, Some(9), 8), "f: Too many: 9: must have at most 8 items"),
+            (FieldError::too_many(&f, None, 1), "f: Too many: must have at most 1 item"),
+            (FieldError::too_few(&f, 0, 1), "f: Too few: 0: must have at least 1 item"),
+            (FieldError::internal(&f, "boom"), "f: Internal error: boom"),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_list_prints_distinct_faults_once() {
+        let f = Path::root("f");
+        let mut list = ErrorList::from(FieldError::required(&f, ""));
+        assert_eq!(list.to_string(), "f: Required value");
+        list.push(FieldError::required(&f, ""));
+        assert_eq!(list.to_string(), "f: Required value");
+        list.push(FieldError::forbidden(&f, "no"));
+        list.push(FieldError::required(&f, ""));
+        assert_eq!(list.to_string(), "[f: Required value, f: Forbidden: no]");
+        assert_eq!(list.len(), 4);
+    }
+}

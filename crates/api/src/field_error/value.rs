@@ -1,0 +1,150 @@
+//! The value that a message shows.
+
+use std::fmt;
+
+use crate::quote::{Quoted, json_string};
+
+/// A value at fault, kept in the form in which messages show it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BadValue {
+    /// Not shown.
+    Omitted,
+    /// Shown in Go's quotes.
+    Text(Box<str>),
+    /// Shown in digits.
+    Int(i64),
+    /// Shown in as few digits as tell it from other floats.
+    Float(f64),
+    /// `true` or `false`.
+    Bool(bool),
+    /// `null`.
+    Null,
+    /// Anything else, already printed as JSON: lists, maps, and values of named string types.
+    Json(Box<str>),
+}
+
+impl BadValue {
+    /// A string that is shown as JSON: clients know values of named string types (enumerations, for one) with
+    /// JSON's escapes and plain strings with Go's. The two differ only in rare characters.
+    #[must_use]
+    pub fn json_string(text: &str) -> BadValue {
+        BadValue::Json(json_string(text).into())
+    }
+
+    /// A list of strings, shown as JSON; an empty one is shown as `null`, because lists are absent when empty.
+    #[must_use]
+    pub fn json_strings<S: AsRef<str>>(texts: &[S]) -> BadValue {
+        if texts.is_empty() {
+            return BadValue::Null;
+        }
+        let items: Vec<String> = texts.iter().map(|text| json_string(text.as_ref())).collect();
+        BadValue::Json(format!("[{}]", items.join(",")).into())
+    }
+}
+
+impl fmt::Display for BadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadValue::Omitted => Ok(()),
+            BadValue::Text(text) => write!(f, "{}", Quoted(text)),
+            BadValue::Int(int) => write!(f, "{int}"),
+            BadValue::Float(float) => write_float(f, *float),
+            BadValue::Bool(bool) => write!(f, "{bool}"),
+            BadValue::Null => f.write_str("null"),
+            BadValue::Json(json) => f.write_str(json),
+        }
+    }
+}
+
+/// Go prints floats plainly while the exponent is in -4..21, else as `1e+21`.
+fn write_float(f: &mut fmt::Formatter<'_>, float: f64) -> fmt::Result {
+    if float == 0.0 || !float.is_finite() {
+        return match float {
+            0.0 if float.is_sign_negative() => f.write_str("-0"),
+            0.0 => f.write_str("0"),
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            _ => f.write_str("NaN"),
+        };
+    }
+    let scientific = format!("{float:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(-4..21) | Err(_) => write!(f, "{float}"),
+        Ok(exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            write!(f, "{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+        }
+    }
+}
+
+impl From<&str> for BadValue {
+    fn from(text: &str) -> BadValue {
+        BadValue::Text(text.into())
+    }
+}
+
+impl From<String> for BadValue {
+    fn from(text: String) -> BadValue {
+        BadValue::Text(text.into())
+    }
+}
+
+impl From<i64> for BadValue {
+    fn from(int: i64) -> BadValue {
+        BadValue::Int(int)
+    }
+}
+
+impl From<i32> for BadValue {
+    fn from(int: i32) -> BadValue {
+        BadValue::Int(int.into())
+    }
+}
+
+impl From<usize> for BadValue {
+    fn from(int: usize) -> BadValue {
+        BadValue::Int(i64::try_from(int).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<f64> for BadValue {
+    fn from(float: f64) -> BadValue {
+        BadValue::Float(float)
+    }
+}
+
+impl From<bool> for BadValue {
+    fn from(bool: bool) -> BadValue {
+        BadValue::Bool(bool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_print_as_go_prints_them() {
+        for (float, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (0.1, "0.1"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-1.5e300, "-1.5e+300"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1e-100, "1e-100"),
+        ] {
+            assert_eq!(BadValue::Float(float).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn lists_of_strings_print_as_json() {
+        assert_eq!(BadValue::json_strings(&["a", "b\""]).to_string(), r#"["a","b\""]"#);
+        assert_eq!(BadValue::json_strings::<&str>(&[]).to_string(), "null");
+    }
+}

@@ -1,0 +1,54 @@
+//! Names made from `generateName`.
+
+/// The longest name that is made, whatever the kind allows.
+pub const NAME_BYTES_MAX: usize = 63;
+/// The length of the random end.
+pub const SUFFIX_BYTES: usize = 5;
+/// What the random end is made of: no vowels, so that it spells no words, and none of `0`, `1` and `3`.
+pub const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A name that begins with `base`, as far as there is room, and ends in five characters drawn from `entropy`.
+#[must_use]
+pub fn generated_name(base: &str, entropy: u64) -> String {
+    let mut room = base.len().min(NAME_BYTES_MAX - SUFFIX_BYTES);
+    while !base.is_char_boundary(room) {
+        room -= 1;
+    }
+    let mut name = String::with_capacity(room + SUFFIX_BYTES);
+    name.push_str(&base[..room]);
+    let mut rest = entropy;
+    for _ in 0..SUFFIX_BYTES {
+        // 27^5 is so small beside 2^64 that no character is favoured by more than one part in 10^12.
+        let index = usize::try_from(rest % 27).expect("less than 27");
+        name.push(char::from(SUFFIX_ALPHABET[index]));
+        rest /= 27;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_begin_with_the_base_and_are_never_too_long() {
+        let name = generated_name("web-", 0);
+        assert_eq!(name, "web-bbbbb");
+        assert_eq!(generated_name("web-", 26), "web-9bbbb");
+        assert_eq!(generated_name("web-", 27_u64.pow(5) - 1), "web-99999");
+        let long = generated_name(&"a".repeat(100), 7);
+        assert_eq!(long.len(), 63);
+        assert!(long.starts_with(&"a".repeat(58)));
+    }
+
+    #[test]
+    fn a_base_is_never_cut_inside_a_character() {
+        assert_eq!(generated_name(&"é".repeat(40), 0), format!("{}bbbbb", "é".repeat(29)));
+        assert_eq!(generated_name(&format!("a{}", "é".repeat(40)), 0).len(), 62);
+    }
+
+    #[test]
+    fn other_entropy_gives_another_name() {
+        assert_ne!(generated_name("a", 1), generated_name("a", 2));
+    }
+}

@@ -1,0 +1,137 @@
+//! Text in quotes, as clients of the Kubernetes API know it.
+//!
+//! Messages quote strings the way Go's `%q` does, and tools match on those messages; JSON strings are
+//! escaped the way Go's encoder does, with `<`, `>` and `&` kept out of the text for the sake of browsers.
+
+use std::fmt;
+
+/// Prints a string in double quotes with Go's escapes: `Quoted("a\"b")` prints `"a\"b"`.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        let mut plain_from = 0;
+        for (at, c) in self.0.char_indices() {
+            if is_plain(c) {
+                continue;
+            }
+            f.write_str(&self.0[plain_from..at])?;
+            plain_from = at + c.len_utf8();
+            write_escape(f, c)?;
+        }
+        f.write_str(&self.0[plain_from..])?;
+        f.write_str("\"")
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    match c {
+        '"' | '\\' => false,
+        ' '..='~' => true,
+        _ => is_printable(c),
+    }
+}
+
+/// Letters, marks, numbers, punctuation and symbols print as they are.
+///
+/// The standard library tells printable characters from others only when it escapes them, and it also
+/// escapes combining marks unless another character goes before; hence the `a`.
+fn is_printable(c: char) -> bool {
+    let mut bytes = [b'a'; 5];
+    let end = 1 + c.encode_utf8(&mut bytes[1..]).len();
+    std::str::from_utf8(&bytes[..end]).is_ok_and(|pair| pair.escape_debug().nth(2).is_none())
+}
+
+fn write_escape(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
+    match c {
+        '"' => f.write_str("\\\""),
+        '\\' => f.write_str("\\\\"),
+        '\x07' => f.write_str("\\a"),
+        '\x08' => f.write_str("\\b"),
+        '\x0c' => f.write_str("\\f"),
+        '\n' => f.write_str("\\n"),
+        '\r' => f.write_str("\\r"),
+        '\t' => f.write_str("\\t"),
+        '\x0b' => f.write_str("\\v"),
+        '\0'..' ' | '\x7f' => write!(f, "\\x{:02x}", u32::from(c)),
+        c if u32::from(c) < 0x1_0000 => write!(f, "\\u{:04x}", u32::from(c)),
+        c => write!(f, "\\U{:08x}", u32::from(c)),
+    }
+}
+
+/// Appends `text` to `out` as a JSON string.
+pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut plain_from = 0;
+    for (at, c) in text.char_indices() {
+        let short: &[u8] = match c {
+            '"' => b"\\\"",
+            '\\' => b"\\\\",
+            '\x08' => b"\\b",
+            '\x0c' => b"\\f",
+            '\n' => b"\\n",
+            '\r' => b"\\r",
+            '\t' => b"\\t",
+            '\u{2028}' => b"\\u2028",
+            '\u{2029}' => b"\\u2029",
+            '\0'..' ' | '<' | '>' | '&' => b"",
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[plain_from..at]);
+        plain_from = at + c.len_utf8();
+        if short.is_empty() {
+            let byte = bytes[at];
+            out.extend_from_slice(b"\\u00");
+            out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        } else {
+            out.extend_from_slice(short);
+        }
+    }
+    out.extend_from_slice(&bytes[plain_from..]);
+    out.push(b'"');
+}
+
+/// `text` as a JSON string.
+#[must_use]
+pub fn json_string(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    write_json_string(&mut out, text);
+    String::from_utf8(out).expect("escapes of UTF-8 are UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_quote_as_go_does() {
+        for (text, quoted) in [
+            ("plain", r#""plain""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("\x07\x08\x0c\n\r\t\x0b\0\x1f\x7f", r#""\a\b\f\n\r\t\v\x00\x1f\x7f""#),
+            ("é中😀", "\"é中😀\""),
+            ("a\u{301}\u{301}", "\"a\u{301}\u{301}\""),
+            ("\u{a0}\u{200b}\u{feff}", r#""\u00a0\u200b\ufeff""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+            ("it's", r#""it's""#),
+        ] {
+            assert_eq!(Quoted(text).to_string(), quoted);
+        }
+    }
+
+    #[test]
+    fn a_combining_mark_alone_is_printed_as_it_is() {
+        assert_eq!(Quoted("\u{301}").to_string(), "\"\u{301}\"");
+    }
+
+    #[test]
+    fn json_escapes_what_a_browser_could_take_for_markup() {
+        assert_eq!(json_string("<a href=\"x\">&"), r#""\u003ca href=\"x\"\u003e\u0026""#);
+        assert_eq!(json_string("\0\x08\x0c\n\r\t\x1f\x7f"), "\"\\u0000\\b\\f\\n\\r\\t\\u001f\x7f\"");
+        assert_eq!(json_string("é\u{2028}\u{2029}😀"), "\"é\\u2028\\u2029😀\"");
+    }
+}
