@@ -1,12 +1,16 @@
 //! What can be said: the words every other crate speaks in.
 //!
-//! Today these are the identifiers that the store needs: [`Revision`], [`Time`], [`Resource`] and
-//! [`Key`]. Nothing here does I/O, reads a clock or draws a random number.
+//! These are the identifiers that the store needs ([`Revision`], [`Time`], [`Resource`] and [`Key`]), and
+//! the [`Value`] that the write path works on, with [`json`] in and out. Nothing here does I/O, reads a
+//! clock or draws a random number.
 
+pub mod json;
 pub mod key;
 pub mod revision;
 pub mod time;
+pub mod value;
 
 pub use key::{Key, KeyError, Resource};
 pub use revision::Revision;
 pub use time::Time;
+pub use value::{Map, Value};

@@ -1,0 +1,61 @@
+//! JSON in and out, as the API speaks it.
+//!
+//! [`parse`] reads bytes into a [`Value`] in one pass, in bounded stack and in time linear in the input
+//! (times the logarithm of the largest object). Errors read as those of Go's decoder, because people and
+//! clients know them. [`parse_strict`] also names the fields that came twice. [`write`] gives compact bytes,
+//! escaped as Go escapes them; [`write_pretty`] the form people asked for.
+
+use crate::value::Value;
+
+mod parse;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use parse::{Duplicate, JsonError};
+pub use write::{write_float, write_str};
+
+/// How deep arrays and objects may nest. Upstream allows 10,000; ours is what every recursive walk over a
+/// value can afford on a small stack, and far beyond what any kind needs.
+pub const DEPTH_MAX: usize = 512;
+
+/// How many duplicate fields are named, as upstream bounds its strict errors.
+pub const DUPLICATES_MAX: usize = 100;
+
+/// Reads one JSON value. Of a field that came twice, the last value counts.
+///
+/// # Errors
+/// If the bytes are not one JSON value, in words that Go's decoder would use; or if it nests too deep.
+pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    parse::Parser::new(bytes).document()
+}
+
+/// Reads one JSON value and names the fields that came more than once, in the order they were met.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), JsonError> {
+    let mut parser = parse::Parser::new(bytes);
+    let value = parser.document()?;
+    let duplicates = if parser.saw_duplicate() { parse::duplicates(bytes)? } else { Vec::new() };
+    Ok((value, duplicates))
+}
+
+/// Appends the compact form.
+pub fn write(value: &Value, out: &mut Vec<u8>) {
+    write::compact(value, out);
+}
+
+/// The compact form.
+#[must_use]
+pub fn to_vec(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    write(value, &mut out);
+    out
+}
+
+/// Appends the form for people: a field per line, two spaces for each level.
+pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
+    write::pretty(value, 0, out);
+}
