@@ -1,12 +1,14 @@
 //! What can be said: the words every other crate speaks in.
 //!
 //! These are the identifiers that the store needs ([`Revision`], [`Time`], [`Resource`] and [`Key`]), and
-//! the [`Value`] that the write path works on, with [`json`] in and out. Nothing here does I/O, reads a
-//! clock or draws a random number.
+//! the [`Value`] that the write path works on, with [`json`] in and out; the [`schema`] of every built-in kind
+//! and the [`resources`] that serve them. Nothing here does I/O, reads a clock or draws a random number.
 
 pub mod json;
 pub mod key;
+pub mod resources;
 pub mod revision;
+pub mod schema;
 pub mod time;
 pub mod value;
 
