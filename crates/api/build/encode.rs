@@ -6,7 +6,6 @@ use crate::layout::{
     EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, SECTIONS, STRUCT_BYTES, Section, flag,
 };
 use crate::model::{Field, Model, Node, Of};
-use crate::table;
 
 /// The table, its texts and, apart from them because few ask, the descriptions.
 pub struct Encoded {
@@ -29,10 +28,11 @@ pub fn encode(model: &Model) -> Encoded {
         let ints = [definition, &entry.group, &entry.version].map(|text| encoder.text(text));
         let first = encoder.records(Section::Fields, FIELD_BYTES);
         let (at, len) = encoder.description(&entry.description);
+        let always = entry.fields.iter().filter(|field| field.always).count();
         let out = encoder.section(Section::Structs);
         ints.into_iter().chain([first]).for_each(|int| put32(out, int));
         put16(out, entry.fields.len());
-        out.extend([entry.map_type, 0]);
+        out.extend([entry.map_type, u8::try_from(always).expect("structs are small")]);
         put32(out, at);
         put32(out, len);
         entry.fields.iter().for_each(|field| encoder.field(field));
@@ -162,7 +162,7 @@ impl Encoder {
         put32(out, name);
         put16(out, field.node.into());
         put16(out, number.into());
-        put16(out, flags(facts, field.required).into());
+        put16(out, flags(field).into());
         put16(out, values.into());
         put32(out, merge_key);
         put32(out, default);
@@ -208,10 +208,12 @@ impl Encoder {
     }
 }
 
-fn flags(facts: &table::Field, required: bool) -> u16 {
+fn flags(field: &Field) -> u16 {
+    let facts = &field.facts;
     let patch = |word: &str| facts.patch.as_ref().is_some_and(|(words, _)| words.iter().any(|w| w == word));
     [
-        (required, flag::REQUIRED),
+        (field.required, flag::REQUIRED),
+        (field.always, flag::ALWAYS),
         (facts.omit_empty, flag::OMIT_EMPTY),
         (facts.omit_zero, flag::OMIT_ZERO),
         (facts.pointer, flag::POINTER),

@@ -34,6 +34,8 @@ pub struct Field {
     pub facts: table::Field,
     pub node: u16,
     pub required: bool,
+    /// Written even when nothing was said about it: what is never left out, and structs that are no pointers.
+    pub always: bool,
     pub description: String,
 }
 
@@ -47,6 +49,23 @@ pub struct Node {
     pub of: Of,
     pub keys: Vec<String>,
     pub go: String,
+}
+
+impl Node {
+    /// Whether Go has the type as a struct, which is never empty to it.
+    fn is_go_struct(&self) -> bool {
+        !matches!(
+            self.tag,
+            tag::MAP
+                | tag::LIST
+                | tag::STRING
+                | tag::BYTES
+                | tag::INT32
+                | tag::INT64
+                | tag::DOUBLE
+                | tag::BOOL
+        )
+    }
 }
 
 /// What a node refers to.
@@ -105,8 +124,11 @@ impl Model {
             let written = fact.structure.as_deref().map(structure);
             let schema = schema.or(written.as_ref());
             let schema = schema.unwrap_or_else(|| panic!("no structure of {}.{}", facts.name, fact.name));
+            let node = self.node(schema, fact, fact.go.as_deref());
+            let is_struct = self.nodes[usize::from(node)].is_go_struct();
             fields.push(Field {
-                node: self.node(schema, fact, fact.go.as_deref()),
+                node,
+                always: !fact.omit_zero && (!fact.omit_empty || (is_struct && !fact.pointer)),
                 required: match typed {
                     Some(_) => {
                         required.is_some_and(|names| names.iter().any(|name| name == fact.name.as_str()))
@@ -249,7 +271,6 @@ fn special(definition: &str) -> Option<u8> {
         ("io.k8s.apimachinery.pkg.runtime", "RawExtension") => tag::RAW,
         (META, "Time") => tag::TIME,
         (META, "MicroTime") => tag::MICRO_TIME,
-        (META, "Duration") => tag::DURATION,
         (META, "FieldsV1") => tag::FIELDS,
         (EXTENSIONS, "JSON") => tag::ANY,
         (EXTENSIONS, "JSONSchemaPropsOrArray") => tag::SCHEMA_OR_ARRAY,

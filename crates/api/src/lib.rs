@@ -4,6 +4,7 @@
 //! the [`Value`] that the write path works on, with [`json`] in and out; the [`schema`] of every built-in kind
 //! and the [`resources`] that serve them. Nothing here does I/O, reads a clock or draws a random number.
 
+pub mod decode;
 pub mod json;
 pub mod key;
 pub mod resources;

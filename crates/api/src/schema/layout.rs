@@ -32,7 +32,7 @@ pub const SECTIONS: usize = 8;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = SECTIONS * 8;
 
-/// name, group, version: text; first field u32; fields u16; map type u8; zero u8; description offset u32, length u32.
+/// name, group, version: text; first field u32; fields u16; map type u8; fields always written u8; description offset u32, length u32.
 pub const STRUCT_BYTES: usize = 28;
 /// name: text; node u16; number u16; flags u16; values (list) u16; merge key, default: text; embed u16; zero u16;
 /// description offset u32, length u32.
@@ -60,6 +60,8 @@ pub mod flag {
     pub const PATCH_RETAIN_KEYS: u16 = 32;
     /// A strategic merge patch replaces the field.
     pub const PATCH_REPLACE: u16 = 64;
+    /// Written even when nothing was said about it.
+    pub const ALWAYS: u16 = 128;
 }
 
 /// Tags of a node.
@@ -90,20 +92,18 @@ pub mod tag {
     pub const TIME: u8 = 11;
     /// Time to the microsecond.
     pub const MICRO_TIME: u8 = 12;
-    /// Duration as text.
-    pub const DURATION: u8 = 13;
     /// Set of fields.
-    pub const FIELDS: u8 = 14;
+    pub const FIELDS: u8 = 13;
     /// Any object.
-    pub const RAW: u8 = 15;
+    pub const RAW: u8 = 14;
     /// Any value.
-    pub const ANY: u8 = 16;
+    pub const ANY: u8 = 15;
     /// A JSON schema (`of` is its node) or a list of them.
-    pub const SCHEMA_OR_ARRAY: u8 = 17;
+    pub const SCHEMA_OR_ARRAY: u8 = 16;
     /// A JSON schema or a truth value.
-    pub const SCHEMA_OR_BOOL: u8 = 18;
+    pub const SCHEMA_OR_BOOL: u8 = 17;
     /// A JSON schema or a list of texts.
-    pub const SCHEMA_OR_STRINGS: u8 = 19;
+    pub const SCHEMA_OR_STRINGS: u8 = 18;
 }
 
 /// List types and map types; zero is none.

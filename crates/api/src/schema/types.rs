@@ -55,8 +55,6 @@ pub enum Shape<'a> {
     Time,
     /// A time to the microsecond, RFC 3339.
     MicroTime,
-    /// A duration as text, as in `5m30s`.
-    Duration,
     /// A set of field paths, kept as it is.
     Fields,
     /// An object of a kind that the schema does not know.
@@ -159,6 +157,12 @@ impl<'a> Struct<'a> {
     #[must_use]
     pub fn map_type(self) -> Option<MapType> {
         map_type(self.schemas.u8(self.at + 18))
+    }
+
+    /// Whether it has fields that are written even when nothing was said about them.
+    #[must_use]
+    pub fn has_always_written(self) -> bool {
+        self.schemas.u8(self.at + 19) != 0
     }
 
     /// The text for people, empty where there is none.
@@ -267,6 +271,12 @@ impl<'a> Field<'a> {
         self.flag(flag::POINTER)
     }
 
+    /// Whether it is written even when nothing was said about it, as null, zero or a struct without content.
+    #[must_use]
+    pub fn is_always_written(self) -> bool {
+        self.flag(flag::ALWAYS)
+    }
+
     /// What a strategic merge patch does with it.
     #[must_use]
     pub fn patch(self) -> Patch {
@@ -330,7 +340,6 @@ impl<'a> TypeRef<'a> {
             tag::QUANTITY => Shape::Quantity,
             tag::TIME => Shape::Time,
             tag::MICRO_TIME => Shape::MicroTime,
-            tag::DURATION => Shape::Duration,
             tag::FIELDS => Shape::Fields,
             tag::RAW => Shape::Raw,
             tag::ANY => Shape::Any,

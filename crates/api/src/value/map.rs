@@ -40,6 +40,12 @@ impl Map {
         }
     }
 
+    /// A map of fields whose keys are known to differ.
+    pub(crate) fn from_unique(entries: Vec<(CompactString, Value)>) -> Map {
+        debug_assert!(!has_duplicates(&entries), "keys differ");
+        Map { entries }
+    }
+
     /// How many fields.
     #[must_use]
     pub fn len(&self) -> usize {
