@@ -174,7 +174,7 @@ impl Encoder {
 
     fn ranks(&mut self, fields: &[Field]) {
         let mut order: Vec<usize> = (0..fields.len()).collect();
-        order.sort_by_key(|index| &fields[*index].facts.name);
+        order.sort_by_key(|index| (fields[*index].facts.name.len(), &fields[*index].facts.name));
         let out = self.section(Section::Ranks);
         order.into_iter().for_each(|index| put16(out, index));
     }

@@ -108,6 +108,7 @@ impl Schemas {
     }
 
     /// The offset of a record.
+    #[inline]
     fn record(&self, section: Section, bytes: usize, at: usize) -> usize {
         self.sections[section as usize].0 + at * bytes
     }
@@ -124,24 +125,29 @@ impl Schemas {
         self.record(Section::Embeds, EMBED_BYTES, at.into())
     }
 
-    /// The place in the order of the struct of its field that comes `at`th by name.
+    /// The place in the order of the struct of the field that comes `at`th in the order of lookups.
+    #[inline]
     fn rank(&self, first_field: usize, at: usize) -> usize {
         self.u16(self.record(Section::Ranks, 2, first_field + at)).into()
     }
 
+    #[inline]
     fn u8(&self, at: usize) -> u8 {
         self.table[at]
     }
 
+    #[inline]
     fn u16(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.table[at], self.table[at + 1]])
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         u32_at(self.table, at)
     }
 
     /// The text named at an offset.
+    #[inline]
     fn text(&self, at: usize) -> &str {
         let named = self.u32(at);
         let start = (named >> 8) as usize;
@@ -173,6 +179,7 @@ const fn u32_at(table: &[u8], at: usize) -> u32 {
 }
 
 /// The index among `count` sorted records that compares equal.
+#[inline]
 fn search(count: usize, compare: impl Fn(usize) -> std::cmp::Ordering) -> Option<usize> {
     let (mut low, mut high) = (0, count);
     while low < high {

@@ -9,6 +9,9 @@ use thiserror::Error;
 use super::{DEPTH_MAX, DUPLICATES_MAX};
 use crate::value::{Map, Value};
 
+/// Room for the fields of the open objects of a common request, made once.
+const FIELDS_CAPACITY: usize = 32;
+
 /// Why bytes are not one JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JsonError {
@@ -73,6 +76,11 @@ pub(super) struct Parser<'a> {
     depth: usize,
     saw_duplicate: bool,
     tracker: Option<Tracker>,
+    /// Fields of the objects that are open, the innermost last: they move into a vector of the right size when
+    /// their object is closed.
+    fields: Vec<(CompactString, Value)>,
+    /// Items of the arrays that are open, likewise.
+    items: Vec<Value>,
 }
 
 /// Where the parser is and what it found twice.
@@ -84,7 +92,15 @@ struct Tracker {
 
 impl<'a> Parser<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Parser<'a> {
-        Parser { bytes, at: 0, depth: 0, saw_duplicate: false, tracker: None }
+        Parser {
+            bytes,
+            at: 0,
+            depth: 0,
+            saw_duplicate: false,
+            tracker: None,
+            fields: Vec::with_capacity(FIELDS_CAPACITY),
+            items: Vec::new(),
+        }
     }
 
     pub(super) fn saw_duplicate(&self) -> bool {
@@ -145,20 +161,21 @@ impl<'a> Parser<'a> {
     }
 
     fn array(&mut self) -> Result<Value, JsonError> {
-        let mut list = Vec::new();
         if self.peek()? == b']' {
             self.at += 1;
-            return Ok(Value::List(list));
+            return Ok(Value::List(Vec::new()));
         }
+        let first = self.items.len();
         loop {
-            let mark = self.enter_index(list.len());
-            list.push(self.value()?);
+            let mark = self.enter_index(self.items.len() - first);
+            let item = self.value()?;
+            self.items.push(item);
             self.leave(mark);
             match self.peek()? {
                 b',' => self.at += 1,
                 b']' => {
                     self.at += 1;
-                    return Ok(Value::List(list));
+                    return Ok(Value::List(self.items.drain(first..).collect()));
                 }
                 _ => return Err(self.invalid("after array element")),
             }
@@ -166,12 +183,12 @@ impl<'a> Parser<'a> {
     }
 
     fn object(&mut self) -> Result<Value, JsonError> {
-        let mut entries = Vec::new();
-        let mut seen = BTreeSet::new();
         if self.peek()? == b'}' {
             self.at += 1;
             return Ok(Value::map());
         }
+        let first = self.fields.len();
+        let mut seen = BTreeSet::new();
         loop {
             if self.peek()? != b'"' {
                 return Err(self.invalid("looking for beginning of object key string"));
@@ -184,7 +201,7 @@ impl<'a> Parser<'a> {
             let mark = self.enter_key(&key, &mut seen);
             let value = self.value()?;
             self.leave(mark);
-            entries.push((key, value));
+            self.fields.push((key, value));
             match self.peek()? {
                 b',' => self.at += 1,
                 b'}' => break,
@@ -192,7 +209,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.at += 1;
-        let (map, duplicates) = Map::from_entries(entries);
+        let (map, duplicates) = Map::from_entries(self.fields.drain(first..).collect());
         self.saw_duplicate |= duplicates;
         Ok(Value::Map(map))
     }
@@ -284,20 +301,22 @@ impl<'a> Parser<'a> {
     fn string(&mut self) -> Result<CompactString, JsonError> {
         let start = self.at + 1;
         self.at = start;
-        loop {
-            match self.bytes.get(self.at) {
-                Some(b'"') => {
-                    let text = self.text(start, self.at)?;
-                    let text = CompactString::from(text);
-                    self.at += 1;
-                    return Ok(text);
-                }
-                Some(b'\\') => return self.escaped_string(start),
-                Some(0..=0x1f) => return Err(self.invalid("in string literal")),
-                Some(_) => self.at += 1,
-                None => return Err(JsonError::UnexpectedEnd),
+        self.skip_plain();
+        match self.bytes.get(self.at) {
+            Some(b'"') => {
+                let text = self.text(start, self.at)?;
+                self.at += 1;
+                Ok(CompactString::from(text))
             }
+            Some(b'\\') => self.escaped_string(start),
+            _ => Err(self.invalid("in string literal")),
         }
+    }
+
+    /// Goes to the next byte that is not plain text.
+    fn skip_plain(&mut self) {
+        let rest = &self.bytes[self.at..];
+        self.at += rest.iter().position(|byte| ENDS_PLAIN[usize::from(*byte)]).unwrap_or(rest.len());
     }
 
     fn text(&self, from: usize, to: usize) -> Result<&'a str, JsonError> {
@@ -309,9 +328,7 @@ impl<'a> Parser<'a> {
         let mut text = String::from(self.text(start, self.at)?);
         loop {
             let plain = self.at;
-            while !matches!(self.bytes.get(self.at), Some(b'"' | b'\\' | 0..=0x1f) | None) {
-                self.at += 1;
-            }
+            self.skip_plain();
             text.push_str(self.text(plain, self.at)?);
             match self.bytes.get(self.at) {
                 Some(b'"') => {
@@ -377,6 +394,19 @@ impl<'a> Parser<'a> {
         Ok(char::REPLACEMENT_CHARACTER)
     }
 }
+
+/// Bytes that end plain text inside a string: the quote, the backslash and control characters.
+const ENDS_PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
 
 const TRUE_CONTEXTS: &[&str] = &[
     "in literal true (expecting 'r')",

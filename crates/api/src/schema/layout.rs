@@ -4,7 +4,7 @@
 //! then the sections follow. Texts lie apart, one after the other, and are named by their offset times 256 plus
 //! their length; 0 is the empty text. Structs are sorted by definition name, kinds by group, version and kind.
 //! The fields of a struct lie in the order in which they are written out; the section of ranks holds the same
-//! fields in the order of their names.
+//! fields by the length of their names, then by the names: most comparisons then look at a number only.
 
 /// The sections, in the order of the header.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ pub enum Section {
     Structs,
     /// Fields of all structs.
     Fields,
-    /// Indexes of fields within their struct, by name.
+    /// Indexes of fields within their struct, by length of name, then name.
     Ranks,
     /// Types of fields and items.
     Nodes,

@@ -197,8 +197,8 @@ impl<'a> Struct<'a> {
     pub fn position(self, name: &str) -> Option<usize> {
         let first = self.first_field();
         let at = search(self.len(), |at| {
-            let record = self.schemas.field_record(first + self.schemas.rank(first, at));
-            self.schemas.text(record).cmp(name)
+            let found = self.schemas.text(self.schemas.field_record(first + self.schemas.rank(first, at)));
+            found.len().cmp(&name.len()).then_with(|| found.cmp(name))
         })?;
         Some(self.schemas.rank(first, at))
     }
