@@ -7,14 +7,14 @@
 
 use crate::value::Value;
 
-mod parse;
-mod write;
+mod reader;
+mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use parse::{Duplicate, JsonError};
-pub use write::{write_float, write_str};
+pub use reader::{Duplicate, JsonError};
+pub use writer::{write_float, write_str};
 
 /// How deep arrays and objects may nest. Upstream allows 10,000; ours is what every recursive walk over a
 /// value can afford on a small stack, and far beyond what any kind needs.
@@ -28,7 +28,7 @@ pub const DUPLICATES_MAX: usize = 100;
 /// # Errors
 /// If the bytes are not one JSON value, in words that Go's decoder would use; or if it nests too deep.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    parse::Parser::new(bytes).document()
+    reader::Parser::new(bytes).document()
 }
 
 /// Reads one JSON value and names the fields that came more than once, in the order they were met.
@@ -36,15 +36,15 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), JsonError> {
-    let mut parser = parse::Parser::new(bytes);
+    let mut parser = reader::Parser::new(bytes);
     let value = parser.document()?;
-    let duplicates = if parser.saw_duplicate() { parse::duplicates(bytes)? } else { Vec::new() };
+    let duplicates = if parser.saw_duplicate() { reader::duplicates(bytes)? } else { Vec::new() };
     Ok((value, duplicates))
 }
 
 /// Appends the compact form.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
-    write::compact(value, out);
+    writer::compact(value, out);
 }
 
 /// The compact form.
@@ -57,5 +57,5 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
 
 /// Appends the form for people: a field per line, two spaces for each level.
 pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
-    write::pretty(value, 0, out);
+    writer::pretty(value, 0, out);
 }
