@@ -2,7 +2,7 @@
 //!
 //! [`parse`] reads bytes into a [`Value`] in one pass, in bounded stack and in time linear in the input
 //! (times the logarithm of the largest object). Errors read as those of Go's decoder, because people and
-//! clients know them. [`parse_strict`] also names the fields that came twice. [`write`] gives compact bytes,
+//! clients know them. [`parse_strict`] also names the fields that came twice. [`write()`] gives compact bytes,
 //! escaped as Go escapes them; [`write_pretty`] the form people asked for.
 
 use crate::value::Value;

@@ -161,7 +161,8 @@ fn parse<'a>(text: &'a str, layout: &'static str) -> Result<Parts<'a>, TimeError
     reader.literal("-")?;
     let day = reader.digits(2, "02")?;
     reader.literal("T")?;
-    let hour = reader.digits(2, "15")?;
+    // Go takes an hour of one digit too.
+    let hour = reader.digits(2, "15").or_else(|_| reader.digits(1, "15"))?;
     if hour > 23 {
         return reader.range("hour");
     }
@@ -224,6 +225,7 @@ mod tests {
             ("2026-11-15T00:30:00+01:00", "2026-11-14T23:30:00Z"),
             ("2024-12-31T23:30:00-00:45", "2025-01-01T00:15:00Z"),
             ("2024-02-29T00:00:00Z", "2024-02-29T00:00:00Z"),
+            ("2024-02-29T7:00:00Z", "2024-02-29T07:00:00Z"),
             ("1969-12-31T23:59:59Z", "1969-12-31T23:59:59Z"),
         ] {
             assert_eq!(seconds(text).unwrap().unwrap(), expected);
