@@ -253,9 +253,10 @@ impl Dice {
 
     fn fields(&mut self, of: Struct<'_>, depth: u32) -> Value {
         let mut map = Map::new();
-        let sparse = if depth > 3 { 12 } else { 3 };
+        // Nearly everything at the top, ever less further down, so that objects are large and end.
+        let sparse = u64::from(depth * depth / 2 + 5);
         for field in of.fields() {
-            if depth < 9 && self.roll(sparse) == 0 {
+            if depth < 9 && self.roll(sparse) < 4 {
                 map.insert(field.name(), self.value(field.ty().shape(), depth + 1));
             }
         }
