@@ -1,20 +1,35 @@
 //! What can be said: the words every other crate speaks in.
 //!
-//! Today these are the identifiers that the store needs: [`Revision`], [`Time`], [`Resource`] and
-//! [`Key`]. Nothing here does I/O, reads a clock or draws a random number.
+//! - Identifiers: [`Revision`], [`Time`], [`Resource`], [`Key`].
+//! - Objects: the [`Value`] that the write path works on, [`json`] in and out, [`yaml`] in; the [`schema`] of
+//!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] brings the two together.
+//! - [`kinds`]: what is particular to each kind.
+//! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
+//!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
+//! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number.
 
+pub mod decode;
 pub mod field_error;
 pub mod fields;
+pub mod json;
 pub mod key;
+pub mod kinds;
 pub mod labels;
 pub mod names;
 pub mod quantity;
 pub mod quote;
+pub mod resources;
 pub mod revision;
 pub mod rfc3339;
+pub mod schema;
 pub mod status;
 pub mod time;
+pub mod value;
+pub mod yaml;
 
 pub use key::{Key, KeyError, Resource};
 pub use revision::Revision;
 pub use time::Time;
+pub use value::{Map, Value};

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::json;
+
 /// Prints a string in double quotes with Go's escapes: `Quoted("a\"b")` prints `"a\"b"`.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
@@ -61,45 +63,11 @@ fn write_escape(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     }
 }
 
-/// Appends `text` to `out` as a JSON string.
-pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut plain_from = 0;
-    for (at, c) in text.char_indices() {
-        let short: &[u8] = match c {
-            '"' => b"\\\"",
-            '\\' => b"\\\\",
-            '\x08' => b"\\b",
-            '\x0c' => b"\\f",
-            '\n' => b"\\n",
-            '\r' => b"\\r",
-            '\t' => b"\\t",
-            '\u{2028}' => b"\\u2028",
-            '\u{2029}' => b"\\u2029",
-            '\0'..' ' | '<' | '>' | '&' => b"",
-            _ => continue,
-        };
-        out.extend_from_slice(&bytes[plain_from..at]);
-        plain_from = at + c.len_utf8();
-        if short.is_empty() {
-            let byte = bytes[at];
-            out.extend_from_slice(b"\\u00");
-            out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        } else {
-            out.extend_from_slice(short);
-        }
-    }
-    out.extend_from_slice(&bytes[plain_from..]);
-    out.push(b'"');
-}
-
 /// `text` as a JSON string.
 #[must_use]
 pub fn json_string(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
-    write_json_string(&mut out, text);
+    json::write_str(text, &mut out);
     String::from_utf8(out).expect("escapes of UTF-8 are UTF-8")
 }
 

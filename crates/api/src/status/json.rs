@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use super::{Details, Status};
-use crate::quote::write_json_string;
+use crate::json::write_str;
 
 impl Status {
     /// Appends the JSON to `out`, without a line break at its end.
@@ -11,10 +11,10 @@ impl Status {
         out.extend_from_slice(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
         if let Some(token) = &self.continue_token {
             out.extend_from_slice(br#""continue":"#);
-            write_json_string(out, token);
+            write_str(token, out);
         }
         out.extend_from_slice(br#"},"status":"#);
-        write_json_string(out, if self.success { "Success" } else { "Failure" });
+        write_str(if self.success { "Success" } else { "Failure" }, out);
         let mut fields = Fields { out, first: false };
         fields.text("message", &self.message);
         fields.text("reason", self.reason.as_str());
@@ -71,14 +71,14 @@ impl Fields<'_> {
             self.out.push(b',');
         }
         self.first = false;
-        write_json_string(self.out, name);
+        write_str(name, self.out);
         self.out.push(b':');
     }
 
     fn text(&mut self, name: &str, text: &str) {
         if !text.is_empty() {
             self.name(name);
-            write_json_string(self.out, text);
+            write_str(text, self.out);
         }
     }
 

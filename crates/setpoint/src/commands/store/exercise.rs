@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 scope.spawn(move || writer.work(arguments.operations.unwrap_or(u64::MAX)))
             })
             .collect();
-        writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect()
+        writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
     });
     drop(housekeeper);
     outcome

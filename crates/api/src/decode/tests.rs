@@ -1,0 +1,283 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::json;
+use crate::schema::{self, Shape, builtin};
+
+fn kind(group: &str, kind: &str) -> Struct<'static> {
+    builtin().kind(group, "v1", kind).unwrap()
+}
+
+fn run(of: Struct<'_>, text: &str) -> Result<Decoded, DecodeError> {
+    let (value, duplicates) = json::parse_strict(text.as_bytes()).unwrap();
+    decode(value, of, &duplicates)
+}
+
+/// The object that a text means, as text.
+fn object(of: Struct<'_>, text: &str) -> String {
+    String::from_utf8(json::to_vec(&run(of, text).unwrap().value)).unwrap()
+}
+
+fn error(of: Struct<'_>, text: &str) -> String {
+    run(of, text).unwrap_err().to_string()
+}
+
+fn strict(of: Struct<'_>, text: &str) -> Vec<String> {
+    run(of, text).unwrap().strict.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn type_errors_read_as_go_says_them() {
+    let pod = kind("", "Pod");
+    for (of, text, expected) in [
+        (
+            kind("", "ConfigMap"),
+            r#"{"data":{"a":1}}"#,
+            "number into Go struct field ConfigMap.data of type string",
+        ),
+        (
+            kind("", "ConfigMap"),
+            r#"{"data":"x"}"#,
+            "string into Go struct field ConfigMap.data of type map[string]string",
+        ),
+        (kind("", "ConfigMap"), "[]", "array into Go value of type v1.ConfigMap"),
+        (pod, r#"{"kind":1}"#, "number into Go struct field Pod.TypeMeta.kind of type string"),
+        (
+            pod,
+            r#"{"spec":{"containers":"x"}}"#,
+            "string into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            pod,
+            r#"{"spec":{"containers":["x"]}}"#,
+            "string into Go struct field PodSpec.spec.containers of type v1.Container",
+        ),
+        (
+            pod,
+            r#"{"spec":{"containers":[{"ports":[{"containerPort":3000000000}]}]}}"#,
+            "number 3000000000 into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+        ),
+        (
+            pod,
+            r#"{"spec":{"containers":[{"ports":[{"containerPort":1.5,"protocol":1}]}]}}"#,
+            "number 1.5 into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+        ),
+        (
+            pod,
+            r#"{"spec":{"containers":[{"ports":[{"protocol":{}}]}]}}"#,
+            "object into Go struct field ContainerPort.spec.containers.ports.protocol of type v1.Protocol",
+        ),
+        (
+            pod,
+            r#"{"spec":{"volumes":[{"hostPath":true}]}}"#,
+            "bool into Go struct field Volume.spec.volumes.VolumeSource.hostPath of type v1.HostPathVolumeSource",
+        ),
+        (
+            pod,
+            r#"{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":false}}}]}}"#,
+            "bool into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
+        ),
+        (
+            pod,
+            r#"{"metadata":{"creationTimestamp":5}}"#,
+            "number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+        (
+            kind("apps", "Deployment"),
+            r#"{"spec":{"replicas":"3"}}"#,
+            "string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+    ] {
+        assert_eq!(error(of, text), format!("json: cannot unmarshal {expected}"), "{text}");
+    }
+}
+
+#[test]
+fn values_that_are_malformed_are_refused() {
+    let text = r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"much"}}}]}}"#;
+    let expected =
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    assert_eq!(error(kind("", "Pod"), text), expected);
+    assert_eq!(error(kind("", "Secret"), r#"{"data":{"a":"%"}}"#), "illegal base64 data at input byte 0");
+    let expected = "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"";
+    assert_eq!(error(kind("", "Pod"), r#"{"metadata":{"deletionTimestamp":"x"}}"#), expected);
+}
+
+#[test]
+fn unknown_and_duplicate_fields_are_named_in_the_order_they_come() {
+    let text = r#"{"foo":1,"spec":{"containers":[{"name":"a","nam":1,"name":"b","foo":{"x":1,"x":2}}],"bar":2,"bar":3},
+        "metadata":{"labels":{"a":"1","a":"2","a":"3"}},"spec2":{},"kind":"Pod","kind":"Pod"}"#;
+    assert_eq!(
+        strict(kind("", "Pod"), text),
+        [
+            "unknown field \"foo\"",
+            "unknown field \"spec.containers[0].nam\"",
+            "duplicate field \"spec.containers[0].name\"",
+            "unknown field \"spec.containers[0].foo\"",
+            "unknown field \"spec.bar\"",
+            "duplicate field \"metadata.labels.a\"",
+            "unknown field \"spec2\"",
+            "duplicate field \"kind\"",
+        ]
+    );
+    let errors = run(kind("", "ConfigMap"), r#"{"dat":{},"Data":{}}"#).unwrap().strict;
+    assert_eq!(
+        StrictError::join(&errors),
+        "strict decoding error: unknown field \"dat\", unknown field \"Data\""
+    );
+}
+
+#[test]
+fn strict_errors_are_bounded() {
+    let fields: Vec<String> = (0..1000).map(|i| format!("\"x{i}\":0")).collect();
+    assert_eq!(strict(kind("", "Pod"), &format!("{{{}}}", fields.join(","))).len(), STRICT_ERRORS_MAX);
+}
+
+#[test]
+fn unknown_fields_are_dropped_and_the_rest_is_put_in_order() {
+    assert_eq!(
+        object(
+            kind("", "ConfigMap"),
+            r#"{"x":1,"data":{"b":"2","a":"1"},"metadata":{"name":"n"},"apiVersion":"v1","kind":"ConfigMap"}"#
+        ),
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"n"},"data":{"a":"1","b":"2"}}"#
+    );
+}
+
+#[test]
+fn what_says_nothing_is_left_out_where_go_leaves_it_out() {
+    assert_eq!(
+        object(
+            kind("", "Pod"),
+            r#"{"metadata":{"labels":{},"name":"","creationTimestamp":null},"spec":{"containers":[],"nodeSelector":{},
+            "volumes":[{"name":"v","emptyDir":{}}],"hostNetwork":false,"terminationGracePeriodSeconds":0,"tolerations":null},"status":null}"#
+        ),
+        r#"{"metadata":{},"spec":{"volumes":[{"name":"v","emptyDir":{}}],"containers":null,"terminationGracePeriodSeconds":0},"status":{}}"#
+    );
+}
+
+#[test]
+fn what_go_writes_anyway_is_added() {
+    assert_eq!(
+        object(kind("apps", "Deployment"), r#"{"spec":{}}"#),
+        r#"{"metadata":{},"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}"#
+    );
+    assert_eq!(object(kind("", "ConfigMap"), "null"), r#"{"metadata":{}}"#);
+    assert_eq!(
+        object(kind("rbac.authorization.k8s.io", "Role"), r#"{"rules":[]}"#),
+        r#"{"metadata":{},"rules":null}"#
+    );
+    assert!(object(kind("", "Event"), "{}").contains(r#""eventTime":null"#));
+    let hpa = builtin().kind("autoscaling", "v2", "HorizontalPodAutoscaler").unwrap();
+    assert!(object(hpa, "{}").ends_with(r#""status":{"desiredReplicas":0,"currentMetrics":null}}"#));
+}
+
+#[test]
+fn nulls_inside_lists_and_maps_become_what_go_makes_of_them() {
+    assert_eq!(
+        object(kind("", "Secret"), r#"{"data":{"a":null},"stringData":{"b":null}}"#),
+        r#"{"metadata":{},"data":{"a":""},"stringData":{"b":""}}"#
+    );
+    assert!(
+        object(kind("", "Pod"), r#"{"spec":{"containers":[null]}}"#)
+            .contains(r#"[{"name":"","resources":{}}]"#)
+    );
+}
+
+#[test]
+fn scalars_take_their_one_form() {
+    let text = r#"{"metadata":{"creationTimestamp":"2026-01-01T01:00:00.5+01:00"},"data":{"a":"YR==","b":"YW\nI="}}"#;
+    let expected =
+        r#"{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"data":{"a":"YQ==","b":"YWI="}}"#;
+    assert_eq!(object(kind("", "Secret"), text), expected);
+    let text = r#"{"spec":{"limits":[{"type":"Pod","max":{"cpu":2,"memory":" 1Gi "}}]}}"#;
+    assert!(object(kind("", "LimitRange"), text).contains(r#"{"cpu":"2","memory":"1Gi"}"#));
+}
+
+#[test]
+fn schemas_inside_a_definition_are_read_and_not_reported() {
+    let of = builtin().kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let body = |schema: &str| {
+        format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#)
+    };
+    let schema = r#"{"type":"object","additionalProperties":{"type":"string","foo":1},"items":[{"x":1}],"default":{"any":null}}"#;
+    let decoded = run(of, &body(schema)).unwrap();
+    assert!(decoded.strict.is_empty());
+    let text = String::from_utf8(json::to_vec(&decoded.value)).unwrap();
+    assert!(
+        text.contains(r#""default":{"any":null}"#)
+            && text.contains(r#""additionalProperties":{"type":"string"}"#)
+    );
+    assert!(text.contains(r#""items":[{}]"#));
+    assert_eq!(error(of, &body(r#"{"additionalProperties":1}"#)), "boolean or JSON schema expected");
+    assert_eq!(run(of, &body(r#"{"foo":1}"#)).unwrap().strict.len(), 1);
+}
+
+/// Draws numbers from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    /// A value of a type, now and then of another one, with holes, nulls and fields nobody knows.
+    fn value(&mut self, shape: Shape<'_>, depth: u32) -> Value {
+        match (self.roll(12), shape) {
+            (0, _) => Value::Null,
+            (1, _) if self.roll(20) == 0 => Value::from("wrong"),
+            (_, Shape::Struct(of)) => self.fields(of, depth),
+            (_, Shape::Map(of)) => {
+                let count = self.roll(3);
+                Value::Map((0..count).map(|i| (format!("k{i}"), self.value(of.shape(), depth + 1))).collect())
+            }
+            (_, Shape::List(of)) => {
+                let count = self.roll(3);
+                Value::List((0..count).map(|_| self.value(of.shape(), depth + 1)).collect())
+            }
+            (_, Shape::Bytes) => ["", "YQ==", "YR==", "YWJj"][self.index(4)].into(),
+            (_, Shape::Int32 | Shape::Int64 | Shape::Double) => Value::Int(self.roll(3).cast_signed()),
+            (_, Shape::Bool) => (self.roll(2) == 0).into(),
+            (_, Shape::Time) => ["2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z"][self.index(2)].into(),
+            (_, Shape::MicroTime) => "2026-01-01T00:00:00.000001+02:00".into(),
+            (_, Shape::Quantity) => [Value::Int(1), Value::from("1Gi")][self.index(2)].clone(),
+            (_, Shape::SchemaOr(_, schema)) => self.value(schema.shape(), depth + 1),
+            _ => ["", "a"][self.index(2)].into(),
+        }
+    }
+
+    fn index(&mut self, len: u64) -> usize {
+        usize::try_from(self.roll(len)).unwrap()
+    }
+
+    fn fields(&mut self, of: Struct<'_>, depth: u32) -> Value {
+        let mut map = Map::new();
+        // Nearly everything at the top, ever less further down, so that objects are large and end.
+        let sparse = u64::from(depth * depth / 2 + 5);
+        for field in of.fields() {
+            if depth < 9 && self.roll(sparse) < 4 {
+                map.insert(field.name(), self.value(field.ty().shape(), depth + 1));
+            }
+        }
+        if self.roll(6) == 0 {
+            map.insert_first("nobodyKnows", 1);
+        }
+        Value::Map(map)
+    }
+}
+
+proptest! {
+    #[test]
+    fn decoding_twice_is_decoding_once(seed: u64) {
+        let mut dice = Dice(seed);
+        let kinds = schema::builtin().kinds();
+        let at = dice.index(kinds.len() as u64);
+        let of = schema::builtin().kinds().nth(at).unwrap();
+        if let Ok(once) = decode(dice.fields(of, 0), of, &[]) {
+            let twice = decode(once.value.clone(), of, &[]).unwrap();
+            prop_assert!(twice.strict.is_empty());
+            prop_assert_eq!(json::to_vec(&twice.value), json::to_vec(&once.value));
+        }
+    }
+}

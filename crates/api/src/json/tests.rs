@@ -1,0 +1,226 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::value::Map;
+
+fn text(value: &Value) -> String {
+    String::from_utf8(to_vec(value)).unwrap()
+}
+
+fn error(input: &[u8]) -> String {
+    parse(input).unwrap_err().to_string()
+}
+
+#[test]
+fn errors_read_as_go_says_them() {
+    for (input, expected) in [
+        ("", "unexpected end of JSON input"),
+        ("{\"a\":", "unexpected end of JSON input"),
+        ("\"abc", "unexpected end of JSON input"),
+        ("x", "invalid character 'x' looking for beginning of value"),
+        ("[1,]", "invalid character ']' looking for beginning of value"),
+        ("{a", "invalid character 'a' looking for beginning of object key string"),
+        ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+        ("{\"a\" 1}", "invalid character '1' after object key"),
+        ("{\"a\":1 2}", "invalid character '2' after object key:value pair"),
+        ("[1 2]", "invalid character '2' after array element"),
+        ("1 '", "invalid character '\\'' after top-level value"),
+        ("\"\n\"", "invalid character '\\n' in string literal"),
+        ("\"a\\nb\u{1}\"", "invalid character '\\x01' in string literal"),
+        ("\"\\x\"", "invalid character 'x' in string escape code"),
+        ("\"\\u12g4\"", "invalid character 'g' in \\u hexadecimal character escape"),
+        ("-x", "invalid character 'x' in numeric literal"),
+        ("01", "invalid character '1' after top-level value"),
+        ("1.x", "invalid character 'x' after decimal point in numeric literal"),
+        ("1ex", "invalid character 'x' in exponent of numeric literal"),
+        ("tru\"", "invalid character '\"' in literal true (expecting 'e')"),
+        ("nul", "unexpected end of JSON input"),
+        ("é", "invalid character 'Ã' looking for beginning of value"),
+        ("1e999", "json: cannot unmarshal number 1e999 into Go value of type float64"),
+    ] {
+        assert_eq!(error(input.as_bytes()), expected, "{input:?}");
+    }
+    assert_eq!(error(b"\x9e"), "invalid character '\\u009e' looking for beginning of value");
+    assert_eq!(error(b"\"a\xff\""), "invalid UTF-8 in string literal");
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
+    assert!(parse(&nested(DEPTH_MAX)).is_ok());
+    assert_eq!(error(&nested(DEPTH_MAX + 1)), "invalid character '[' exceeded max depth");
+    assert_eq!(error(&vec![b'['; 1 << 20]), "invalid character '[' exceeded max depth");
+}
+
+#[test]
+fn integers_that_fit_stay_integers() {
+    let value = |input: &str| parse(input.as_bytes()).unwrap();
+    assert_eq!(value("9223372036854775807"), Value::Int(i64::MAX));
+    assert_eq!(value("-9223372036854775808"), Value::Int(i64::MIN));
+    assert_eq!(value("9223372036854775808"), Value::Float(9_223_372_036_854_775_808.0));
+    assert_eq!(value("1.0"), Value::Float(1.0));
+    assert_eq!(value("1e2"), Value::Float(100.0));
+}
+
+#[test]
+fn strings_are_unescaped_as_go_does() {
+    let value = |input: &str| parse(input.as_bytes()).unwrap();
+    assert_eq!(value(r#""\"\\\/\b\f\n\r\t\u00e9""#), Value::from("\"\\/\u{8}\u{c}\n\r\té"));
+    assert_eq!(value(r#""\ud83d\ude00""#), Value::from("😀"));
+    assert_eq!(value(r#""\ud83dx""#), Value::from("\u{fffd}x"));
+    assert_eq!(value(r#""\ud83d\u0041""#), Value::from("\u{fffd}A"));
+    assert_eq!(value(r#""\ude00""#), Value::from("\u{fffd}"));
+}
+
+#[test]
+fn duplicates_are_named_where_they_stand() {
+    let input = br#"{"spec":{"containers":[{"name":"a","image":"i","name":"b"}],"x":1,"x":2,"x":3},"kind":1,"kind":2}"#;
+    let (value, duplicates) = parse_strict(input).unwrap();
+    let paths: Vec<String> = duplicates.iter().map(Duplicate::path).collect();
+    assert_eq!(paths, ["spec.containers[0].name", "spec.x", "kind"]);
+    assert_eq!(duplicates[0].before, 2);
+    assert_eq!(text(&value), r#"{"spec":{"containers":[{"name":"b","image":"i"}],"x":3},"kind":2}"#);
+    assert!(parse_strict(br#"[{"a":1},{"a":1}]"#).unwrap().1.is_empty());
+}
+
+#[test]
+fn ten_thousand_duplicates_are_bounded() {
+    let body: Vec<String> = (0..10_000).map(|i| format!("\"k{}\":{i}", i % 5000)).collect();
+    let (value, duplicates) = parse_strict(format!("{{{}}}", body.join(",")).as_bytes()).unwrap();
+    assert_eq!(value.as_map().unwrap().len(), 5000);
+    assert_eq!(value.get("k7"), Some(&Value::Int(5007)));
+    assert_eq!(duplicates.len(), DUPLICATES_MAX);
+}
+
+#[test]
+fn text_is_escaped_as_go_escapes_it() {
+    let value = Value::from("<a>&\"\\\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{2028}\u{2029}\u{2027}é😀");
+    let expected = "\"\\u003ca\\u003e\\u0026\\\"\\\\\\n\\r\\t\\b\\f\\u0001\u{7f}\\u2028\\u2029\u{2027}é😀\"";
+    assert_eq!(text(&value), expected);
+}
+
+#[test]
+fn floats_are_written_as_go_writes_them() {
+    for (number, expected) in [
+        (1.0, "1"),
+        (0.1, "0.1"),
+        (-2.5, "-2.5"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1.5e300, "1.5e+300"),
+        (1e-6, "0.000001"),
+        (1e-7, "1e-7"),
+        (1.25e-10, "1.25e-10"),
+        (0.0, "0"),
+        (f64::NAN, "null"),
+    ] {
+        assert_eq!(text(&Value::Float(number)), expected);
+    }
+}
+
+#[test]
+fn the_pretty_form_has_a_line_per_field() {
+    let value = parse(br#"{"a":[1,{"b":null}],"c":{},"d":[]}"#).unwrap();
+    let mut out = Vec::new();
+    write_pretty(&value, &mut out);
+    let expected =
+        "{\n  \"a\": [\n    1,\n    {\n      \"b\": null\n    }\n  ],\n  \"c\": {},\n  \"d\": []\n}";
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
+}
+
+/// Any value whose floats do not look like integers: Go's form of those reads back as an integer.
+fn any_value() -> impl Strategy<Value = Value> {
+    let float = any::<f64>()
+        .prop_filter("reads back as a float", |f| f.is_finite() && (f.fract() != 0.0 || f.abs() >= 9.3e18));
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        float.prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 128, 24, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..8).prop_map(Value::List),
+            prop::collection::btree_map("[a-e]{0,3}|.{0,4}", inner, 0..24)
+                .prop_map(|map| Value::Map(map.into_iter().collect::<Map>())),
+        ]
+    })
+}
+
+/// The same value as another parser holds it.
+fn same(ours: &Value, theirs: &serde_json::Value) -> bool {
+    match (ours, theirs) {
+        (Value::Null, serde_json::Value::Null) => true,
+        (Value::Bool(a), serde_json::Value::Bool(b)) => a == b,
+        // The other parser takes a negative zero for a float.
+        (Value::Int(0), serde_json::Value::Number(b)) => b.as_f64() == Some(0.0),
+        (Value::Int(a), serde_json::Value::Number(b)) => b.as_i64() == Some(*a),
+        (Value::Float(a), serde_json::Value::Number(b)) => b.as_f64() == Some(*a),
+        (Value::Str(a), serde_json::Value::String(b)) => a == b,
+        (Value::List(a), serde_json::Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Map(a), serde_json::Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => false,
+    }
+}
+
+/// Bytes that are nearly JSON, so that more than the first byte is looked at.
+fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "\"a\"",
+        "\"\\u00e9\"",
+        "\"\\ud800\"",
+        "1",
+        "-0",
+        "0.5",
+        "1e5",
+        "01",
+        "-",
+        "true",
+        "nul",
+        " ",
+        "\n",
+        "\"",
+        "\\",
+        "é",
+    ]);
+    prop::collection::vec(token, 0..24).prop_map(|tokens| tokens.concat().into_bytes())
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(value in any_value()) {
+        let bytes = to_vec(&value);
+        prop_assert_eq!(&parse(&bytes).unwrap(), &value);
+        let mut pretty = Vec::new();
+        write_pretty(&value, &mut pretty);
+        prop_assert_eq!(&parse(&pretty).unwrap(), &value);
+        prop_assert!(same(&value, &serde_json::from_slice(&bytes).unwrap()));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>()) {
+        let _ = parse_strict(&bytes);
+    }
+
+    #[test]
+    fn what_another_parser_takes_is_taken_alike(bytes in nearly_json()) {
+        match (parse(&bytes), serde_json::from_slice::<serde_json::Value>(&bytes)) {
+            (Ok(ours), Ok(theirs)) => prop_assert!(same(&ours, &theirs), "{ours:?} {theirs:?}"),
+            // A half of a surrogate pair is an error there and a replacement character here and in Go.
+            (Ok(_), Err(_)) => prop_assert!(bytes.windows(6).any(|w| w == b"\\ud800")),
+            (Err(error), Ok(_)) => prop_assert!(false, "{error}"),
+            (Err(_), Err(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The kinds of the core group.
+
+pub mod config_map;

@@ -1,0 +1,255 @@
+//! The resources that are served: names, scope, verbs, short names, categories, subresources.
+//!
+//! The table is read once, on first use. Resources stand in the order in which discovery shows them: by group
+//! version, then by name.
+
+use std::sync::LazyLock;
+
+/// A verb of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Make an object.
+    Create,
+    /// Delete an object.
+    Delete,
+    /// Delete all objects that a selector finds.
+    DeleteCollection,
+    /// Read an object.
+    Get,
+    /// Read all objects that a selector finds.
+    List,
+    /// Change parts of an object.
+    Patch,
+    /// Replace an object.
+    Update,
+    /// Follow changes.
+    Watch,
+}
+
+/// A set of verbs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verbs(u8);
+
+/// A resource in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceInfo {
+    /// The API group; empty for the oldest kinds.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The plural name, as it stands in paths.
+    pub plural: &'static str,
+    /// The singular name.
+    pub singular: &'static str,
+    /// The kind of its objects.
+    pub kind: &'static str,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// What can be done with it.
+    pub verbs: Verbs,
+    /// Short names for typing.
+    pub short_names: Vec<&'static str>,
+    /// Groups of resources it belongs to, as in `all`.
+    pub categories: Vec<&'static str>,
+    /// What hangs below an object.
+    pub subresources: Vec<SubresourceInfo>,
+}
+
+/// A subresource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubresourceInfo {
+    /// The last part of the path.
+    pub name: &'static str,
+    /// The group of the kind that it takes or gives.
+    pub group: &'static str,
+    /// The version of that kind.
+    pub version: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// Whether the kind comes from another group version than the resource, which discovery then says.
+    pub foreign: bool,
+    /// What can be done with it.
+    pub verbs: Verbs,
+}
+
+/// All resources.
+#[must_use]
+pub fn all() -> &'static [ResourceInfo] {
+    static ALL: LazyLock<Vec<ResourceInfo>> = LazyLock::new(|| parse(include_str!("../tables/resources")));
+    &ALL
+}
+
+/// The resource with this plural name.
+#[must_use]
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static ResourceInfo> {
+    all().iter().find(|r| r.plural == plural && r.group == group && r.version == version)
+}
+
+/// The resource whose objects have this kind.
+#[must_use]
+pub fn find_kind(group: &str, version: &str, kind: &str) -> Option<&'static ResourceInfo> {
+    all().iter().find(|r| r.kind == kind && r.group == group && r.version == version)
+}
+
+impl ResourceInfo {
+    /// The subresource with this name.
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+}
+
+impl Verb {
+    /// All verbs in the order in which discovery shows them.
+    pub const ALL: [Verb; 8] = [
+        Verb::Create,
+        Verb::Delete,
+        Verb::DeleteCollection,
+        Verb::Get,
+        Verb::List,
+        Verb::Patch,
+        Verb::Update,
+        Verb::Watch,
+    ];
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Verb::Create => "create",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Patch => "patch",
+            Verb::Update => "update",
+            Verb::Watch => "watch",
+        }
+    }
+}
+
+impl Verbs {
+    /// Whether the verb is in the set.
+    #[must_use]
+    pub const fn contains(self, verb: Verb) -> bool {
+        self.0 & (1 << verb as u8) != 0
+    }
+
+    /// The verbs in the order in which discovery shows them.
+    pub fn iter(self) -> impl Iterator<Item = Verb> {
+        Verb::ALL.into_iter().filter(move |verb| self.contains(*verb))
+    }
+
+    /// Reads `create,get`; `*` is every verb, `+` is what most subresources can.
+    fn parse(text: &str) -> Verbs {
+        let names = match text {
+            "*" => return Verbs(u8::MAX),
+            "+" => "get,patch,update",
+            names => names,
+        };
+        let set = names.split(',').map(|name| {
+            let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == name);
+            1 << verb.expect("the table names known verbs") as u8
+        });
+        Verbs(set.sum())
+    }
+}
+
+/// Reads the table: `group GROUP/VERSION`, then one line per resource, `plural Kind singular scope verbs` and
+/// perhaps `short=` and `in=` (categories); below it, set in, its subresources, `name Kind verbs`.
+fn parse(text: &'static str) -> Vec<ResourceInfo> {
+    let mut resources: Vec<ResourceInfo> = Vec::new();
+    let (mut group, mut version) = ("", "");
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let words: Vec<&'static str> = line.split_whitespace().collect();
+        match words[..] {
+            ["group", name] => (group, version) = split_api_version(name),
+            [name, kind, verbs] if line.starts_with(' ') => {
+                let parent = resources.last_mut().expect("a subresource follows its resource");
+                parent.subresources.push(subresource((group, version), name, kind, verbs));
+            }
+            [plural, kind, singular, scope, verbs, ref rest @ ..] => resources.push(ResourceInfo {
+                group,
+                version,
+                plural,
+                singular,
+                kind,
+                namespaced: scope == "ns",
+                verbs: Verbs::parse(verbs),
+                short_names: names(rest, "short="),
+                categories: names(rest, "in="),
+                subresources: Vec::new(),
+            }),
+            _ => unreachable!("the table has no line {line:?}"),
+        }
+    }
+    resources
+}
+
+fn subresource(
+    own: (&'static str, &'static str),
+    name: &'static str,
+    kind: &'static str,
+    verbs: &str,
+) -> SubresourceInfo {
+    let foreign = kind.split_once(':').map(|(api_version, kind)| (split_api_version(api_version), kind));
+    let ((group, version), kind) = foreign.unwrap_or((own, kind));
+    SubresourceInfo { name, group, version, kind, foreign: foreign.is_some(), verbs: Verbs::parse(verbs) }
+}
+
+fn split_api_version(text: &'static str) -> (&'static str, &'static str) {
+    text.split_once('/').unwrap_or(("", text))
+}
+
+fn names(words: &[&'static str], prefix: &str) -> Vec<&'static str> {
+    words
+        .iter()
+        .find_map(|word| word.strip_prefix(prefix))
+        .map_or_else(Vec::new, |list| list.split(',').collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn every_resource_and_subresource_has_a_schema() {
+        assert_eq!(all().len(), 72);
+        for resource in all() {
+            let own = (resource.group, resource.version, resource.kind);
+            let subs = resource.subresources.iter().map(|sub| (sub.group, sub.version, sub.kind));
+            for (group, version, kind) in subs.chain([own]) {
+                let found = schema::builtin().kind(group, version, kind);
+                assert!(found.is_some(), "{group}/{version} {kind}");
+            }
+            if resource.verbs.contains(Verb::List) {
+                let list = format!("{}List", resource.kind);
+                let list = schema::builtin().kind(resource.group, resource.version, &list).unwrap();
+                let schema::Shape::List(item) = list.field("items").unwrap().ty().shape() else {
+                    panic!("{list:?}")
+                };
+                let schema::Shape::Struct(item) = item.shape() else { panic!("{list:?}") };
+                assert_eq!(item.name(), resource.kind);
+            }
+        }
+    }
+
+    #[test]
+    fn names_verbs_and_scope_are_those_of_the_table() {
+        let pods = find("", "v1", "pods").unwrap();
+        assert!(pods.namespaced);
+        assert_eq!((pods.kind, pods.singular), ("Pod", "pod"));
+        assert_eq!((&pods.short_names[..], &pods.categories[..]), (&["po"][..], &["all"][..]));
+        assert_eq!(pods.verbs.iter().count(), 8);
+        let eviction = pods.subresource("eviction").unwrap();
+        assert_eq!((eviction.group, eviction.version, eviction.foreign), ("policy", "v1", true));
+        assert!(!pods.subresource("status").unwrap().foreign);
+        let namespaces = find("", "v1", "namespaces").unwrap();
+        assert!(!namespaces.namespaced && !namespaces.verbs.contains(Verb::DeleteCollection));
+        assert_eq!(find_kind("autoscaling", "v2", "HorizontalPodAutoscaler").unwrap().short_names, ["hpa"]);
+        let status = find("apps", "v1", "deployments").unwrap().subresource("status").unwrap();
+        assert_eq!(status.verbs.iter().map(Verb::as_str).collect::<Vec<_>>(), ["get", "patch", "update"]);
+        assert!(find("apps", "v1", "pods").is_none());
+    }
+}

@@ -1,0 +1,284 @@
+//! Objects: fields in the order they came.
+
+use compact_str::CompactString;
+
+use super::Value;
+
+/// Up to this many fields, duplicates are sought by comparing each with each, which is faster than to sort.
+const PAIRWISE_LEN_MAX: usize = 16;
+
+/// The fields of an object, each key once, in the order they were first inserted.
+///
+/// Objects of the API are small, so a field is found by looking at each. Who builds a large map does it
+/// with [`Map::from_entries`], which stays below quadratic time.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    entries: Vec<(CompactString, Value)>,
+}
+
+impl Map {
+    /// No fields.
+    #[must_use]
+    pub const fn new() -> Map {
+        Map { entries: Vec::new() }
+    }
+
+    /// No fields, with room for some.
+    #[must_use]
+    pub fn with_capacity(len: usize) -> Map {
+        Map { entries: Vec::with_capacity(len) }
+    }
+
+    /// A map of these fields, and whether a key came more than once. The last value of a key wins, at the
+    /// place of the first.
+    #[must_use]
+    pub fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
+        if has_duplicates(&entries) {
+            (Map { entries: last_of_each(entries) }, true)
+        } else {
+            (Map { entries }, false)
+        }
+    }
+
+    /// A map of fields whose keys are known to differ.
+    pub(crate) fn from_unique(entries: Vec<(CompactString, Value)>) -> Map {
+        debug_assert!(!has_duplicates(&entries), "keys differ");
+        Map { entries }
+    }
+
+    /// How many fields.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no fields.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The place of a field in the order.
+    #[must_use]
+    pub fn position(&self, key: &str) -> Option<usize> {
+        self.entries.iter().position(|(k, _)| k == key)
+    }
+
+    /// The value of a field.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+    }
+
+    /// The value of a field, to change it.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.entries.iter_mut().find(|(k, _)| k == key).map(|(_, value)| value)
+    }
+
+    /// The text of a field, if it is there and text.
+    #[must_use]
+    pub fn get_str(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+
+    /// Whether there is such a field.
+    #[must_use]
+    pub fn contains(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
+    /// Sets a field, and hands back what it was. A new field goes to the end.
+    pub fn insert(
+        &mut self,
+        key: impl Into<CompactString> + AsRef<str>,
+        value: impl Into<Value>,
+    ) -> Option<Value> {
+        let value = value.into();
+        match self.get_mut(key.as_ref()) {
+            Some(old) => Some(std::mem::replace(old, value)),
+            None => {
+                self.entries.push((key.into(), value));
+                None
+            }
+        }
+    }
+
+    /// Sets a field at the front unless it is there already, when it keeps its place.
+    pub fn insert_first(&mut self, key: impl Into<CompactString> + AsRef<str>, value: impl Into<Value>) {
+        match self.get_mut(key.as_ref()) {
+            Some(old) => *old = value.into(),
+            None => self.entries.insert(0, (key.into(), value.into())),
+        }
+    }
+
+    /// Takes a field out; the others keep their order.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.position(key).map(|at| self.entries.remove(at).1)
+    }
+
+    /// The value of a field, made by `make` where it is missing.
+    pub fn ensure(&mut self, key: &str, make: impl FnOnce() -> Value) -> &mut Value {
+        let at = self.position(key).unwrap_or_else(|| {
+            self.entries.push((key.into(), make()));
+            self.entries.len() - 1
+        });
+        &mut self.entries[at].1
+    }
+
+    /// The object in a field, made where there is none. A value of another type is replaced.
+    pub fn ensure_map(&mut self, key: &str) -> &mut Map {
+        self.ensure(key, Value::map).make_map()
+    }
+
+    /// Keeps the fields for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
+        self.entries.retain_mut(|(key, value)| keep(key, value));
+    }
+
+    /// Drops all fields.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Brings the fields into the order of their keys' bytes, as Go writes maps.
+    pub fn sort(&mut self) {
+        self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    }
+
+    /// The fields in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> + DoubleEndedIterator + Clone {
+        self.entries.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// The fields in order, their values to change.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Value)> {
+        self.entries.iter_mut().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// The keys in order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
+        self.entries.iter().map(|(key, _)| key.as_str())
+    }
+
+    /// The fields themselves, in order, to rebuild a map from.
+    #[must_use]
+    pub fn into_entries(self) -> Vec<(CompactString, Value)> {
+        self.entries
+    }
+
+    /// The indexes of the fields in the order of their keys.
+    fn sorted(&self) -> Vec<usize> {
+        sorted(&self.entries)
+    }
+}
+
+impl PartialEq for Map {
+    fn eq(&self, other: &Map) -> bool {
+        if self.len() != other.len() {
+            return false;
+        }
+        // Mostly the order is the same, and then one walk is enough.
+        if self.entries == other.entries {
+            return true;
+        }
+        if self.len() <= PAIRWISE_LEN_MAX {
+            return self.iter().all(|(key, value)| other.get(key) == Some(value));
+        }
+        self.sorted().into_iter().zip(other.sorted()).all(|(a, b)| self.entries[a] == other.entries[b])
+    }
+}
+
+impl<K: Into<CompactString>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(iter: I) -> Map {
+        Map::from_entries(iter.into_iter().map(|(key, value)| (key.into(), value.into())).collect()).0
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (CompactString, Value);
+    type IntoIter = std::vec::IntoIter<(CompactString, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+/// Indexes in the order of the keys; those of equal keys in the order they came.
+fn sorted(entries: &[(CompactString, Value)]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by(|a, b| entries[*a].0.cmp(&entries[*b].0));
+    order
+}
+
+fn has_duplicates(entries: &[(CompactString, Value)]) -> bool {
+    if entries.len() <= PAIRWISE_LEN_MAX {
+        return (1..entries.len()).any(|at| entries[..at].iter().any(|(key, _)| *key == entries[at].0));
+    }
+    sorted(entries).windows(2).any(|pair| entries[pair[0]].0 == entries[pair[1]].0)
+}
+
+fn last_of_each(mut entries: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
+    let order = sorted(&entries);
+    let mut keep = vec![true; entries.len()];
+    for same in order.chunk_by(|a, b| entries[*a].0 == entries[*b].0).collect::<Vec<_>>() {
+        if let [first, rest @ .., last] = same {
+            let value = entries[*last].1.take();
+            entries[*first].1 = value;
+            keep[*last] = false;
+            rest.iter().for_each(|at| keep[*at] = false);
+        }
+    }
+    let mut keep = keep.into_iter();
+    entries.retain(|_| keep.next().expect("one mark for each entry"));
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, i64)]) -> Map {
+        pairs.iter().map(|(key, value)| (*key, *value)).collect()
+    }
+
+    #[test]
+    fn insertion_order_is_kept_and_keys_are_unique() {
+        let mut m = map(&[("b", 1), ("a", 2)]);
+        assert_eq!(m.insert("b", 3), Some(Value::Int(1)));
+        m.insert("c", 4);
+        assert_eq!(m.keys().collect::<Vec<_>>(), ["b", "a", "c"]);
+        assert_eq!(m.remove("a"), Some(Value::Int(2)));
+        assert_eq!(m.remove("a"), None);
+        m.insert_first("z", 0);
+        assert_eq!(m.keys().collect::<Vec<_>>(), ["z", "b", "c"]);
+        m.retain(|key, _| key != "b");
+        m.sort();
+        assert_eq!(m.keys().collect::<Vec<_>>(), ["c", "z"]);
+    }
+
+    #[test]
+    fn equality_ignores_order_in_small_and_large_maps() {
+        for len in [2, PAIRWISE_LEN_MAX + 5] {
+            let forward: Map = (0..len).map(|i| (format!("k{i}"), i64::try_from(i).unwrap())).collect();
+            let mut backward: Map =
+                (0..len).rev().map(|i| (format!("k{i}"), i64::try_from(i).unwrap())).collect();
+            assert_eq!(forward, backward);
+            backward.insert("k0", 7);
+            assert_ne!(forward, backward);
+        }
+        assert_ne!(map(&[("a", 1)]), map(&[("b", 1)]));
+    }
+
+    #[test]
+    fn the_last_value_of_a_key_wins_at_the_first_place() {
+        for padding in [0, PAIRWISE_LEN_MAX] {
+            let mut entries: Vec<(CompactString, Value)> =
+                [("a", 1), ("b", 2), ("a", 3), ("a", 4)].map(|(k, v)| (k.into(), Value::Int(v))).into();
+            entries.extend((0..padding).map(|i| (format!("p{i}").into(), Value::Null)));
+            let (m, duplicates) = Map::from_entries(entries);
+            assert!(duplicates);
+            assert_eq!(m.len(), 2 + padding);
+            assert_eq!(m.iter().take(2).collect::<Vec<_>>(), [("a", &Value::Int(4)), ("b", &Value::Int(2))]);
+        }
+    }
+}
