@@ -86,7 +86,7 @@ pub trait Rules: Send + Sync {
     }
 
     /// By which fields, beside name and namespace, objects can be selected.
-    fn field_labels(&self) -> &'static FieldLabels {
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
         &FieldLabels::METADATA
     }
 
