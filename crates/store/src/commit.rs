@@ -5,6 +5,7 @@
 //! that shows its own revision to clients leaves a hole for it ([`Draft::with_hole`]), and whoever applies
 //! the commit fills it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,6 +64,13 @@ impl Proposal {
     #[must_use]
     pub fn only_deletes(&self) -> bool {
         self.changes.iter().all(|change| change.write.body.is_none())
+    }
+
+    /// Whether it changes one of these resources.
+    #[must_use]
+    pub fn touches_any(&self, resources: &BTreeSet<Resource>) -> bool {
+        !resources.is_empty()
+            && self.changes.iter().any(|change| resources.contains(change.write.key.resource()))
     }
 
     /// About how many bytes the commit takes in the log.

@@ -79,20 +79,26 @@ impl Future for Ticket {
 impl Ticket {
     /// Waits in this thread, and writes the batch if nobody else does.
     pub fn wait(self) -> Outcome {
-        let waker = Waker::from(Arc::new(Unparker(std::thread::current())));
-        loop {
-            if let Some(outcome) = self.mailbox.poll(&waker) {
-                return outcome;
+        THIS_THREAD.with(|waker| {
+            loop {
+                if let Some(outcome) = self.mailbox.poll(waker) {
+                    return outcome;
+                }
+                if !self.shared.try_lead() {
+                    std::thread::park();
+                }
             }
-            if !self.shared.try_lead() {
-                std::thread::park();
-            }
-        }
+        })
     }
 }
 
+thread_local! {
+    /// Wakes this thread; made once, for a thread that writes usually writes again.
+    static THIS_THREAD: Waker = Waker::from(Arc::new(Unparker(std::thread::current())));
+}
+
 /// Wakes a thread.
-pub(crate) struct Unparker(pub Thread);
+struct Unparker(Thread);
 
 impl Wake for Unparker {
     fn wake(self: Arc<Self>) {

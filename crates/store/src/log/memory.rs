@@ -14,7 +14,7 @@ use crate::commit::{Commit, Proposal};
 use crate::mirror::Snapshot;
 
 /// How many bytes of commits are kept before the mirror's snapshot becomes the base.
-const COMMITS_BYTES_MAX: usize = 1 << 20;
+const COMMITS_BYTES_MAX: usize = 4 << 20;
 
 /// A log that is lost with its process.
 #[derive(Debug, Default)]

@@ -40,7 +40,7 @@ impl DiskReader {
         }
         for file in &files.history {
             let content = file.read(&*self.disk)?;
-            scan(file, &content, Reading::History, Revision::ZERO, &mut |_| ())?;
+            scan(file, &content, Reading::of_history(&content.0), Revision::ZERO, &mut |_| ())?;
         }
         for (i, file) in files.segments.iter().enumerate() {
             let content = file.read(&*self.disk)?;
@@ -109,14 +109,15 @@ impl DiskReader {
             if file.first > reached.next() {
                 return Err(missing(file, *reached));
             }
-            let reading = if file.kind == FileKind::History { Reading::History } else { Reading::Live };
             let content = file.read(&*self.disk)?;
+            let past = file.kind == FileKind::History;
+            let reading = if past { Reading::of_history(&content.0) } else { Reading::Live };
             let ending = scan(file, &content, reading, *reached, &mut |commit| {
                 if commit.revision <= until {
                     each(commit);
                 }
             })?;
-            let end = if file.kind == FileKind::History { file.last } else { ending.last };
+            let end = if past { file.last } else { ending.last };
             *reached = (*reached).max(end).min(until);
         }
         Ok(())

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use setpoint_api::Revision;
 
 use super::files::LogFile;
-use super::format::{FILE_HEADER_BYTES, FileHeader, Slot, corrupt, looks_torn, newer_frame_after, slot_at};
+use super::format::{
+    FILE_HEADER_BYTES, FileHeader, FileKind, Slot, corrupt, looks_torn, newer_frame_after, slot_at,
+};
 use crate::commit::Commit;
 use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
@@ -99,6 +101,14 @@ pub enum Reading {
     Live,
     /// Commits may have been left out of it.
     History,
+}
+
+impl Reading {
+    /// How a history file with this header is read: one that is a renamed segment must be whole.
+    #[must_use]
+    pub fn of_history(header: &FileHeader) -> Reading {
+        if header.kind == FileKind::Segment { Reading::Sealed } else { Reading::History }
+    }
 }
 
 /// Reads the frames of a segment or history file and gives each commit after `after` to `each`.
