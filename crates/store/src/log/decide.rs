@@ -24,10 +24,15 @@ struct Judge<'a> {
 impl<'a> Judge<'a> {
     fn verdict(&mut self, proposal: &'a Proposal, puts: bool) -> Verdict {
         proposal.check_form()?;
-        let changes = proposal.changes.iter().map(|change| (&change.write.key, change.expect));
-        let guards = proposal.guards.iter().map(|(key, expect)| (key, *expect));
-        for (key, expect) in guards.chain(changes) {
-            self.check(key, expect)?;
+        for (key, expect) in &proposal.guards {
+            self.check(key, *expect)?;
+        }
+        for change in &proposal.changes {
+            if change.write.body.is_none() && change.expect == Expect::Absent {
+                // What is absent cannot be deleted: such a commit would take a revision and do nothing.
+                self.check(&change.write.key, Expect::Present)?;
+            }
+            self.check(&change.write.key, change.expect)?;
         }
         if !puts && !proposal.only_deletes() {
             return Err(Refusal::DiskFull);
