@@ -60,6 +60,17 @@ impl Proposal {
         self
     }
 
+    /// When its writer says it is.
+    #[must_use]
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    /// What the commit writes if it is admitted, in order: what a log has to keep.
+    pub fn writes(&self) -> impl ExactSizeIterator<Item = &Write> {
+        self.changes.iter().map(|change| &change.write)
+    }
+
     /// Whether it only deletes: such a commit is admitted when the disk is full.
     #[must_use]
     pub fn only_deletes(&self) -> bool {

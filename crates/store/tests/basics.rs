@@ -7,11 +7,11 @@ use setpoint_store::{
 };
 
 fn pods() -> Resource {
-    Resource::new("pods").unwrap()
+    Resource::new("pods").expect("a plain word")
 }
 
 fn key(path: &str) -> Key {
-    Key::from_path(&pods(), path).unwrap()
+    Key::from_path(&pods(), path).expect("a plain path")
 }
 
 fn put(path: &str, expect: Expect, value: &str) -> Proposal {
