@@ -1,1 +1,9 @@
-//! x
+//! Does it always converge? What tests stand on: oracles, checkers and suites.
+//!
+//! Nothing here is part of the product. [`log_suite`] holds every log to the same claims, [`redb_log`] is a
+//! second log to run it on, made of parts that share nothing with the product's own, and [`naive`] is what a log
+//! would be if it could be slow.
+
+pub mod log_suite;
+pub mod naive;
+pub mod redb_log;
