@@ -230,20 +230,22 @@ impl Rings {
         if revision < ring.floor {
             return Err(Compacted { floor: ring.floor });
         }
-        let mut version = match now {
-            Some(record) => Some(record.clone()),
-            None => match ring.newer_than(revision).find(|event| event.after.path() == key.path()) {
-                Some(event) => event.before.clone(),
-                None => return Ok(None),
-            },
-        };
-        while let Some(record) = &version
-            && record.revision() > revision
-        {
-            let put = ring.events.binary_search_by_key(&record.revision(), |event| event.revision);
-            version = put.ok().and_then(|at| ring.events[at].before.clone());
+        // Follow the versions back; where the key was created, go on with the deletion before that, if any.
+        let (mut version, mut end) = (now.cloned(), ring.events.len());
+        loop {
+            let event = match &version {
+                Some(record) if record.revision() <= revision => return Ok(version),
+                Some(record) => {
+                    ring.events.binary_search_by_key(&record.revision(), |event| event.revision).ok()
+                }
+                None => {
+                    let start = ring.events.partition_point(|event| event.revision <= revision);
+                    (start..end).rev().find(|at| ring.events[*at].after.path() == key.path())
+                }
+            };
+            let Some(at) = event else { return Ok(None) };
+            (version, end) = (ring.events[at].before.clone(), at);
         }
-        Ok(version)
     }
 
     /// How many bytes the rings hold that would otherwise be gone.
