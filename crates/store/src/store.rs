@@ -5,7 +5,11 @@
 //! one sync and for nobody's scheduling, and sixty-four writers share one. A server gives the lead to a
 //! thread of its own ([`Store::drive`]), so that no task ever waits for the disk.
 //!
-//! Lock order: `writer`, then `queue` or `published`, then a lane. Nothing is called back under a lock.
+//! Who finds the writer taken goes to sleep; so whoever lets go of it, for whatever purpose it was taken, wakes
+//! one of those who wait ([`Shared::hand_on`]).
+//!
+//! Lock order: `chores`, `writer`, then `queue` or `published`, then a lane or a mailbox. Nothing is called back
+//! under a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +49,8 @@ pub(crate) struct Shared {
     driver: Mutex<Option<Thread>>,
     pub failure: OnceLock<Arc<LogError>>,
     on_failure: Box<dyn Fn(&LogError) + Send + Sync>,
+    /// Held while a chore is made and done: two compactions at a time would write the same files.
+    chores: Mutex<()>,
     chore_due: Mutex<bool>,
     chore_changed: Condvar,
     retention: Retention,
@@ -128,6 +134,7 @@ impl Store {
                 driver: Mutex::default(),
                 failure: OnceLock::new(),
                 on_failure: Box::new(on_failure),
+                chores: Mutex::default(),
                 chore_due: Mutex::default(),
                 chore_changed: Condvar::new(),
                 retention,
@@ -209,7 +216,7 @@ impl Store {
 
     /// Rebuilds a state from the log.
     fn cold(&self, revision: Revision, hot_floor: Revision) -> Result<Snapshot, ReadError> {
-        let mut reader = self.shared.writer.lock().log.reader();
+        let mut reader = self.shared.with_writer(|writer| writer.log.reader());
         let gone = |error| match error {
             LogError::Compacted { floor } => ReadError::Compacted(Compacted { floor: floor.min(hot_floor) }),
             other => ReadError::Log(other),
@@ -330,11 +337,8 @@ impl Store {
     pub fn tend(&self, now: Time) -> Result<(), ChoreError> {
         self.shared.published.write().rings.evict(now);
         loop {
-            let chore = {
-                let mut writer = self.shared.writer.lock();
-                let snapshot = self.snapshot();
-                writer.log.chore(&snapshot, now)
-            };
+            let _alone = self.shared.chores.lock();
+            let chore = self.shared.with_writer(|writer| writer.log.chore(&self.snapshot(), now));
             let Some(chore) = chore.map_err(|error| self.shared.chore_failed(error))? else { return Ok(()) };
             chore.run().map_err(|error| self.shared.chore_failed(error))?;
         }
@@ -345,13 +349,13 @@ impl Store {
     /// # Errors
     /// As [`Store::tend`].
     pub fn compact(&self, now: Time) -> Result<(), ChoreError> {
-        let chore = {
-            let mut writer = self.shared.writer.lock();
+        let _alone = self.shared.chores.lock();
+        let chore = self.shared.with_writer(|writer| {
             let snapshot = self.snapshot();
             let chore = writer.log.compact(&snapshot, now);
             self.shared.published.write().rings.compact(snapshot.revision());
             chore
-        };
+        });
         chore.and_then(|chore| chore.run()).map_err(|error| self.shared.chore_failed(error))
     }
 
@@ -377,13 +381,13 @@ impl Store {
     /// # Errors
     /// If the log cannot be read.
     pub fn catch_up(&self) -> Result<(), LogError> {
-        self.shared.writer.lock().catch_up(&self.shared).map(|_| ())
+        self.shared.with_writer(|writer| writer.catch_up(&self.shared).map(|_| ()))
     }
 
     /// How large it is.
     #[must_use]
     pub fn stat(&self) -> StoreStat {
-        let log = self.shared.writer.lock().log.stat();
+        let log = self.shared.with_writer(|writer| writer.log.stat());
         let published = self.shared.published.read();
         StoreStat {
             revision: published.snapshot.revision(),
@@ -430,23 +434,44 @@ impl Shared {
         let Some(mut writer) = self.writer.try_lock() else { return false };
         let led = writer.lead(self);
         drop(writer);
-        // Who queued up while we led found the lead taken, and sleeps: wake the first, who then leads.
-        let next = self.queue.lock().front().map(|queued| Arc::clone(&queued.mailbox));
-        if let Some(next) = next {
-            self.wake_driver();
-            next.nudge();
-        }
+        self.hand_on();
         led
+    }
+
+    /// Uses the writer for something else than a batch.
+    fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
+        let mut writer = self.writer.lock();
+        let result = work(&mut writer);
+        drop(writer);
+        self.hand_on();
+        result
+    }
+
+    /// Wakes somebody to lead. Who queued up while the writer was taken sleeps, and the first in the queue may
+    /// be nobody's concern any more: it is the first who waits that is to be woken.
+    pub fn hand_on(&self) {
+        let waits = {
+            let queue = self.queue.lock();
+            if queue.is_empty() || self.wake_driver() {
+                return;
+            }
+            queue
+                .iter()
+                .find(|queued| queued.mailbox.is_waited_for())
+                .map(|queued| Arc::clone(&queued.mailbox))
+        };
+        if let Some(mailbox) = waits {
+            mailbox.nudge();
+        }
     }
 
     pub fn has_driver(&self) -> bool {
         self.driver.lock().is_some()
     }
 
-    fn wake_driver(&self) {
-        if let Some(driver) = &*self.driver.lock() {
-            driver.unpark();
-        }
+    /// False if there is none.
+    fn wake_driver(&self) -> bool {
+        self.driver.lock().as_ref().map(Thread::unpark).is_some()
     }
 
     /// Says that there may be something to tend.

@@ -1,8 +1,20 @@
 //! Mistakes that the store once made, each with the test that would have found it.
 
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::commit::Proposal;
-use setpoint_store::{Cause, Draft, Expect, Retention, Store};
+use setpoint_store::disk::OsDisk;
+use setpoint_store::log::disk::DiskOptions;
+use setpoint_store::log::{
+    Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
+};
+use setpoint_store::{Cause, Draft, Expect, Retention, Snapshot, Store};
+
+/// How long a test waits for what should come at once.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn key(path: &str) -> Key {
     let pods = Resource::new("pods").expect("a plain word");
@@ -34,4 +46,123 @@ fn the_past_of_a_key_goes_back_beyond_its_deletion() {
     }
     assert_eq!(at(&store, 1).unwrap().value_bytes(), b"1");
     assert_eq!(at(&store, 3).unwrap().value_bytes(), b"3");
+}
+
+/// A log in memory that says when it is asked to write, and waits for leave.
+struct Gated {
+    log: MemoryLog,
+    asked: Sender<()>,
+    leave: Receiver<()>,
+}
+
+impl Log for Gated {
+    fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
+        self.log.replay(into)
+    }
+
+    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+        // A test that has ended no longer listens, and gives leave for good.
+        let _ = self.asked.send(());
+        let _ = self.leave.recv();
+        self.log.append(batch, heads)
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        self.log.reader()
+    }
+
+    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+        self.log.chore(snapshot, now)
+    }
+
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+        self.log.compact(snapshot, now)
+    }
+
+    fn stat(&self) -> LogStat {
+        self.log.stat()
+    }
+}
+
+fn gated() -> (Store, Receiver<()>, Sender<()>) {
+    let ((asked, is_asked), (give, leave)) = (mpsc::channel(), mpsc::channel());
+    let log = Gated { log: MemoryLog::default(), asked, leave };
+    (Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty"), is_asked, give)
+}
+
+/// Runs `work` aside, and gives a channel on which its result comes.
+fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver
+}
+
+#[test]
+fn a_ticket_that_nobody_waits_for_strands_nobody() {
+    let (store, asked, leave) = gated();
+    let writer = store.clone();
+    let first = aside(move || writer.commit(put("a/first", "1")));
+    asked.recv_timeout(PATIENCE).unwrap();
+    // While the first one leads, a proposal is queued up and forgotten, and another one waits behind it.
+    drop(store.submit(put("a/forgotten", "2")));
+    let kept = store.submit(put("a/kept", "3"));
+    let (writer, waits) = (store.clone(), Arc::new(std::sync::Barrier::new(2)));
+    let waiting = Arc::clone(&waits);
+    let last = aside(move || {
+        let ticket = writer.submit(put("a/last", "4"));
+        waiting.wait();
+        ticket.wait()
+    });
+    waits.wait();
+    // Let the last one go to sleep; should it be late, it leads by itself and the test is only weaker.
+    for _ in 0..10_000 {
+        std::thread::yield_now();
+    }
+    (0..4).for_each(|_| leave.send(()).unwrap());
+    assert_eq!(first.recv_timeout(PATIENCE).unwrap().unwrap().revision, Revision(1));
+    last.recv_timeout(PATIENCE).expect("the last writer does not sleep for ever").unwrap();
+    assert_eq!(kept.wait().unwrap().revision, Revision(3));
+    assert_eq!(store.snapshot().revision(), Revision(4));
+}
+
+#[test]
+fn a_writer_that_finds_the_log_in_other_hands_is_woken() {
+    let store = Store::in_memory(Retention::default());
+    let looking = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (looks, still) = (store.clone(), Arc::clone(&looking));
+    let looker = std::thread::spawn(move || {
+        while still.load(std::sync::atomic::Ordering::Acquire) {
+            assert!(looks.stat().objects <= 1);
+        }
+    });
+    let writer = store.clone();
+    let done = aside(move || (0..20_000).for_each(|_| drop(writer.commit(put("a/x", "v")).unwrap())));
+    let finished = done.recv_timeout(PATIENCE);
+    looking.store(false, std::sync::atomic::Ordering::Release);
+    looker.join().unwrap();
+    finished.expect("the only writer sleeps for ever");
+}
+
+#[test]
+fn compactions_at_the_same_time_do_not_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = DiskOptions { segment_bytes_min: 4096, reserve_bytes: 4096, ..DiskOptions::default() };
+    let open = || {
+        let disk = Arc::new(OsDisk::exclusive(dir.path()).unwrap());
+        let log = Box::new(DiskLog::new(disk, options.clone()));
+        Store::open(log, Retention::default(), |_| ()).unwrap()
+    };
+    let store = open();
+    for round in 0..30 {
+        store.commit(put(&format!("a/{round}"), &"v".repeat(500))).unwrap();
+        std::thread::scope(|scope| {
+            let compacting = || store.compact(Time(1)).unwrap();
+            (0..3).for_each(|_| drop(scope.spawn(compacting)));
+            scope.spawn(|| store.tend(Time(1)).unwrap());
+            scope.spawn(|| store.commit(put("a/x", "x")).unwrap());
+        });
+    }
+    drop(store);
+    let snapshot = open().snapshot();
+    assert_eq!((snapshot.revision(), snapshot.len()), (Revision(60), 31));
 }
