@@ -11,7 +11,7 @@ use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{
     Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
 };
-use setpoint_store::{Cause, Draft, Expect, Retention, Snapshot, Store};
+use setpoint_store::{Cause, Draft, Expect, ReadError, Retention, Snapshot, Store};
 
 /// How long a test waits for what should come at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -165,4 +165,37 @@ fn compactions_at_the_same_time_do_not_meet() {
     drop(store);
     let snapshot = open().snapshot();
     assert_eq!((snapshot.revision(), snapshot.len()), (Revision(60), 31));
+}
+
+#[test]
+fn a_damaged_past_is_an_error_and_not_an_older_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(OsDisk::exclusive(dir.path()).unwrap());
+    let options = DiskOptions { segment_bytes_min: 64 << 10, reserve_bytes: 4096, ..DiskOptions::default() };
+    let nothing_hot = Retention { hot_bytes: 0, ..Retention::default() };
+    let store = Store::open(Box::new(DiskLog::new(disk, options)), nothing_hot, |_| ()).unwrap();
+    for n in 1..=9 {
+        store.commit(put("a/x", &format!("value {n}"))).unwrap();
+    }
+    assert_eq!(store.at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value_bytes(), b"value 8");
+    // Somebody's disk flips a bit in the segment that is being written.
+    let segment = dir.path().join("segment-00000000000000000001.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    for (damaged, revisions) in [("value 8", 8..=8), ("value 5", 5..=8)] {
+        let at = bytes.windows(7).position(|window| window == damaged.as_bytes()).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&segment, &bytes).unwrap();
+        for revision in 1..=8 {
+            let read = store.at(Revision(revision));
+            if revisions.contains(&revision) {
+                assert!(
+                    matches!(read, Err(ReadError::Log(LogError::Corrupt { .. }))),
+                    "{damaged}, {revision}"
+                );
+            } else {
+                let value = read.unwrap().get(&key("a/x")).unwrap().value();
+                assert_eq!(value, format!("value {revision}"));
+            }
+        }
+    }
 }

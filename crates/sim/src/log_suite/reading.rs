@@ -199,7 +199,9 @@ pub fn the_base_is_no_newer_than_asked(subject: &mut dyn Subject) {
         bench.compact();
         let floor = bench.log().stat().floor;
         let mut reader = bench.log().reader();
-        for at in (0..=bench.naive.head().0 + 2).map(Revision) {
+        let head = bench.naive.head();
+        assert_eq!(reader.base(Revision(head.0 + 2)).expect("it is not compacted").revision(), head);
+        for at in (0..=head.0).map(Revision) {
             match reader.base(at) {
                 Ok(base) => {
                     assert!(at >= floor && base.revision() <= at && base.revision() >= floor);

@@ -118,6 +118,12 @@ impl DiskReader {
             })?;
             let end = if file.kind == FileKind::History { file.last } else { ending.last };
             *reached = (*reached).max(end).min(until);
+            // What was acknowledged is there. A frame that cannot be read is otherwise taken for the end.
+            let written = covered.min(until);
+            if *reached < written && written != Revision(u64::MAX) {
+                let what = format!("revision {written} was written, but nothing after {reached} can be read");
+                return Err(corrupt(&file.name(), ending.position as u64, &what));
+            }
         }
         Ok(())
     }
