@@ -131,7 +131,7 @@ fn run(stores: &[Store], way: Way, seed: u64) {
         scope.spawn(move || {
             while !keeper.load(Ordering::Acquire) {
                 kept.tend(Time(1)).expect("there is room");
-                // A store that lags behind the compaction of a shared log fails for now.
+                // A store that lags behind the compaction of a shared log fails for now (see `regressions.rs`).
                 if stores.len() == 1 {
                     kept.compact(Time(1)).expect("there is room");
                 }

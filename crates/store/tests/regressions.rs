@@ -11,7 +11,7 @@ use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{
     Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
 };
-use setpoint_store::{Cause, Draft, Expect, ReadError, Retention, Snapshot, Store};
+use setpoint_store::{Cause, CommitError, Draft, Expect, ReadError, Retention, Snapshot, Store};
 
 /// How long a test waits for what should come at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -198,4 +198,19 @@ fn a_damaged_past_is_an_error_and_not_an_older_state() {
             }
         }
     }
+}
+
+/// Not as it should be: it ought to begin anew from the base, and end its cursors in `Compacted`. Until it does, it
+/// says plainly that it cannot go on, and never shows a state with a gap.
+#[test]
+fn a_store_that_a_shared_logs_compaction_has_passed_fails_plainly() {
+    let mut log = MemoryLog::default();
+    let logs = [log.share(), log.share()];
+    let open = |log| Store::open(Box::new(log), Retention::default(), |_| ()).unwrap();
+    let [store, lagging] = logs.map(open);
+    (0..3).for_each(|_| drop(store.commit(put("a/x", "v")).unwrap()));
+    store.compact(Time(1)).unwrap();
+    assert!(matches!(lagging.catch_up(), Err(LogError::Compacted { floor: Revision(3) })));
+    assert!(matches!(lagging.commit(put("a/y", "v")), Err(CommitError::Failed(_))));
+    assert_eq!(lagging.snapshot().revision(), Revision::ZERO);
 }
