@@ -2,7 +2,7 @@
 //!
 //! Commits go into zeroed segments, a frame per batch, and one sync makes a batch durable for all who wait.
 //! Now and then all objects are written to a checkpoint, and the segments before it become history, which is
-//! kept by budget. See [`files`] for what lies in the directory and [`format`] for what lies in a file.
+//! kept by budget. See [`files`] for what lies in the directory and [`mod@format`] for what lies in a file.
 //!
 //! Opening reads the newest checkpoint and the segments after it. Only the end of the last segment may be torn,
 //! and only in the way a cut can tear it; any other damage is an error that names file and position.

@@ -92,10 +92,11 @@ impl Compact {
                 self.keep_history(segment, *last)?;
             }
         }
+        // The floor rises before the commits below it go, so that a reader never finds a gap above it.
+        let history_bytes = forget(&self.disk, &self.retention, self.now)?;
         for (segment, _) in &sealed {
             remove(&self.disk, &segment.name())?;
         }
-        let history_bytes = forget(&self.disk, &self.retention, self.now)?;
         let mut state = self.state.lock();
         state.base = base;
         state.base_bytes = base_bytes;

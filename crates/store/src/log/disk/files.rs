@@ -113,7 +113,7 @@ impl LogFile {
 }
 
 /// The files of a log, each kind in the order of revisions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// Segments; the last one is being written.
     pub segments: Vec<LogFile>,

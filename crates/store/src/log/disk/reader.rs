@@ -60,13 +60,10 @@ impl DiskReader {
 
 impl LogReader for DiskReader {
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
-        look_again(|| {
-            let files = Files::list(&self.disk)?;
-            match files.checkpoint(at_most) {
-                Some(file) => Ok(checkpoint::read(&self.disk, file)?.0),
-                None if files.floor() == Revision::ZERO => Ok(Snapshot::default()),
-                None => Err(LogError::Compacted { floor: files.floor() }),
-            }
+        look_again(&self.disk, |files| match files.checkpoint(at_most) {
+            Some(file) => Ok(checkpoint::read(&self.disk, file)?.0),
+            None if files.floor() == Revision::ZERO => Ok(Snapshot::default()),
+            None => Err(LogError::Compacted { floor: files.floor() }),
         })
     }
 
@@ -77,12 +74,11 @@ impl LogReader for DiskReader {
         each: &mut dyn FnMut(Commit),
     ) -> Result<(), LogError> {
         let mut reached = after;
-        look_again(|| {
-            let files = Files::list(&self.disk)?;
+        look_again(&self.disk, |files| {
             if reached < files.floor() {
                 return Err(LogError::Compacted { floor: files.floor() });
             }
-            self.read_files(&files, &mut reached, until, each)
+            self.read_files(files, &mut reached, until, each)
         })
     }
 }
@@ -113,6 +109,8 @@ impl DiskReader {
             let content = file.read(&*self.disk)?;
             let ending = scan(file, &content, reading, *reached, &mut |commit| {
                 if commit.revision <= until {
+                    // Noted one by one: who looks again must not be given a commit twice.
+                    *reached = commit.revision;
                     each(commit);
                 }
             })?;
@@ -134,14 +132,23 @@ pub fn missing(next: &LogFile, last: Revision) -> LogError {
     corrupt(&next.name(), 0, &format!("it follows revision {last}: a file between them is missing"))
 }
 
-fn look_again<T>(mut attempt: impl FnMut() -> Result<T, LogError>) -> Result<T, LogError> {
-    let mut looks = 0;
-    loop {
-        looks += 1;
-        match attempt() {
-            Err(LogError::Io { source, .. })
-                if source.kind() == std::io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
-            result => return result,
+/// Tries until it works, or fails although nobody moved a file meanwhile: a listing that was overtaken proves
+/// nothing, be it that a file is gone or that none of its two names was seen.
+fn look_again<T>(
+    disk: &Arc<dyn Disk>,
+    mut attempt: impl FnMut(&Files) -> Result<T, LogError>,
+) -> Result<T, LogError> {
+    let mut files = Files::list(disk)?;
+    for _ in 1..LOOKS_MAX {
+        let result = attempt(&files);
+        if matches!(result, Ok(_) | Err(LogError::Compacted { .. })) {
+            return result;
         }
+        let now = Files::list(disk)?;
+        if now == files {
+            return result;
+        }
+        files = now;
     }
+    attempt(&files)
 }
