@@ -36,6 +36,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether somebody would be woken.
+    pub fn is_waited_for(&self) -> bool {
+        self.0.lock().waker.is_some()
+    }
+
     /// Wakes who waits, so that it may lead the next batch.
     pub fn nudge(&self) {
         let waker = self.0.lock().waker.clone();
@@ -95,6 +100,16 @@ impl Ticket {
 thread_local! {
     /// Wakes this thread; made once, for a thread that writes usually writes again.
     static THIS_THREAD: Waker = Waker::from(Arc::new(Unparker(std::thread::current())));
+}
+
+impl Drop for Ticket {
+    /// Who gives up may just have been woken to lead: somebody else must.
+    fn drop(&mut self) {
+        let waited = self.mailbox.0.lock().waker.take().is_some();
+        if waited {
+            self.shared.hand_on();
+        }
+    }
 }
 
 /// Wakes a thread.

@@ -2,7 +2,7 @@
 //!
 //! Commits go into zeroed segments, a frame per batch, and one sync makes a batch durable for all who wait.
 //! Now and then all objects are written to a checkpoint, and the segments before it become history, which is
-//! kept by budget. See [`files`] for what lies in the directory and [`format`] for what lies in a file.
+//! kept by budget. See [`files`] for what lies in the directory and [`mod@format`] for what lies in a file.
 //!
 //! Opening reads the newest checkpoint and the segments after it. Only the end of the last segment may be torn,
 //! and only in the way a cut can tear it; any other damage is an error that names file and position.
@@ -173,7 +173,7 @@ impl DiskLog {
             state.live_bytes += ending.position as u64;
             if next.is_none() {
                 let mut segment = Segment::resume(&self.disk, file, ending.position as u64)?;
-                segment.clear_tail(&content.1[ending.position..])?;
+                segment.settle(&content.1[ending.position..])?;
                 self.active = Some(segment);
             }
         }
@@ -312,7 +312,10 @@ impl Log for DiskLog {
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
         let verdicts = decide(batch, heads, self.head, true);
         if self.write(batch, &verdicts)? {
-            self.state.lock().full = false;
+            // A batch that was refused as a whole needed no room, and says nothing about it.
+            if verdicts.iter().any(Result::is_ok) {
+                self.state.lock().full = false;
+            }
             return Ok(verdicts);
         }
         self.state.lock().full = true;

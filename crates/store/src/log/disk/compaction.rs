@@ -83,19 +83,17 @@ impl Compact {
             Some(file) if file.first == base => self.state.lock().base_bytes,
             _ => checkpoint::write(&self.disk, self.id, &self.snapshot)?,
         };
-        let sealed: Vec<(LogFile, Revision)> = files
-            .segments
-            .windows(2)
-            .map(|pair| (pair[0].clone(), Revision(pair[1].first.0 - 1)))
-            .filter(|(_, last)| *last <= base)
-            .collect();
-        for (segment, last) in &sealed {
-            if self.retention.cold_bytes > 0 {
-                self.keep_history(segment, *last)?;
+        for pair in files.sources().windows(2) {
+            let last = Revision(pair[1].first.0 - 1);
+            if pair[0].kind == FileKind::Segment && last <= base && self.retention.cold_bytes > 0 {
+                self.keep_history(pair[0], last)?;
             }
-            remove_if_there(&self.disk, &segment.name())?;
         }
+        // The floor rises before the commits below it go, so that a reader never finds a gap above it.
         let history_bytes = forget(&self.disk, &self.retention, self.now)?;
+        for pair in files.segments.windows(2).filter(|pair| pair[1].first <= base.next()) {
+            remove_if_there(&self.disk, &pair[0].name())?;
+        }
         let mut state = self.state.lock();
         state.base = base;
         state.base_bytes = base_bytes;

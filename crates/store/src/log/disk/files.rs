@@ -106,7 +106,7 @@ impl LogFile {
 }
 
 /// The files of a log, each kind in the order of revisions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// Segments; the last one is being written.
     pub segments: Vec<LogFile>,
@@ -146,6 +146,16 @@ impl Files {
         files.history.sort_by_key(|file| file.first);
         files.checkpoints.sort_by_key(|file| file.first);
         Ok(files)
+    }
+
+    /// The files that hold commits, in order, each revision once: a cut may have left a segment beside the
+    /// history that was made of it.
+    #[must_use]
+    pub fn sources(&self) -> Vec<&LogFile> {
+        let made = |segment: &&LogFile| !self.history.iter().any(|history| history.first == segment.first);
+        let mut sources: Vec<&LogFile> = self.segments.iter().filter(made).chain(&self.history).collect();
+        sources.sort_by_key(|file| file.first);
+        sources
     }
 
     /// The newest checkpoint at or before `at_most`.

@@ -69,14 +69,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Zeroes everything after the last whole frame, so that what a cut left there is never read again.
-    pub fn clear_tail(&mut self, tail: &[u8]) -> Result<(), LogError> {
-        if tail.iter().all(|byte| *byte == 0) {
-            return Ok(());
+    /// Zeroes everything after the last whole frame, so that what a cut left there is never read again; and
+    /// makes durable what was read, for a killed process may have left it to the system's memory.
+    pub fn settle(&mut self, tail: &[u8]) -> Result<(), LogError> {
+        let failed = |source| LogError::Io { action: "settle the end of", file: self.name.clone(), source };
+        if tail.iter().any(|byte| *byte != 0) {
+            self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
         }
-        let failed =
-            |source| LogError::Io { action: "clear the torn tail of", file: self.name.clone(), source };
-        self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
         self.file.sync().map_err(failed)
     }
 }
