@@ -14,9 +14,12 @@ mod write;
 
 use meter::Report;
 
+/// A name to pick it by, and what it does.
+type Case = (&'static str, fn(&mut Report));
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let cases: [(&str, fn(&mut Report)); 6] = [
+    let cases: [Case; 6] = [
         // First, while the process is small: this case looks at how much it grows.
         ("snapshot", past::snapshot_fork_memory),
         ("writers", write::sixty_four_writers),
@@ -25,7 +28,7 @@ fn main() {
         ("fields", watch::five_thousand_values),
         ("restart", past::restart),
     ];
-    let mut report = Report::default();
+    let mut report = Report;
     for (name, case) in cases {
         if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
             case(&mut report);

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 /// Prints results beside budgets.
-#[derive(Default)]
 pub struct Report;
 
 impl Report {
