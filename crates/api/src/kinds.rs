@@ -14,8 +14,8 @@ use crate::value::Value;
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
 /// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`. For an update:
-/// `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
-/// `default`, `prepare_status`, `validate_status`.
+/// `default`, admission, `prepare_update`, `check_update`. For the status subresource: `default`,
+/// `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
     fn name_rule(&self) -> NameRule {
@@ -67,6 +67,13 @@ pub trait Rules: Send + Sync {
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
+    /// What is wrong with an update, the new object and the change together: by default both, one after the other.
+    /// Kinds that let a fault stay which the old object had, or that name faults in another order, say so here.
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate(new, errors);
+        self.validate_update(new, old, errors);
+    }
+
     /// What is wrong with a change of the status.
     fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
@@ -100,7 +107,17 @@ pub trait Rules: Send + Sync {
 #[must_use]
 pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     Some(match (group, kind) {
+        ("", "Binding") => &core::binding::Binding,
         ("", "ConfigMap") => &core::config_map::ConfigMap,
+        ("", "Endpoints") => &core::endpoints::Endpoints,
+        ("", "Event") => &core::event::CORE,
+        ("events.k8s.io", "Event") => &core::event::EVENTS,
+        ("", "LimitRange") => &core::limit_range::LimitRange,
+        ("", "Namespace") => &core::namespace::Namespace,
+        ("", "ResourceQuota") => &core::resource_quota::ResourceQuota,
+        ("", "Secret") => &core::secret::Secret,
+        ("", "Service") => &core::service::Service,
+        ("", "ServiceAccount") => &core::service_account::ServiceAccount,
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 //! - Identifiers: [`Revision`], [`Time`], [`Resource`], [`Key`].
 //! - Objects: the [`Value`] that the write path works on, [`json`] in and out, [`yaml`] in; the [`schema`] of
 //!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] brings the two together.
-//! - [`kinds`]: what is particular to each kind.
+//! - [`metadata`]: what all objects have; [`kinds`]: what is particular to each kind.
 //! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
 //! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
@@ -17,6 +17,7 @@ pub mod json;
 pub mod key;
 pub mod kinds;
 pub mod labels;
+pub mod metadata;
 pub mod names;
 pub mod quantity;
 pub mod quote;

@@ -1,3 +1,17 @@
 //! The kinds of the core group.
 
+pub mod binding;
 pub mod config_map;
+pub mod endpoints;
+pub mod event;
+pub mod event_convert;
+pub mod limit_range;
+pub mod namespace;
+pub mod resource_list;
+pub mod resource_quota;
+pub mod secret;
+pub mod service;
+pub mod service_account;
+
+#[cfg(test)]
+mod tests;
