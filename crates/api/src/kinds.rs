@@ -4,7 +4,12 @@
 //! the schema. What is left is [`Rules`], one implementation per kind, one file per kind or small group. To
 //! add a kind, add its file and a line in [`rules`].
 
+pub mod apps;
+pub mod autoscaling;
+pub mod batch;
 pub mod core;
+pub mod policy;
+pub mod workload;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
@@ -14,7 +19,7 @@ use crate::value::Value;
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
 /// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`. For an update:
-/// `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
+/// `default`, admission, `prepare_update`, `check_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
@@ -67,6 +72,14 @@ pub trait Rules: Send + Sync {
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
+    /// What is wrong with an update: by default [`Rules::validate`] of the new object, then
+    /// [`Rules::validate_update`]. A kind that forgives what the old object said already, or that judges
+    /// updates by other rules than creates, says so here.
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate(new, errors);
+        self.validate_update(new, old, errors);
+    }
+
     /// What is wrong with a change of the status.
     fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
@@ -101,6 +114,17 @@ pub trait Rules: Send + Sync {
 pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     Some(match (group, kind) {
         ("", "ConfigMap") => &core::config_map::ConfigMap,
+        ("apps", "ControllerRevision") => &apps::controller_revision::ControllerRevision,
+        ("apps", "DaemonSet") => &apps::daemon_set::DaemonSet,
+        ("apps", "Deployment") => &apps::deployment::Deployment,
+        ("apps", "ReplicaSet") => &apps::replica_set::ReplicaSet,
+        ("apps", "StatefulSet") => &apps::stateful_set::StatefulSet,
+        ("autoscaling", "HorizontalPodAutoscaler") => {
+            &autoscaling::horizontal_pod_autoscaler::HorizontalPodAutoscaler
+        }
+        ("batch", "CronJob") => &batch::cron_job::CronJob,
+        ("batch", "Job") => &batch::job::Job,
+        ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
         _ => return None,
     })
 }
@@ -116,9 +140,9 @@ pub fn keep(new: &mut Value, old: &Value, field: &str) {
 
 /// The error for a field that differs from what it was.
 pub fn check_immutable(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
-    let or_null = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
-    if or_null(new) != or_null(old) {
-        let shown = crate::field_error::BadValue::Json(crate::json::to_text(&or_null(new)).into());
+    let (new, old) = (new.unwrap_or(&Value::Null), old.unwrap_or(&Value::Null));
+    if new != old {
+        let shown = crate::field_error::BadValue::Json(crate::json::to_text(new).into());
         errors.push(crate::field_error::FieldError::invalid(path, shown, "field is immutable"));
     }
 }
