@@ -23,3 +23,6 @@ fn warn_of_template(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

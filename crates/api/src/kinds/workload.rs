@@ -28,6 +28,12 @@ pub fn shown_fields<const N: usize>(fields: [(&'static str, Value); N]) -> BadVa
     shown(Some(&Value::Map(fields.into_iter().collect())))
 }
 
+/// The value of a field that may be written as null.
+#[must_use]
+pub fn part<'a>(parent: &'a Value, field: &str) -> Option<&'a Value> {
+    parent.get(field).filter(|value| !value.is_null())
+}
+
 /// The value of a field, to be shown; null where it is absent.
 #[must_use]
 pub fn owned(parent: &Value, field: &str) -> Value {
@@ -264,3 +270,6 @@ fn percent(value: &Value) -> Option<i64> {
     // More digits than fit are a very large percentage.
     Some(text.trim_end_matches('%').parse().unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+pub(crate) mod trial;

@@ -9,7 +9,7 @@ use crate::kinds::core::pod_spec;
 use crate::kinds::workload::{
     check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
     check_template_labels, collisions_only_rise, default_field, default_text, has_invalid_values,
-    int_or_percent, is_empty_selector, nonnegative, shown, shown_fields, text,
+    int_or_percent, is_empty_selector, nonnegative, part, shown, shown_fields, text,
 };
 use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::{Map, Value};
@@ -126,8 +126,8 @@ fn set_template_generation(object: &mut Value, generation: i64) {
 
 fn check_daemon_selector(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &Path<'_>) {
     let selector_path = path.child("selector");
-    let selector = spec.get("selector");
-    let lenient = has_invalid_values(old.and_then(|old| old.get("selector")));
+    let selector = part(spec, "selector");
+    let lenient = has_invalid_values(old.and_then(|old| part(old, "selector")));
     let valid = selector.is_none_or(|selector| check_selector(errors, &selector_path, selector, lenient));
     if valid {
         let template = spec.get("template").unwrap_or(&Value::Null);

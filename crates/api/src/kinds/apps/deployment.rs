@@ -5,7 +5,7 @@ use crate::kinds::core::pod_spec;
 use crate::kinds::workload::{
     at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
     check_template_labels, collisions_only_rise, default_field, default_text, int, int_or_percent,
-    is_empty_selector, nonnegative, owned, shown, shown_fields, text, warn_of_name,
+    is_empty_selector, nonnegative, owned, part, shown, shown_fields, text, warn_of_name,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::value::{Map, Value};
@@ -127,7 +127,7 @@ pub(super) fn check_selected_template(
     path: &Path<'_>,
 ) {
     let selector_path = path.child("selector");
-    let selector = spec.get("selector");
+    let selector = part(spec, "selector");
     let valid = match selector {
         None => {
             errors.push(FieldError::required(&selector_path, ""));

@@ -7,7 +7,7 @@ use crate::kinds::core::pod_spec;
 use crate::kinds::workload::{
     at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
     check_template_labels, collisions_only_rise, default_field, default_text, entries, int, int_or_percent,
-    is_empty_selector, items, nonnegative, owned, shown, shown_fields, text,
+    is_empty_selector, items, nonnegative, owned, part, shown, shown_fields, text,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::names::{NameRule, dns, metadata};
@@ -239,7 +239,7 @@ fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
 
 /// Checks the selector, and says whether it selects anything.
 fn check_stateful_selector(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) -> bool {
-    let Some(selector) = spec.get("selector") else {
+    let Some(selector) = part(spec, "selector") else {
         errors.push(FieldError::required(path, ""));
         return true;
     };
@@ -296,8 +296,8 @@ fn check_stateful_template(
     (old, skip): (Option<&Value>, bool),
     path: &Path<'_>,
 ) {
-    if spec.get("selector").is_none_or(|selector| !is_empty_selector(selector)) {
-        check_template_labels(errors, spec.get("selector"), template, path);
+    if part(spec, "selector").is_none_or(|selector| !is_empty_selector(selector)) {
+        check_template_labels(errors, part(spec, "selector"), template, path);
     }
     if !skip {
         check_template(errors, template, old, path);

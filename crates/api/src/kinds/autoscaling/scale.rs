@@ -6,7 +6,7 @@
 use thiserror::Error;
 
 use crate::field_error::{ErrorList, Path};
-use crate::kinds::workload::{entries, expressions, match_labels, nonnegative};
+use crate::kinds::workload::{entries, expressions, match_labels, nonnegative, part};
 use crate::labels::{Selector, SelectorError};
 use crate::value::Value;
 
@@ -57,7 +57,9 @@ pub fn view(workload: &Value) -> Result<Value, SelectorError> {
 
 /// The selector as text. That of a ReplicationController is a plain map of labels.
 fn selector_text(workload: &Value) -> Result<String, SelectorError> {
-    let Some(selector) = workload.at(&["spec", "selector"]) else { return Ok(String::new()) };
+    let Some(selector) = workload.get("spec").and_then(|spec| part(spec, "selector")) else {
+        return Ok(String::new());
+    };
     if workload.str_at(&["kind"]) == "ReplicationController" {
         return Ok(Selector::from_labels(entries(Some(selector))).to_string());
     }

@@ -7,8 +7,8 @@ use super::{job_spec, job_status, pod_failure_policy, success_policy};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::workload::{
-    check_selector, check_template_labels, default_field, has_invalid_values, int, items, selects, shown,
-    text, warn_of_name,
+    check_selector, check_template_labels, default_field, has_invalid_values, int, items, part, selects,
+    shown, text, warn_of_name,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::names::dns;
@@ -221,7 +221,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let old = old.and_then(|old| old.get("spec"));
     let path = Path::root("spec");
     job_spec::check(errors, spec, old, &path);
-    let selector = spec.get("selector");
+    let selector = part(spec, "selector");
     let selector_path = path.child("selector");
     let valid = match selector {
         None => {
@@ -229,7 +229,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
             true
         }
         Some(selector) => {
-            let lenient = has_invalid_values(old.and_then(|old| old.get("selector")));
+            let lenient = has_invalid_values(old.and_then(|old| part(old, "selector")));
             check_selector(errors, &selector_path, selector, lenient)
         }
     };
