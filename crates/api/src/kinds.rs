@@ -4,7 +4,12 @@
 //! the schema. What is left is [`Rules`], one implementation per kind, one file per kind or small group. To
 //! add a kind, add its file and a line in [`rules`].
 
+pub mod apps;
+pub mod autoscaling;
+pub mod batch;
 pub mod core;
+pub mod policy;
+pub mod workload;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
@@ -16,6 +21,8 @@ use crate::value::Value;
 /// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`. For an update:
 /// `default`, admission, `prepare_update`, `check_update`. For the status subresource: `default`,
 /// `prepare_status`, `validate_status`.
+/// `default`, admission, `prepare_update`, `check_update`. For the status subresource:
+/// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
     fn name_rule(&self) -> NameRule {
@@ -69,6 +76,9 @@ pub trait Rules: Send + Sync {
 
     /// What is wrong with an update, the new object and the change together: by default both, one after the other.
     /// Kinds that let a fault stay which the old object had, or that name faults in another order, say so here.
+    /// What is wrong with an update: by default [`Rules::validate`] of the new object, then
+    /// [`Rules::validate_update`]. A kind that forgives what the old object said already, or that judges
+    /// updates by other rules than creates, says so here.
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate(new, errors);
         self.validate_update(new, old, errors);
@@ -118,6 +128,17 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("", "Secret") => &core::secret::Secret,
         ("", "Service") => &core::service::Service,
         ("", "ServiceAccount") => &core::service_account::ServiceAccount,
+        ("apps", "ControllerRevision") => &apps::controller_revision::ControllerRevision,
+        ("apps", "DaemonSet") => &apps::daemon_set::DaemonSet,
+        ("apps", "Deployment") => &apps::deployment::Deployment,
+        ("apps", "ReplicaSet") => &apps::replica_set::ReplicaSet,
+        ("apps", "StatefulSet") => &apps::stateful_set::StatefulSet,
+        ("autoscaling", "HorizontalPodAutoscaler") => {
+            &autoscaling::horizontal_pod_autoscaler::HorizontalPodAutoscaler
+        }
+        ("batch", "CronJob") => &batch::cron_job::CronJob,
+        ("batch", "Job") => &batch::job::Job,
+        ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
         _ => return None,
     })
 }
@@ -133,9 +154,9 @@ pub fn keep(new: &mut Value, old: &Value, field: &str) {
 
 /// The error for a field that differs from what it was.
 pub fn check_immutable(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
-    let or_null = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
-    if or_null(new) != or_null(old) {
-        let shown = crate::field_error::BadValue::Json(crate::json::to_text(&or_null(new)).into());
+    let (new, old) = (new.unwrap_or(&Value::Null), old.unwrap_or(&Value::Null));
+    if new != old {
+        let shown = crate::field_error::BadValue::Json(crate::json::to_text(new).into());
         errors.push(crate::field_error::FieldError::invalid(path, shown, "field is immutable"));
     }
 }

@@ -13,5 +13,6 @@ pub mod secret;
 pub mod service;
 pub mod service_account;
 
+pub mod pod_spec;
 #[cfg(test)]
 mod tests;

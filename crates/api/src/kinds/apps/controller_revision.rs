@@ -1,0 +1,30 @@
+//! ControllerRevision: what a workload wanted at one time, kept so that it can be had again.
+
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::workload::nonnegative;
+use crate::kinds::{Rules, check_immutable};
+use crate::value::Value;
+
+/// The rules of ControllerRevision.
+pub struct ControllerRevision;
+
+impl Rules for ControllerRevision {
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        nonnegative(errors, object, &Path::NONE, &["revision"]);
+        let path = Path::root("data");
+        match object.get("data") {
+            None | Some(Value::Null) => errors.push(FieldError::required(&path, "data is mandatory")),
+            Some(Value::Map(_)) => {}
+            Some(_) => errors.push(FieldError::required(&path, "data must be a valid JSON object")),
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_immutable(errors, &Path::root("data"), new.get("data"), old.get("data"));
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        nonnegative(errors, new, &Path::NONE, &["revision"]);
+        self.validate_update(new, old, errors);
+    }
+}

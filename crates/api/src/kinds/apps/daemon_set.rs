@@ -1,0 +1,179 @@
+//! DaemonSet: one pod on each node that fits.
+//!
+//! Upstream counts the changes of the template inside the spec; in this version the count is an annotation,
+//! which only the server writes.
+
+use super::deployment::amount;
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec;
+use crate::kinds::workload::{
+    check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
+    check_template_labels, collisions_only_rise, default_field, default_text, has_invalid_values,
+    int_or_percent, is_empty_selector, nonnegative, part, shown, shown_fields, text,
+};
+use crate::kinds::{Rules, check_immutable, keep};
+use crate::value::{Map, Value};
+
+/// How often the template changed, and 1 for the first.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The rules of DaemonSet.
+pub struct DaemonSet;
+
+impl DaemonSet {
+    fn check(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+        let Some(spec) = new.get("spec") else { return };
+        let old = old.and_then(|old| old.get("spec"));
+        let path = Path::root("spec");
+        let template_path = path.child("template");
+        let template = spec.get("template").unwrap_or(&Value::Null);
+        check_daemon_selector(errors, spec, old, &path);
+        check_template(errors, template, old.and_then(|old| old.get("template")), &template_path);
+        check_runs_for_ever(errors, template, &template_path, "DaemonSet");
+        nonnegative(errors, spec, &path, &["minReadySeconds"]);
+        check_update_strategy(errors, spec, &path.child("updateStrategy"));
+        nonnegative(errors, spec, &path, &["revisionHistoryLimit"]);
+    }
+}
+
+impl Rules for DaemonSet {
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn default(&self, object: &mut Value) {
+        let spec = object.ensure_map("spec");
+        let strategy = spec.ensure_map("updateStrategy");
+        default_text(strategy, "type", "RollingUpdate");
+        if strategy.get_str("type") == Some("RollingUpdate") {
+            let rolling = strategy.ensure_map("rollingUpdate");
+            default_field(rolling, "maxUnavailable", 1);
+            default_field(rolling, "maxSurge", 0);
+        }
+        default_field(spec, "revisionHistoryLimit", 10);
+        pod_spec::default_template(spec.ensure("template", Value::map));
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        if let Some(map) = object.as_map_mut() {
+            map.remove("status");
+        }
+        set_template_generation(object, template_generation(object).max(1));
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        let template = ["spec", "template"];
+        let changed = new.at(&template) != old.at(&template);
+        set_template_generation(new, template_generation(old).saturating_add(changed.into()));
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        self.check(object, None, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let selector = ["spec", "selector"];
+        let spec = Path::root("spec");
+        check_immutable(errors, &spec.child("selector"), new.at(&selector), old.at(&selector));
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_update(new, old, errors);
+        self.check(new, Some(old), errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        if let Some(status) = new.get("status") {
+            let counters = [
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+                "observedGeneration",
+                "updatedNumberScheduled",
+                "numberAvailable",
+                "numberUnavailable",
+                "collisionCount",
+            ];
+            nonnegative(errors, status, &Path::root("status"), &counters);
+        }
+        collisions_only_rise(errors, new, old);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let template = ["spec", "template"];
+        if old.is_none_or(|old| new.at(&template) != old.at(&template)) {
+            super::warn_of_template(new, old, &mut warnings);
+        }
+        warnings
+    }
+}
+
+fn template_generation(object: &Value) -> i64 {
+    object.str_at(&["metadata", "annotations", TEMPLATE_GENERATION]).parse().unwrap_or(0)
+}
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let annotations = object.ensure_map("metadata").ensure_map("annotations");
+    annotations.insert(TEMPLATE_GENERATION, generation.to_string());
+}
+
+fn check_daemon_selector(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &Path<'_>) {
+    let selector_path = path.child("selector");
+    let selector = part(spec, "selector");
+    let lenient = has_invalid_values(old.and_then(|old| part(old, "selector")));
+    let valid = selector.is_none_or(|selector| check_selector(errors, &selector_path, selector, lenient));
+    if valid {
+        let template = spec.get("template").unwrap_or(&Value::Null);
+        check_template_labels(errors, selector, template, &path.child("template"));
+    }
+    if let Some(selector) = selector.filter(|selector| is_empty_selector(selector)) {
+        let detail = "empty selector is invalid for daemonset";
+        errors.push(FieldError::invalid(&selector_path, shown(Some(selector)), detail));
+    }
+}
+
+fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
+    let empty = Value::map();
+    let strategy = spec.get("updateStrategy").unwrap_or(&empty);
+    let rolling = strategy.get("rollingUpdate");
+    let rolling_path = path.child("rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        ("OnDelete", _) => {}
+        ("RollingUpdate", None) => errors.push(FieldError::required(&rolling_path, "")),
+        ("RollingUpdate", Some(rolling)) => check_rolling_update(errors, rolling, &rolling_path),
+        (other, _) => {
+            let rolling = rolling.map(|rolling| {
+                let fields = [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")];
+                fields.map(|(name, field)| (name, amount(rolling, field))).into_iter().collect::<Map>()
+            });
+            let value = shown_fields([("Type", other.into()), ("RollingUpdate", rolling.into())]);
+            errors.push(FieldError::not_supported(path, value, &["RollingUpdate", "OnDelete"]));
+        }
+    }
+}
+
+fn check_rolling_update(errors: &mut ErrorList, rolling: &Value, path: &Path<'_>) {
+    let (unavailable_path, surge_path) = (path.child("maxUnavailable"), path.child("maxSurge"));
+    let (unavailable, surge) = (amount(rolling, "maxUnavailable"), amount(rolling, "maxSurge"));
+    check_int_or_percent(errors, &unavailable, &unavailable_path);
+    check_int_or_percent(errors, &surge, &surge_path);
+    check_at_most_whole(errors, &unavailable, &unavailable_path);
+    check_at_most_whole(errors, &surge, &surge_path);
+    match (int_or_percent(Some(&unavailable)) != 0, int_or_percent(Some(&surge)) != 0) {
+        (true, true) => {
+            let detail = "may not be set when maxUnavailable is non-zero";
+            errors.push(FieldError::invalid(&surge_path, shown(Some(&surge)), detail));
+        }
+        (false, false) => {
+            errors.push(FieldError::required(&unavailable_path, "cannot be 0 when maxSurge is 0"));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,201 @@
+//! Deployment: pods of one template, replaced step by step when the template changes.
+
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec;
+use crate::kinds::workload::{
+    at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
+    check_template_labels, collisions_only_rise, default_field, default_text, int, int_or_percent,
+    is_empty_selector, nonnegative, owned, part, shown, shown_fields, text, warn_of_name,
+};
+use crate::kinds::{Rules, check_immutable};
+use crate::value::{Map, Value};
+
+/// The annotation by which a client asks for an older revision. It counts as a part of the spec.
+const ROLLBACK_ANNOTATION: &str = "deprecated.deployment.rollback.to";
+
+/// The rules of Deployment.
+pub struct Deployment;
+
+impl Deployment {
+    fn check(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+        let Some(spec) = new.get("spec") else { return };
+        let path = Path::root("spec");
+        nonnegative(errors, spec, &path, &["replicas"]);
+        check_selected_template(errors, spec, old.and_then(|old| old.get("spec")), &path);
+        check_strategy(errors, spec, &path.child("strategy"));
+        nonnegative(errors, spec, &path, &["minReadySeconds", "revisionHistoryLimit"]);
+        let rollback = new.str_at(&["metadata", "annotations", ROLLBACK_ANNOTATION]);
+        if let Some(revision) = rollback.parse().ok().filter(|revision: &i64| *revision < 0) {
+            let path = path.child("rollback");
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(&path.child("version"), revision, detail));
+        }
+        nonnegative(errors, spec, &path, &["progressDeadlineSeconds"]);
+        let deadline = int(spec, "progressDeadlineSeconds");
+        let ready = int(spec, "minReadySeconds").unwrap_or(0);
+        if let Some(deadline) = deadline.filter(|deadline| *deadline <= ready) {
+            let path = path.child("progressDeadlineSeconds");
+            errors.push(FieldError::invalid(&path, deadline, "must be greater than minReadySeconds"));
+        }
+    }
+}
+
+impl Rules for Deployment {
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    /// Annotations count too, because they are copied to the replica sets.
+    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+        let annotations = ["metadata", "annotations"];
+        new.get("spec") != old.get("spec") || new.at(&annotations) != old.at(&annotations)
+    }
+
+    fn default(&self, object: &mut Value) {
+        let spec = object.ensure_map("spec");
+        default_field(spec, "replicas", 1);
+        let strategy = spec.ensure_map("strategy");
+        default_text(strategy, "type", "RollingUpdate");
+        if strategy.get_str("type") == Some("RollingUpdate") {
+            let rolling = strategy.ensure_map("rollingUpdate");
+            default_field(rolling, "maxUnavailable", "25%");
+            default_field(rolling, "maxSurge", "25%");
+        }
+        default_field(spec, "revisionHistoryLimit", 10);
+        default_field(spec, "progressDeadlineSeconds", 600);
+        pod_spec::default_template(spec.ensure("template", Value::map));
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        self.check(object, None, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let selector = ["spec", "selector"];
+        let spec = Path::root("spec");
+        check_immutable(errors, &spec.child("selector"), new.at(&selector), old.at(&selector));
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.check(new, Some(old), errors);
+        self.validate_update(new, old, errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        if let Some(status) = new.get("status") {
+            let path = Path::root("status");
+            let counters = [
+                "observedGeneration",
+                "replicas",
+                "updatedReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "unavailableReplicas",
+                "terminatingReplicas",
+                "collisionCount",
+            ];
+            nonnegative(errors, status, &path, &counters);
+            let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+            at_most(errors, status, &path, &parts, "replicas", "cannot be greater than status.replicas");
+            let detail = "cannot be greater than readyReplicas";
+            at_most(errors, status, &path, &["availableReplicas"], "readyReplicas", detail);
+        }
+        collisions_only_rise(errors, new, old);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if old.is_none() {
+            warn_of_name(new, &mut warnings);
+        }
+        if old.is_none_or(|old| self.desire_changed(new, old)) {
+            super::warn_of_template(new, old, &mut warnings);
+        }
+        warnings
+    }
+}
+
+/// Checks the selector and the template of a Deployment or ReplicaSet; both speak of themselves alike.
+pub(super) fn check_selected_template(
+    errors: &mut ErrorList,
+    spec: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+) {
+    let selector_path = path.child("selector");
+    let selector = part(spec, "selector");
+    let valid = match selector {
+        None => {
+            errors.push(FieldError::required(&selector_path, ""));
+            true
+        }
+        Some(selector) => {
+            let valid = check_selector(errors, &selector_path, selector, false);
+            if is_empty_selector(selector) {
+                let detail = "empty selector is invalid for deployment";
+                errors.push(FieldError::invalid(&selector_path, shown(Some(selector)), detail));
+            }
+            valid
+        }
+    };
+    if !valid {
+        errors.push(FieldError::invalid(&selector_path, shown(selector), "invalid label selector"));
+        return;
+    }
+    let Some(template) = spec.get("template") else { return };
+    let template_path = path.child("template");
+    check_template_labels(errors, selector, template, &template_path);
+    check_template(errors, template, old.and_then(|old| old.get("template")), &template_path);
+    check_runs_for_ever(errors, template, &template_path, "ReplicaSet");
+}
+
+fn check_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
+    let empty = Value::map();
+    let strategy = spec.get("strategy").unwrap_or(&empty);
+    let rolling = strategy.get("rollingUpdate");
+    let rolling_path = path.child("rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        ("Recreate", Some(_)) => {
+            let detail = "may not be specified when strategy `type` is 'Recreate'";
+            errors.push(FieldError::forbidden(&rolling_path, detail));
+        }
+        ("Recreate", None) => {}
+        ("RollingUpdate", Some(rolling)) => check_rolling_update(errors, rolling, &rolling_path),
+        ("RollingUpdate", None) => {
+            let detail = "this should be defaulted and never be nil";
+            errors.push(FieldError::required(&rolling_path, detail));
+        }
+        (other, _) => {
+            let rolling = rolling.map(|rolling| {
+                let fields = [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")];
+                fields.map(|(name, field)| (name, amount(rolling, field))).into_iter().collect::<Map>()
+            });
+            let value = shown_fields([("Type", other.into()), ("RollingUpdate", rolling.into())]);
+            errors.push(FieldError::not_supported(path, value, &["Recreate", "RollingUpdate"]));
+        }
+    }
+}
+
+/// An amount that is 0 unless it is set.
+pub(super) fn amount(parent: &Value, field: &str) -> Value {
+    match owned(parent, field) {
+        Value::Null => Value::Int(0),
+        value => value,
+    }
+}
+
+fn check_rolling_update(errors: &mut ErrorList, rolling: &Value, path: &Path<'_>) {
+    let (unavailable_path, surge_path) = (path.child("maxUnavailable"), path.child("maxSurge"));
+    let (unavailable, surge) = (amount(rolling, "maxUnavailable"), amount(rolling, "maxSurge"));
+    check_int_or_percent(errors, &unavailable, &unavailable_path);
+    check_int_or_percent(errors, &surge, &surge_path);
+    if int_or_percent(Some(&unavailable)) == 0 && int_or_percent(Some(&surge)) == 0 {
+        let detail = "may not be 0 when `maxSurge` is 0";
+        errors.push(FieldError::invalid(&unavailable_path, shown(Some(&unavailable)), detail));
+    }
+    check_at_most_whole(errors, &unavailable, &unavailable_path);
+}

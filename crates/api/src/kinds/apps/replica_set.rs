@@ -1,0 +1,80 @@
+//! ReplicaSet: so many pods of one template.
+
+use super::deployment::check_selected_template;
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::core::pod_spec;
+use crate::kinds::workload::{at_most, default_field, nonnegative, warn_of_name};
+use crate::kinds::{Rules, check_immutable};
+use crate::value::Value;
+
+/// The rules of ReplicaSet.
+pub struct ReplicaSet;
+
+impl ReplicaSet {
+    fn check(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+        let Some(spec) = new.get("spec") else { return };
+        let path = Path::root("spec");
+        nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
+        check_selected_template(errors, spec, old.and_then(|old| old.get("spec")), &path);
+    }
+}
+
+impl Rules for ReplicaSet {
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn default(&self, object: &mut Value) {
+        let spec = object.ensure_map("spec");
+        default_field(spec, "replicas", 1);
+        pod_spec::default_template(spec.ensure("template", Value::map));
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        self.check(object, None, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let selector = ["spec", "selector"];
+        let spec = Path::root("spec");
+        check_immutable(errors, &spec.child("selector"), new.at(&selector), old.at(&selector));
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.check(new, Some(old), errors);
+        self.validate_update(new, old, errors);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        let Some(status) = new.get("status") else { return };
+        let path = Path::root("status");
+        let counters = [
+            "replicas",
+            "fullyLabeledReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "observedGeneration",
+            "terminatingReplicas",
+        ];
+        nonnegative(errors, status, &path, &counters);
+        let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        at_most(errors, status, &path, &parts, "replicas", "cannot be greater than status.replicas");
+        let detail = "cannot be greater than readyReplicas";
+        at_most(errors, status, &path, &["availableReplicas"], "readyReplicas", detail);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if old.is_none() {
+            warn_of_name(new, &mut warnings);
+        }
+        if old.is_none_or(|old| self.desire_changed(new, old)) {
+            super::warn_of_template(new, old, &mut warnings);
+        }
+        warnings
+    }
+}

@@ -1,0 +1,309 @@
+//! StatefulSet: pods with names and volumes of their own.
+
+use std::borrow::Cow;
+
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec;
+use crate::kinds::workload::{
+    at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
+    check_template_labels, collisions_only_rise, default_field, default_text, entries, int, int_or_percent,
+    is_empty_selector, items, nonnegative, owned, part, shown, shown_fields, text,
+};
+use crate::kinds::{Rules, check_immutable};
+use crate::names::{NameRule, dns, metadata};
+use crate::quantity::Quantity;
+use crate::value::{Map, Value};
+
+/// What an update may not change.
+const IMMUTABLE: [&str; 4] = ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"];
+
+/// The rules of StatefulSet.
+pub struct StatefulSet;
+
+impl Rules for StatefulSet {
+    /// Pods are named after it, and their names are those of hosts.
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn default(&self, object: &mut Value) {
+        let spec = object.ensure_map("spec");
+        default_text(spec, "podManagementPolicy", "OrderedReady");
+        let strategy = spec.ensure_map("updateStrategy");
+        if strategy.get_str("type").is_none_or(str::is_empty) {
+            strategy.insert("type", "RollingUpdate");
+            strategy.ensure_map("rollingUpdate");
+        }
+        if strategy.get_str("type") == Some("RollingUpdate")
+            && let Some(rolling) = strategy.get_mut("rollingUpdate").and_then(Value::as_map_mut)
+        {
+            default_field(rolling, "partition", 0);
+            default_field(rolling, "maxUnavailable", 1);
+        }
+        let retention = spec.ensure_map("persistentVolumeClaimRetentionPolicy");
+        default_text(retention, "whenDeleted", "Retain");
+        default_text(retention, "whenScaled", "Retain");
+        default_field(spec, "replicas", 1);
+        default_field(spec, "revisionHistoryLimit", 10);
+        pod_spec::default_template(spec.ensure("template", Value::map));
+        for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_list_mut).into_iter().flatten() {
+            default_claim(claim);
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        check_spec(object, None, false, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let spec = Path::root("spec");
+        for field in IMMUTABLE {
+            let at = ["spec", field];
+            check_immutable(errors, &spec.child(field), new.at(&at), old.at(&at));
+        }
+    }
+
+    /// What was let through once is let through again: where the old object was wrong already, the template is
+    /// not judged. The old object is looked at only if the new one has faults.
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut found = ErrorList::new();
+        check_spec(new, Some(old), false, &mut found);
+        if !found.is_empty() {
+            let mut found_in_old = ErrorList::new();
+            check_spec(old, Some(old), false, &mut found_in_old);
+            if !found_in_old.is_empty() {
+                found = ErrorList::new();
+                check_spec(new, Some(old), true, &mut found);
+            }
+        }
+        errors.append(found);
+        self.validate_update(new, old, errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        if let Some(status) = new.get("status") {
+            let path = Path::root("status");
+            let counters = [
+                "replicas",
+                "readyReplicas",
+                "currentReplicas",
+                "updatedReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "collisionCount",
+            ];
+            nonnegative(errors, status, &path, &counters);
+            let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+            at_most(errors, status, &path, &parts, "replicas", "cannot be greater than status.replicas");
+            let detail = "cannot be greater than status.readyReplicas";
+            at_most(errors, status, &path, &["availableReplicas"], "readyReplicas", detail);
+        }
+        collisions_only_rise(errors, new, old);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if old.is_none_or(|old| self.desire_changed(new, old)) {
+            super::warn_of_template(new, old, &mut warnings);
+        }
+        let Some(spec) = new.get("spec") else { return warnings };
+        for (index, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
+            // Clients know the path of an update with one step more.
+            let inner = if old.is_some() { ".Spec" } else { "" };
+            warn_of_claim(claim, &format!("spec.volumeClaimTemplates[{index}]{inner}"), &mut warnings);
+        }
+        if int(spec, "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+            warnings.push(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; \
+                 a value >= 0 is recommended"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+/// A claim in the template is a whole object, so it says what it is.
+fn default_claim(claim: &mut Value) {
+    let claim = claim.make_map();
+    claim.insert("kind", "PersistentVolumeClaim");
+    claim.insert("apiVersion", "v1");
+    default_field(claim.ensure_map("spec"), "volumeMode", "Filesystem");
+    default_text(claim.ensure_map("status"), "phase", "Pending");
+}
+
+fn warn_of_claim(claim: &Value, path: &str, warnings: &mut Vec<String>) {
+    for list in ["requests", "limits"] {
+        let amount = claim.str_at(&["spec", "resources", list, "storage"]);
+        if let Ok(quantity) = Quantity::parse(amount)
+            && quantity.milli_value() % 1000 != 0
+        {
+            warnings.push(format!(
+                "{path}.resources.{list}[storage]: fractional byte value \"{quantity}\" is invalid, \
+                 must be an integer"
+            ));
+        }
+    }
+}
+
+fn check_spec(new: &Value, old: Option<&Value>, skip_template: bool, errors: &mut ErrorList) {
+    let Some(spec) = new.get("spec") else { return };
+    let path = Path::root("spec");
+    check_pod_management(errors, spec, &path.child("podManagementPolicy"));
+    check_update_strategy(errors, spec, &path.child("updateStrategy"));
+    check_retention(errors, spec, &path.child("persistentVolumeClaimRetentionPolicy"));
+    nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
+    if let Some(ordinals) = spec.get("ordinals") {
+        nonnegative(errors, ordinals, &path.child("ordinals"), &["start"]);
+    }
+    let service = text(spec, "serviceName");
+    if old.is_none() && !service.is_empty() {
+        errors.push_invalid(&path.child("serviceName"), service, dns::label(service));
+    }
+    let template_path = path.child("template");
+    if check_stateful_selector(errors, spec, &path.child("selector")) {
+        let template = template_as_run(spec);
+        let old = old.and_then(|old| old.at(&["spec", "template"]));
+        check_stateful_template(errors, spec, &template, (old, skip_template), &template_path);
+    }
+    let template = spec.get("template").unwrap_or(&Value::Null);
+    check_runs_for_ever(errors, template, &template_path, "StatefulSet");
+}
+
+fn check_pod_management(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
+    match text(spec, "podManagementPolicy") {
+        "" => errors.push(FieldError::required(path, "")),
+        "OrderedReady" | "Parallel" => {}
+        other => {
+            let detail = "must be 'OrderedReady' or 'Parallel'";
+            errors.push(FieldError::invalid(path, BadValue::json_string(other), detail));
+        }
+    }
+}
+
+fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
+    let empty = Value::map();
+    let strategy = spec.get("updateStrategy").unwrap_or(&empty);
+    let rolling = strategy.get("rollingUpdate");
+    let rolling_path = path.child("rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        ("", _) => errors.push(FieldError::required(path, "")),
+        ("OnDelete", Some(rolling)) => {
+            let value = shown(Some(&Value::Map(rolling_fields(rolling))));
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            errors.push(FieldError::invalid(&rolling_path, value, detail));
+        }
+        ("OnDelete" | "RollingUpdate", None) => {}
+        ("RollingUpdate", Some(rolling)) => {
+            nonnegative(errors, rolling, &rolling_path, &["partition"]);
+            if let Some(amount) = rolling.get("maxUnavailable") {
+                let path = rolling_path.child("maxUnavailable");
+                check_int_or_percent(errors, amount, &path);
+                if int_or_percent(Some(amount)) == 0 {
+                    errors.push(FieldError::invalid(&path, shown(Some(amount)), "cannot be 0"));
+                }
+                check_at_most_whole(errors, amount, &path);
+            }
+        }
+        (other, _) => {
+            let fields = [("Type", other.into()), ("RollingUpdate", rolling.map(rolling_fields).into())];
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(FieldError::invalid(path, shown_fields(fields), detail));
+        }
+    }
+}
+
+fn rolling_fields(rolling: &Value) -> Map {
+    let partition = Value::Int(int(rolling, "partition").unwrap_or(0));
+    [("Partition", partition), ("MaxUnavailable", owned(rolling, "maxUnavailable"))].into_iter().collect()
+}
+
+fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
+    let Some(retention) = spec.get("persistentVolumeClaimRetentionPolicy") else { return };
+    for field in ["whenDeleted", "whenScaled"] {
+        let policy = text(retention, field);
+        if !matches!(policy, "Retain" | "Delete") {
+            let value = BadValue::json_string(policy);
+            errors.push(FieldError::not_supported(&path.child(field), value, &["Retain", "Delete"]));
+        }
+    }
+}
+
+/// Checks the selector, and says whether it selects anything.
+fn check_stateful_selector(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) -> bool {
+    let Some(selector) = part(spec, "selector") else {
+        errors.push(FieldError::required(path, ""));
+        return true;
+    };
+    let valid = check_selector(errors, path, selector, false);
+    if is_empty_selector(selector) {
+        let detail = "empty selector is invalid for statefulset";
+        errors.push(FieldError::invalid(path, shown(Some(selector)), detail));
+    }
+    if !valid {
+        errors.push(FieldError::invalid(path, shown(Some(selector)), ""));
+    }
+    valid
+}
+
+/// The template as its pods will have it: they get their host names and the volumes of the claims.
+fn template_as_run(spec: &Value) -> Cow<'_, Value> {
+    let empty = Value::Null;
+    let template = spec.get("template").unwrap_or(&empty);
+    let claims = items(spec, "volumeClaimTemplates");
+    let names_host = !template.str_at(&["spec", "subdomain"]).is_empty()
+        || !template.str_at(&["spec", "hostname"]).is_empty();
+    if claims.is_empty() && !names_host {
+        return spec.get("template").map_or(Cow::Owned(Value::Null), Cow::Borrowed);
+    }
+    let mut template = template.clone();
+    let pod = template.ensure_map("spec");
+    pod.remove("subdomain");
+    pod.remove("hostname");
+    if !claims.is_empty() {
+        let name = |claim: &Value| claim.str_at(&["metadata", "name"]).to_owned();
+        let names: Vec<String> = claims.iter().map(name).collect();
+        let of_template = pod.remove("volumes");
+        let mut volumes: Vec<Value> = names.iter().map(|name| claim_volume(name)).collect();
+        if let Some(Value::List(list)) = of_template {
+            volumes
+                .extend(list.into_iter().filter(|volume| !names.iter().any(|n| n == text(volume, "name"))));
+        }
+        pod.insert("volumes", Value::List(volumes));
+    }
+    Cow::Owned(template)
+}
+
+fn claim_volume(name: &str) -> Value {
+    let mut volume = Value::map();
+    volume.make_map().insert("name", name);
+    volume.ensure_map("persistentVolumeClaim").insert("claimName", name);
+    volume
+}
+
+fn check_stateful_template(
+    errors: &mut ErrorList,
+    spec: &Value,
+    template: &Value,
+    (old, skip): (Option<&Value>, bool),
+    path: &Path<'_>,
+) {
+    if part(spec, "selector").is_none_or(|selector| !is_empty_selector(selector)) {
+        check_template_labels(errors, part(spec, "selector"), template, path);
+    }
+    if !skip {
+        check_template(errors, template, old, path);
+    }
+    // Upstream checks these twice.
+    metadata::labels(errors, &path.child("labels"), entries(template.at(&["metadata", "labels"])));
+    let annotations = entries(template.at(&["metadata", "annotations"]));
+    metadata::annotations(errors, &path.child("annotations"), annotations);
+}

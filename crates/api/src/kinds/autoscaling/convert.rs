@@ -1,0 +1,450 @@
+//! HorizontalPodAutoscaler in version 1, and back.
+//!
+//! Version 1 knows one metric, the use of CPU. What else an autoscaler says travels in annotations, in forms of
+//! their own: metrics and their values in the form of the first alpha, the behavior by the names that its fields
+//! have inside upstream's server. An annotation that cannot be read is dropped.
+
+use super::horizontal_pod_autoscaler::{CPU_UTILIZATION_DEFAULT, cpu_metric};
+use crate::json;
+use crate::kinds::workload::{items, text};
+use crate::quantity::{Quantity, stored_text};
+use crate::value::{Map, Value};
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// The annotations that carry something, with two that only beta versions used.
+const ANNOTATIONS: [&str; 6] = [
+    METRICS,
+    CURRENT_METRICS,
+    CONDITIONS,
+    BEHAVIOR,
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+];
+
+/// What sort of value a field holds.
+#[derive(Clone, Copy)]
+enum Sort {
+    Text,
+    Int,
+    Quantity,
+    /// A quantity that is written even if it is nothing.
+    QuantityAlways,
+    Object,
+}
+
+/// A field of an annotation, its sort, and where version 2 keeps it.
+type Field = (&'static str, Sort, &'static [&'static str]);
+
+/// A sort of metric: its field, and the fields of what is wanted and of what was measured.
+struct Source {
+    field: &'static str,
+    wanted: &'static [Field],
+    measured: &'static [Field],
+}
+
+/// The sorts of metrics, in the order in which they are written.
+const SOURCES: [Source; 5] = [
+    Source {
+        field: "object",
+        wanted: &[
+            ("target", Sort::Object, &["describedObject"]),
+            ("metricName", Sort::Text, &["metric", "name"]),
+            ("targetValue", Sort::QuantityAlways, &["target", "value"]),
+            ("selector", Sort::Object, &["metric", "selector"]),
+            ("averageValue", Sort::Quantity, &["target", "averageValue"]),
+        ],
+        measured: &[
+            ("target", Sort::Object, &["describedObject"]),
+            ("metricName", Sort::Text, &["metric", "name"]),
+            ("currentValue", Sort::QuantityAlways, &["current", "value"]),
+            ("selector", Sort::Object, &["metric", "selector"]),
+            ("averageValue", Sort::Quantity, &["current", "averageValue"]),
+        ],
+    },
+    Source {
+        field: "pods",
+        wanted: &[
+            ("metricName", Sort::Text, &["metric", "name"]),
+            ("targetAverageValue", Sort::QuantityAlways, &["target", "averageValue"]),
+            ("selector", Sort::Object, &["metric", "selector"]),
+        ],
+        measured: &[
+            ("metricName", Sort::Text, &["metric", "name"]),
+            ("currentAverageValue", Sort::QuantityAlways, &["current", "averageValue"]),
+            ("selector", Sort::Object, &["metric", "selector"]),
+        ],
+    },
+    Source {
+        field: "resource",
+        wanted: &[
+            ("name", Sort::Text, &["name"]),
+            ("targetAverageUtilization", Sort::Int, &["target", "averageUtilization"]),
+            ("targetAverageValue", Sort::Quantity, &["target", "averageValue"]),
+        ],
+        measured: &[
+            ("name", Sort::Text, &["name"]),
+            ("currentAverageUtilization", Sort::Int, &["current", "averageUtilization"]),
+            ("currentAverageValue", Sort::QuantityAlways, &["current", "averageValue"]),
+        ],
+    },
+    Source {
+        field: "containerResource",
+        wanted: &[
+            ("name", Sort::Text, &["name"]),
+            ("targetAverageUtilization", Sort::Int, &["target", "averageUtilization"]),
+            ("targetAverageValue", Sort::Quantity, &["target", "averageValue"]),
+            ("container", Sort::Text, &["container"]),
+        ],
+        measured: &[
+            ("name", Sort::Text, &["name"]),
+            ("currentAverageUtilization", Sort::Int, &["current", "averageUtilization"]),
+            ("currentAverageValue", Sort::QuantityAlways, &["current", "averageValue"]),
+            ("container", Sort::Text, &["container"]),
+        ],
+    },
+    Source {
+        field: "external",
+        wanted: &[
+            ("metricName", Sort::Text, &["metric", "name"]),
+            ("metricSelector", Sort::Object, &["metric", "selector"]),
+            ("targetValue", Sort::Quantity, &["target", "value"]),
+            ("targetAverageValue", Sort::Quantity, &["target", "averageValue"]),
+        ],
+        measured: &[
+            ("metricName", Sort::Text, &["metric", "name"]),
+            ("metricSelector", Sort::Object, &["metric", "selector"]),
+            ("currentValue", Sort::QuantityAlways, &["current", "value"]),
+            ("currentAverageValue", Sort::Quantity, &["current", "averageValue"]),
+        ],
+    },
+];
+
+/// The fields of a behavior: the name inside upstream's server, and ours.
+const RULES: [(&str, &str, Sort); 2] = [
+    ("StabilizationWindowSeconds", "stabilizationWindowSeconds", Sort::Int),
+    ("SelectPolicy", "selectPolicy", Sort::Text),
+];
+const POLICY: [(&str, &str, Sort); 3] = [
+    ("Type", "type", Sort::Text),
+    ("Value", "value", Sort::Int),
+    ("PeriodSeconds", "periodSeconds", Sort::Int),
+];
+
+/// Makes an autoscaler of version 2 one of version 1.
+pub fn to_v1(object: &mut Value) {
+    let mut carried: Vec<(&str, Value)> = Vec::new();
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
+        let metrics = taken_list(spec, "metrics");
+        let cpu = metrics.iter().find_map(cpu_utilization);
+        let others: Vec<Value> = metrics
+            .iter()
+            .filter(|metric| cpu_utilization(metric).is_none())
+            .map(|metric| write_metric(metric, |source| source.wanted))
+            .collect();
+        if let Some(percent) = cpu {
+            spec.insert("targetCPUUtilizationPercentage", percent);
+        }
+        if !others.is_empty() {
+            carried.push((METRICS, Value::List(others)));
+        }
+    }
+    let status = object.get_mut("status").and_then(Value::as_map_mut);
+    let mut conditions = Vec::new();
+    if let Some(status) = status {
+        let current = taken_list(status, "currentMetrics");
+        let percent = current.iter().rev().find_map(|metric| {
+            let resource = cpu_resource(metric)?;
+            resource.at(&["current", "averageUtilization"])?.as_i64()
+        });
+        if let Some(percent) = percent {
+            status.insert("currentCPUUtilizationPercentage", percent);
+        }
+        if !current.is_empty() {
+            let current = current.iter().map(|metric| write_metric(metric, |source| source.measured));
+            carried.push((CURRENT_METRICS, Value::List(current.collect())));
+        }
+        conditions = taken_list(status, "conditions");
+    }
+    let behavior =
+        object.get_mut("spec").and_then(Value::as_map_mut).and_then(|spec| spec.remove("behavior"));
+    if let Some(behavior) = behavior.filter(|behavior| !behavior.is_null()) {
+        carried.push((BEHAVIOR, write_behavior(&behavior)));
+    }
+    if !conditions.is_empty() {
+        carried.push((CONDITIONS, Value::List(conditions.into_iter().map(write_condition).collect())));
+    }
+    drop_annotations(object);
+    if !carried.is_empty() {
+        let annotations = object.ensure_map("metadata").ensure_map("annotations");
+        for (name, value) in carried {
+            annotations.insert(name, json::to_text(&value));
+        }
+    }
+    object.make_map().insert("apiVersion", "autoscaling/v1");
+}
+
+/// Makes an autoscaler of version 1 one of version 2.
+pub fn from_v1(object: &mut Value) {
+    let carried = |name: &str| {
+        let text = object.at(&["metadata", "annotations", name])?.as_str()?;
+        json::parse(text.as_bytes()).ok()
+    };
+    let metrics = carried(METRICS).and_then(|list| read_list(&list, read_wanted));
+    let current = carried(CURRENT_METRICS).and_then(|list| read_list(&list, read_measured));
+    let conditions = carried(CONDITIONS).and_then(|list| read_list(&list, read_condition));
+    let behavior = carried(BEHAVIOR).and_then(|behavior| read_behavior(&behavior));
+    let spec = object.ensure_map("spec");
+    let mut metrics = metrics.unwrap_or_default();
+    if let Some(percent) = spec.remove("targetCPUUtilizationPercentage").as_ref().and_then(Value::as_i64) {
+        metrics.push(cpu_metric(percent));
+    }
+    if metrics.is_empty() {
+        metrics.push(cpu_metric(CPU_UTILIZATION_DEFAULT));
+    }
+    spec.insert("metrics", Value::List(metrics));
+    if let Some(behavior) = behavior {
+        spec.insert("behavior", behavior);
+    }
+    let status = object.ensure_map("status");
+    let percent = status.remove("currentCPUUtilizationPercentage").as_ref().and_then(Value::as_i64);
+    if let Some(current) = current.or_else(|| percent.map(|percent| vec![cpu_status(percent)])) {
+        status.insert("currentMetrics", Value::List(current));
+    }
+    if let Some(conditions) = conditions {
+        status.insert("conditions", Value::List(conditions));
+    }
+    drop_annotations(object);
+    object.make_map().insert("apiVersion", "autoscaling/v2");
+}
+
+fn taken_list(map: &mut Map, field: &str) -> Vec<Value> {
+    match map.remove(field) {
+        Some(Value::List(list)) => list,
+        _ => Vec::new(),
+    }
+}
+
+fn drop_annotations(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
+    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_map_mut) else { return };
+    annotations.retain(|name, _| !ANNOTATIONS.contains(&name));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
+/// The description of a metric of the CPU of all containers.
+fn cpu_resource(metric: &Value) -> Option<&Value> {
+    let resource = metric.get("resource")?;
+    (text(metric, "type") == "Resource" && text(resource, "name") == "cpu").then_some(resource)
+}
+
+fn cpu_utilization(metric: &Value) -> Option<i64> {
+    cpu_resource(metric)?.at(&["target", "averageUtilization"])?.as_i64()
+}
+
+fn cpu_status(percent: i64) -> Value {
+    let mut metric = Value::map();
+    metric.make_map().insert("type", "Resource");
+    let resource = metric.ensure_map("resource");
+    resource.insert("name", "cpu");
+    resource.ensure_map("current").insert("averageUtilization", percent);
+    metric
+}
+
+fn write_metric(metric: &Value, fields: fn(&Source) -> &'static [Field]) -> Value {
+    let mut written = Map::new();
+    written.insert("type", text(metric, "type"));
+    for source in &SOURCES {
+        let Some(described) = metric.get(source.field) else { continue };
+        let mut out = Map::new();
+        for (name, sort, path) in fields(source) {
+            match (described.at(path), sort) {
+                (Some(value), _) => drop(out.insert(*name, value.clone())),
+                (None, Sort::QuantityAlways) => drop(out.insert(*name, "0")),
+                (None, Sort::Text) => drop(out.insert(*name, "")),
+                (None, _) => {}
+            }
+        }
+        written.insert(source.field, out);
+    }
+    Value::Map(written)
+}
+
+fn write_condition(mut condition: Value) -> Value {
+    let mut written = Map::new();
+    let condition = condition.make_map();
+    for field in ["type", "status", "lastTransitionTime", "reason", "message", "observedGeneration"] {
+        match condition.remove(field) {
+            Some(value) => drop(written.insert(field, value)),
+            None if field == "lastTransitionTime" => drop(written.insert(field, Value::Null)),
+            None => {}
+        }
+    }
+    Value::Map(written)
+}
+
+fn write_behavior(behavior: &Value) -> Value {
+    let named = |value: &Value, names: &[(&'static str, &str, Sort)]| -> Map {
+        names.iter().map(|(name, field, _)| (*name, value.get(field).cloned().unwrap_or_default())).collect()
+    };
+    let rules = |direction: &str| {
+        let Some(rules) = behavior.get(direction) else { return Value::Null };
+        let mut written = named(rules, &RULES);
+        let policies: Vec<Map> =
+            items(rules, "policies").iter().map(|policy| named(policy, &POLICY)).collect();
+        written.insert("Policies", Value::from((!policies.is_empty()).then_some(policies)));
+        written.insert("Tolerance", rules.get("tolerance").cloned().unwrap_or_default());
+        Value::Map(written)
+    };
+    Value::Map([("ScaleUp", rules("scaleUp")), ("ScaleDown", rules("scaleDown"))].into_iter().collect())
+}
+
+/// The value of a field as Go finds it: in any case, if not in the right one. Null is none.
+fn find<'a>(value: &'a Map, name: &str) -> Option<&'a Value> {
+    let in_any_case = || value.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    value.get(name).or_else(in_any_case).filter(|value| !value.is_null())
+}
+
+/// Reads a list; nothing if an item cannot be read.
+fn read_list(list: &Value, read: fn(&Map) -> Option<Value>) -> Option<Vec<Value>> {
+    match list {
+        Value::Null => Some(Vec::new()),
+        Value::List(items) => items
+            .iter()
+            .map(|item| match item {
+                Value::Null => read(&Map::new()),
+                item => read(item.as_map()?),
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// Reads a value of a sort; nothing if it is of another.
+fn read_value(value: &Value, sort: Sort) -> Option<Value> {
+    match (sort, value) {
+        (Sort::Text, Value::Str(_)) | (Sort::Object, Value::Map(_)) => Some(value.clone()),
+        (Sort::Int, Value::Int(number)) => i32::try_from(*number).ok().map(Value::from),
+        (Sort::Quantity | Sort::QuantityAlways, Value::Str(text)) => {
+            Some(Value::from(&*stored_text(text).ok()?))
+        }
+        (Sort::Quantity | Sort::QuantityAlways, Value::Int(_) | Value::Float(_)) => {
+            Some(Value::from(&*stored_text(&json::to_text(value)).ok()?))
+        }
+        _ => None,
+    }
+}
+
+fn read_metric(metric: &Map, fields: fn(&Source) -> &'static [Field]) -> Option<Value> {
+    let mut read = Value::map();
+    let kind = find(metric, "type").map_or(Some(Value::from("")), |kind| read_value(kind, Sort::Text))?;
+    read.make_map().insert("type", kind);
+    for source in &SOURCES {
+        let Some(described) = find(metric, source.field) else { continue };
+        let described = described.as_map()?;
+        let out = read.make_map().ensure(source.field, Value::map);
+        for (name, sort, path) in fields(source) {
+            let value = match (find(described, name), sort) {
+                (Some(value), sort) => read_value(value, *sort)?,
+                (None, Sort::QuantityAlways) => Value::from("0"),
+                (None, _) => continue,
+            };
+            let (last, parents) = path.split_last().expect("paths have a field");
+            let parent =
+                parents.iter().fold(&mut *out, |parent, field| parent.make_map().ensure(field, Value::map));
+            parent.make_map().insert(*last, value);
+        }
+    }
+    Some(read)
+}
+
+fn read_measured(metric: &Map) -> Option<Value> {
+    read_metric(metric, |source| source.measured)
+}
+
+/// Reads a metric, and infers what the target is from what is set.
+fn read_wanted(metric: &Map) -> Option<Value> {
+    let mut read = read_metric(metric, |source| source.wanted)?;
+    for source in &SOURCES {
+        let Some(described) = read.get_mut(source.field) else { continue };
+        let target = described.ensure_map("target");
+        let has = |target: &Map, field: &str| target.contains(field);
+        let kind = match source.field {
+            "object" if !has(target, "averageValue") => "Value",
+            "object" => {
+                // The form always has a value, so nothing means none.
+                if target.get_str("value").is_some_and(is_zero) {
+                    target.remove("value");
+                }
+                "AverageValue"
+            }
+            "resource" | "containerResource" if has(target, "averageUtilization") => "Utilization",
+            "external" if has(target, "value") => "Value",
+            _ => "AverageValue",
+        };
+        target.insert("type", kind);
+    }
+    Some(read)
+}
+
+fn is_zero(amount: &str) -> bool {
+    Quantity::parse(amount).is_ok_and(Quantity::is_zero)
+}
+
+fn read_condition(condition: &Map) -> Option<Value> {
+    let mut read = Map::new();
+    for field in ["type", "status", "lastTransitionTime", "reason", "message"] {
+        if let Some(value) = find(condition, field) {
+            read.insert(field, read_value(value, Sort::Text)?);
+        }
+    }
+    if let Some(time) = read.get_str("lastTransitionTime") {
+        crate::rfc3339::parse(time).ok()?;
+    }
+    if let Some(generation) = find(condition, "observedGeneration") {
+        read.insert("observedGeneration", generation.as_i64()?);
+    }
+    Some(Value::Map(read))
+}
+
+/// Reads a behavior; nothing if it cannot be read or says nothing.
+fn read_behavior(behavior: &Value) -> Option<Value> {
+    let behavior = behavior.as_map()?;
+    let mut read = Map::new();
+    for (name, field) in [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")] {
+        if let Some(rules) = find(behavior, name) {
+            read.insert(field, read_rules(rules.as_map()?)?);
+        }
+    }
+    (!read.is_empty()).then_some(Value::Map(read))
+}
+
+fn read_rules(rules: &Map) -> Option<Value> {
+    let mut read = read_named(rules, &RULES)?;
+    if let Some(policies) = find(rules, "Policies") {
+        read.insert("policies", Value::List(read_list(policies, read_policy)?));
+    }
+    if let Some(tolerance) = find(rules, "Tolerance") {
+        read.insert("tolerance", read_value(tolerance, Sort::Quantity)?);
+    }
+    Some(Value::Map(read))
+}
+
+fn read_policy(policy: &Map) -> Option<Value> {
+    read_named(policy, &POLICY).map(Value::Map)
+}
+
+fn read_named(value: &Map, names: &[(&str, &'static str, Sort)]) -> Option<Map> {
+    let mut read = Map::new();
+    for (name, field, sort) in names {
+        if let Some(value) = find(value, name) {
+            read.insert(*field, read_value(value, *sort)?);
+        }
+    }
+    Some(read)
+}

@@ -1,0 +1,13 @@
+//! The kinds of the batch group.
+
+pub mod cron_job;
+pub mod job;
+pub mod schedule;
+pub mod time_zone;
+
+mod duration;
+mod indexes;
+mod job_spec;
+mod job_status;
+mod pod_failure_policy;
+mod success_policy;

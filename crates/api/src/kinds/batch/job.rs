@@ -1,0 +1,339 @@
+//! Job: pods that run to their end.
+//!
+//! Unless a client brings its own selector, a Job selects its pods by labels that the server makes from its uid
+//! and name when it is created.
+
+use super::{job_spec, job_status, pod_failure_policy, success_policy};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::workload::{
+    check_selector, check_template_labels, default_field, has_invalid_values, int, items, part, selects,
+    shown, text, warn_of_name,
+};
+use crate::kinds::{Rules, check_immutable};
+use crate::names::dns;
+use crate::value::Value;
+
+/// The uid of the Job of a pod.
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+/// The name of the Job of a pod.
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+const CONTROLLER_UID_LEGACY: &str = "controller-uid";
+const JOB_NAME_LEGACY: &str = "job-name";
+
+/// The rules of Job.
+pub struct Job;
+
+impl Rules for Job {
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn default(&self, object: &mut Value) {
+        let spec = object.ensure_map("spec");
+        if spec.get("parallelism").is_none() {
+            if spec.get("completions").is_none() {
+                spec.insert("completions", 1);
+            }
+            spec.insert("parallelism", 1);
+        }
+        let per_index = spec.contains("backoffLimitPerIndex");
+        default_field(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+        default_field(spec, "completionMode", "NonIndexed");
+        default_field(spec, "suspend", false);
+        let replacement = if spec.contains("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+        default_field(spec, "podReplacementPolicy", replacement);
+        default_field(spec, "manualSelector", false);
+        if let Some(spec) = object.get_mut("spec") {
+            job_spec::default_nested(spec);
+        }
+        // The labels of a new Job wait for those that the server adds to its pods.
+        if is_true(object, "manualSelector") || object.at(&["spec", "selector"]).is_some() {
+            default_labels(object);
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        if let Some(map) = object.as_map_mut() {
+            map.remove("status");
+        }
+        if !is_true(object, "manualSelector") {
+            generate_selector(object);
+        }
+        job_spec::drop_disabled(object.get_mut("spec"));
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        crate::kinds::keep(new, old, "status");
+        job_spec::drop_disabled(new.get_mut("spec"));
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        check_generated(object, errors);
+        check_spec(object, None, errors);
+        check_host_names(object, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let empty = Value::map();
+        let (spec, old_spec) = (new.get("spec").unwrap_or(&empty), old.get("spec").unwrap_or(&empty));
+        let path = Path::root("spec");
+        let keep = |errors: &mut ErrorList, field: &str| {
+            check_immutable(errors, &path.child(field), spec.get(field), old_spec.get(field));
+        };
+        check_completions(errors, spec, old_spec, &path.child("completions"));
+        keep(errors, "selector");
+        check_template_update(errors, new, old, &path);
+        keep(errors, "completionMode");
+        let policy = [spec, old_spec].map(|spec| spec.get("podFailurePolicy"));
+        if policy[0] != policy[1] {
+            let value = shown(Some(&pod_failure_policy::shown_inside(policy[0])));
+            errors.push(FieldError::invalid(&path.child("podFailurePolicy"), value, "field is immutable"));
+        }
+        keep(errors, "backoffLimitPerIndex");
+        keep(errors, "managedBy");
+        let policy = [spec, old_spec].map(|spec| spec.get("successPolicy"));
+        if policy[0] != policy[1] {
+            let value = shown(Some(&success_policy::shown_inside(policy[0])));
+            errors.push(FieldError::invalid(&path.child("successPolicy"), value, "field is immutable"));
+        }
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_spec(new, Some(old), errors);
+        self.validate_update(new, old, errors);
+        check_host_names(new, errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        job_status::check(new, old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if old.is_none() {
+            warn_of_name(new, &mut warnings);
+        }
+        if let Some(spec) = new.get("spec")
+            && old.is_none_or(|old| self.desire_changed(new, old))
+        {
+            let old = old.and_then(|old| old.get("spec"));
+            job_spec::warn(spec, old, &Path::root("spec"), &mut warnings);
+        }
+        warnings
+    }
+
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
+        &FieldLabels {
+            known: &[
+                ("metadata.name", "metadata.name"),
+                ("metadata.namespace", "metadata.namespace"),
+                ("status.successful", "status.successful"),
+            ],
+            refusal: Refusal::ForKind("Job"),
+        }
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        let succeeded = object.at(&["status", "succeeded"]).and_then(Value::as_i64).unwrap_or(0);
+        vec![("status.successful", succeeded.to_string())]
+    }
+}
+
+fn is_true(object: &Value, field: &str) -> bool {
+    object.at(&["spec", field]).and_then(Value::as_bool) == Some(true)
+}
+
+/// A Job without labels has those of its pods.
+fn default_labels(object: &mut Value) {
+    if object.at(&["metadata", "labels"]).is_some_and(|labels| !labels.is_empty()) {
+        return;
+    }
+    let labels = object.at(&["spec", "template", "metadata", "labels"]);
+    if let Some(labels) = labels.filter(|labels| !labels.is_empty()).cloned() {
+        object.ensure_map("metadata").insert("labels", labels);
+    }
+}
+
+/// Labels the pods after the Job and lets it select them. A label that is there already stays; if it says
+/// something else, the Job is refused later.
+fn generate_selector(object: &mut Value) {
+    let uid = object.str_at(&["metadata", "uid"]).to_owned();
+    let name = object.str_at(&["metadata", "name"]).to_owned();
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) else { return };
+    let labels = spec.ensure_map("template").ensure_map("metadata").ensure_map("labels");
+    for (label, value) in
+        [(JOB_NAME_LEGACY, &name), (JOB_NAME, &name), (CONTROLLER_UID_LEGACY, &uid), (CONTROLLER_UID, &uid)]
+    {
+        default_field(labels, label, value.as_str());
+    }
+    labels.sort();
+    let wanted = spec.ensure_map("selector").ensure_map("matchLabels");
+    default_field(wanted, CONTROLLER_UID, uid);
+    wanted.sort();
+    default_labels(object);
+}
+
+/// Checks that the generated labels and selector are what they would be if the client had said nothing.
+fn check_generated(object: &Value, errors: &mut ErrorList) {
+    let Some(selector) = object.at(&["spec", "selector"]) else { return };
+    if is_true(object, "manualSelector") {
+        return;
+    }
+    let uid = object.str_at(&["metadata", "uid"]);
+    let name = object.str_at(&["metadata", "name"]);
+    if uid.is_empty() {
+        let metadata = Path::root("metadata");
+        errors.push(FieldError::required(&metadata.child("uid"), ""));
+    }
+    let labels = object.at(&["spec", "template", "metadata", "labels"]);
+    let spec = Path::root("spec");
+    let template = spec.child("template");
+    let metadata = template.child("metadata");
+    let path = metadata.child("labels");
+    let mut expected = Value::map();
+    for (label, value) in
+        [(CONTROLLER_UID_LEGACY, uid), (JOB_NAME_LEGACY, name), (CONTROLLER_UID, uid), (JOB_NAME, name)]
+    {
+        let detail = || format!("must be '{value}'");
+        match labels.and_then(|labels| labels.get(label)).and_then(Value::as_str) {
+            None => errors.push(FieldError::required(&path.key(label), detail())),
+            Some(found) if found != value => {
+                errors.push(FieldError::invalid(&path.key(label), shown(labels), detail()));
+            }
+            Some(_) => {}
+        }
+        expected.make_map().insert(label, value);
+    }
+    let mut faults = ErrorList::new();
+    if check_selector(&mut faults, &spec, selector, false) && !selects(Some(selector), Some(&expected)) {
+        let detail = "`selector` not auto-generated";
+        errors.push(FieldError::invalid(&spec.child("selector"), shown(Some(selector)), detail));
+    }
+}
+
+fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let Some(spec) = new.get("spec") else { return };
+    let old = old.and_then(|old| old.get("spec"));
+    let path = Path::root("spec");
+    job_spec::check(errors, spec, old, &path);
+    let selector = part(spec, "selector");
+    let selector_path = path.child("selector");
+    let valid = match selector {
+        None => {
+            errors.push(FieldError::required(&selector_path, ""));
+            true
+        }
+        Some(selector) => {
+            let lenient = has_invalid_values(old.and_then(|old| part(old, "selector")));
+            check_selector(errors, &selector_path, selector, lenient)
+        }
+    };
+    if valid {
+        let template = spec.get("template").unwrap_or(&Value::Null);
+        check_template_labels(errors, selector, template, &path.child("template"));
+    }
+}
+
+/// The last pod of an indexed Job has the longest host name, and it must be one.
+fn check_host_names(object: &Value, errors: &mut ErrorList) {
+    let Some(spec) = object.get("spec").filter(|spec| job_spec::is_indexed(spec)) else { return };
+    let Some(completions) = int(spec, "completions").filter(|completions| *completions > 0) else { return };
+    let name = object.str_at(&["metadata", "name"]);
+    let host = format!("{name}-{}", completions - 1);
+    if !dns::label(&host).is_empty() {
+        let metadata = Path::root("metadata");
+        let detail = format!("will not able to create pod with invalid DNS label: {host}");
+        errors.push(FieldError::invalid(&metadata.child("name"), name, detail));
+    }
+}
+
+/// The number of completions of an indexed Job may change together with its parallelism.
+fn check_completions(errors: &mut ErrorList, spec: &Value, old: &Value, path: &Path<'_>) {
+    let (new, old) = (spec.get("completions"), old.get("completions"));
+    if !job_spec::is_indexed(spec) {
+        check_immutable(errors, path, new, old);
+    } else if new.is_some() && new != old && new != spec.get("parallelism") {
+        let detail = "can only be modified in tandem with spec.parallelism";
+        errors.push(FieldError::invalid(path, shown(new), detail));
+    }
+}
+
+/// What a suspended Job without pods allows to change in its template.
+fn check_template_update(errors: &mut ErrorList, new: &Value, old: &Value, path: &Path<'_>) {
+    let at = ["spec", "template"];
+    let (template, old_template) = (new.at(&at), old.at(&at));
+    if template == old_template {
+        return;
+    }
+    let template_path = path.child("template");
+    let (Some(template), Some(old_template)) = (template, old_template) else {
+        return check_immutable(errors, &template_path, template, old_template);
+    };
+    if !may_change_template(old) {
+        return check_immutable(errors, &template_path, Some(template), Some(old_template));
+    }
+    let empty = Value::map();
+    let mut allowed = old_template.get("spec").cloned().unwrap_or_default();
+    let pod = template.get("spec").unwrap_or(&empty);
+    allow_scheduling(&mut allowed, pod);
+    allow_resources(&mut allowed, pod, "containers");
+    allow_resources(&mut allowed, pod, "initContainers");
+    check_immutable(errors, &path.child("template.spec"), Some(pod), Some(&allowed));
+}
+
+fn may_change_template(job: &Value) -> bool {
+    let status = job.get("status").unwrap_or(&Value::Null);
+    let is_at_rest =
+        status.get("startTime").is_none() || job_status::has_condition(status, "Suspended", "True");
+    is_true(job, "suspend") && is_at_rest && int(status, "active").unwrap_or(0) == 0
+}
+
+fn allow_scheduling(old: &mut Value, new: &Value) {
+    let old = old.make_map();
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+        match new.get(field) {
+            Some(value) => drop(old.insert(field, value.clone())),
+            None => drop(old.remove(field)),
+        }
+    }
+    let new_affinity = new.get("affinity");
+    let wanted = new_affinity.and_then(|affinity| affinity.get("nodeAffinity")).cloned();
+    if let Some(affinity) = old.get_mut("affinity").and_then(Value::as_map_mut) {
+        affinity.remove("nodeAffinity");
+        if let Some(wanted) = wanted {
+            affinity.insert("nodeAffinity", wanted);
+        }
+        if new_affinity.is_none() && affinity.is_empty() {
+            old.remove("affinity");
+        }
+    } else if new_affinity.is_some() {
+        let mut affinity = Value::map();
+        if let Some(wanted) = wanted {
+            affinity.make_map().insert("nodeAffinity", wanted);
+        }
+        old.insert("affinity", affinity);
+    }
+}
+
+fn allow_resources(old: &mut Value, new: &Value, list: &str) {
+    let new = items(new, list);
+    let Some(old) = old.get_mut(list).and_then(Value::as_list_mut) else { return };
+    if old.len() != new.len() {
+        return;
+    }
+    for (old, new) in old.iter_mut().zip(new) {
+        if text(old, "name") == text(new, "name")
+            && let Some(old) = old.as_map_mut()
+        {
+            match new.get("resources") {
+                Some(resources) => drop(old.insert("resources", resources.clone())),
+                None => drop(old.remove("resources")),
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The status of a Job: which states there are, and which may follow which.
+//!
+//! A rule is applied only to what the write changes, so that an object that broke it before can still be
+//! written.
+
+use std::collections::BTreeSet;
+
+use super::indexes;
+use super::job_spec::is_indexed;
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::workload::{int, items, nonnegative, shown, text};
+use crate::rfc3339;
+use crate::value::Value;
+
+/// Whether a condition has a status.
+pub(super) fn has_condition(status: &Value, kind: &str, wanted: &str) -> bool {
+    let is_it = |one: &Value| text(one, "type") == kind && text(one, "status") == wanted;
+    items(status, "conditions").iter().any(is_it)
+}
+
+/// What a status says about where the Job stands.
+#[derive(Clone, Copy, PartialEq)]
+struct Stand {
+    complete: bool,
+    failed: bool,
+    failure_target: bool,
+    success_criteria_met: bool,
+}
+
+impl Stand {
+    fn of(status: &Value) -> Stand {
+        let is = |kind| has_condition(status, kind, "True");
+        Stand {
+            complete: is("Complete"),
+            failed: is("Failed"),
+            failure_target: is("FailureTarget"),
+            success_criteria_met: is("SuccessCriteriaMet"),
+        }
+    }
+
+    fn finished(self) -> bool {
+        self.complete || self.failed
+    }
+}
+
+/// A change of status.
+struct Change<'a> {
+    spec: &'a Value,
+    new: &'a Value,
+    old: &'a Value,
+    now: Stand,
+    before: Stand,
+}
+
+impl Change<'_> {
+    fn of(&self, field: &str) -> bool {
+        self.new.get(field) != self.old.get(field)
+    }
+
+    fn of_completion(&self) -> bool {
+        self.now.complete != self.before.complete
+    }
+
+    fn of_finish(&self) -> bool {
+        self.now.finished() != self.before.finished()
+    }
+
+    fn completions(&self) -> Option<i64> {
+        int(self.spec, "completions")
+    }
+}
+
+/// Checks a change of `status`.
+pub(super) fn check(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let empty = Value::map();
+    let (status, old_status) = (new.get("status").unwrap_or(&empty), old.get("status").unwrap_or(&empty));
+    let change = Change {
+        spec: new.get("spec").unwrap_or(&empty),
+        new: status,
+        old: old_status,
+        now: Stand::of(status),
+        before: Stand::of(old_status),
+    };
+    let path = Path::root("status");
+    nonnegative(errors, status, &path, &["active", "succeeded", "failed", "ready", "terminating"]);
+    check_uncounted(errors, status, &path.child("uncountedTerminatedPods"));
+    check_completion(&change, &path, errors);
+    check_finish(&change, &path, errors);
+    check_indexes(&change, &path, errors);
+    check_pods(&change, &path, errors);
+    check_success(&change, &path, errors);
+    check_transition(&change, &path, errors);
+}
+
+fn contradiction(errors: &mut ErrorList, path: &Path<'_>, detail: &'static str) {
+    errors.push(FieldError::invalid(&path.child("conditions"), BadValue::Omitted, detail));
+}
+
+fn check_uncounted(errors: &mut ErrorList, status: &Value, path: &Path<'_>) {
+    let Some(uncounted) = status.get("uncountedTerminatedPods") else { return };
+    let mut seen = BTreeSet::new();
+    for list in ["succeeded", "failed"] {
+        let path = path.child(list);
+        for (index, uid) in items(uncounted, list).iter().filter_map(Value::as_str).enumerate() {
+            let value = BadValue::json_string(uid);
+            if uid.is_empty() {
+                errors.push(FieldError::invalid(&path.index(index), value, "must not be empty"));
+            } else if !seen.insert(uid) {
+                errors.push(FieldError::duplicate(&path.index(index), value));
+            }
+        }
+    }
+}
+
+fn check_completion(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let (now, before) = (change.now, change.before);
+    if (change.of_completion() || now.failed != before.failed) && now.complete && now.failed {
+        contradiction(errors, path, "cannot set Complete=True and Failed=true conditions");
+    }
+    if (change.of_completion() || now.failure_target != before.failure_target)
+        && now.complete
+        && now.failure_target
+    {
+        contradiction(errors, path, "cannot set Complete=True and FailureTarget=true conditions");
+    }
+    let completed_at = change.new.get("completionTime");
+    let time_path = path.child("completionTime");
+    if change.of_completion() || change.of("completionTime") {
+        if completed_at.is_some() && !now.complete {
+            let detail = "cannot set completionTime when there is no Complete=True condition";
+            errors.push(FieldError::invalid(&time_path, shown(completed_at), detail));
+        }
+        if completed_at.is_none() && now.complete {
+            let detail = "completionTime is required for Complete jobs";
+            errors.push(FieldError::required(&time_path, detail));
+        }
+    }
+    if (change.of("startTime") || change.of("completionTime"))
+        && is_before(completed_at, change.new.get("startTime"))
+    {
+        let detail = "must be equal to or after `startTime`";
+        errors.push(FieldError::invalid(&time_path, shown(completed_at), detail));
+    }
+}
+
+fn is_before(time: Option<&Value>, other: Option<&Value>) -> bool {
+    let parse = |time: Option<&Value>| rfc3339::parse(time?.as_str()?).ok();
+    parse(time).zip(parse(other)).is_some_and(|(time, other)| time < other)
+}
+
+fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let (now, before) = (change.now, change.before);
+    if (now.failed != before.failed || change.of("failedIndexes")) && now.failed && !now.failure_target {
+        contradiction(
+            errors,
+            path,
+            "cannot set Failed=True condition without the FailureTarget=true condition",
+        );
+    }
+    let criteria_changed = now.success_criteria_met != before.success_criteria_met;
+    if (change.of_completion() || criteria_changed) && now.complete && !now.success_criteria_met {
+        let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
+        contradiction(errors, path, detail);
+    }
+    if !now.finished() {
+        return;
+    }
+    let active = int(change.new, "active").unwrap_or(0);
+    if (change.of_finish() || change.of("active")) && active > 0 {
+        let detail = "active>0 is invalid for finished job";
+        errors.push(FieldError::invalid(&path.child("active"), active, detail));
+    }
+    let is_suspended_void =
+        change.spec.get("suspend").and_then(Value::as_bool) == Some(true) && change.completions() == Some(0);
+    if (change.of_finish() || change.of("startTime"))
+        && !is_suspended_void
+        && change.new.get("startTime").is_none()
+    {
+        let detail = "startTime is required for finished job";
+        errors.push(FieldError::required(&path.child("startTime"), detail));
+    }
+    let uncounted = change.new.get("uncountedTerminatedPods");
+    let counts =
+        |uncounted: &Value| ["succeeded", "failed"].iter().any(|list| !items(uncounted, list).is_empty());
+    if (change.of_finish() || change.of("uncountedTerminatedPods"))
+        && let Some(uncounted) = uncounted.filter(|uncounted| counts(uncounted))
+    {
+        let path = path.child("uncountedTerminatedPods");
+        let value = crate::kinds::workload::shown_fields([
+            ("Succeeded", crate::kinds::workload::owned(uncounted, "succeeded")),
+            ("Failed", crate::kinds::workload::owned(uncounted, "failed")),
+        ]);
+        errors.push(FieldError::invalid(&path, value, "must be empty for finished job"));
+    }
+}
+
+fn check_indexes(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let (completed_changed, failed_changed) = (change.of("completedIndexes"), change.of("failedIndexes"));
+    let completed = text(change.new, "completedIndexes");
+    let failed = change.new.get("failedIndexes").and_then(Value::as_str);
+    let (completed_path, failed_path) = (path.child("completedIndexes"), path.child("failedIndexes"));
+    let has_limit = change.spec.get("backoffLimitPerIndex").is_some();
+    if let Some(completions) = change.completions() {
+        if completed_changed && let Err(fault) = indexes::count(completed, completions) {
+            let detail = format!("error parsing completedIndexes: {fault}");
+            errors.push(FieldError::invalid(&completed_path, completed, detail));
+        }
+        if failed_changed
+            && has_limit
+            && let Some(failed) = failed
+            && let Err(fault) = indexes::count(failed, completions)
+        {
+            let detail = format!("error parsing failedIndexes: {fault}");
+            errors.push(FieldError::invalid(&failed_path, BadValue::json_string(failed), detail));
+        }
+    }
+    if completed_changed && !completed.is_empty() && !is_indexed(change.spec) {
+        let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        errors.push(FieldError::invalid(&completed_path, completed, detail));
+    }
+    let Some(failed) = failed else { return };
+    if failed_changed && !has_limit {
+        let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+        errors.push(FieldError::invalid(&failed_path, failed, detail));
+    }
+    if (failed_changed || completed_changed)
+        && let Some(completions) = change.completions()
+        && let Some(fault) = indexes::overlap(completed, failed, completions)
+    {
+        errors.push(FieldError::invalid(&failed_path, failed, fault));
+    }
+}
+
+fn check_pods(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let count = |field| int(change.new, field).unwrap_or(0);
+    let terminating = count("terminating");
+    if (change.of_finish() || change.of("terminating")) && terminating > 0 && change.now.finished() {
+        let detail = "terminating>0 is invalid for finished job";
+        errors.push(FieldError::invalid(&path.child("terminating"), terminating, detail));
+    }
+    if (change.of("ready") || change.of("active"))
+        && let Some(ready) = int(change.new, "ready").filter(|ready| *ready > count("active"))
+    {
+        let detail = "cannot set more ready pods than active";
+        errors.push(FieldError::invalid(&path.child("ready"), ready, detail));
+    }
+}
+
+fn check_success(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let now = change.now;
+    if now.success_criteria_met && now.failed {
+        contradiction(errors, path, "cannot set SuccessCriteriaMet=True and Failed=true conditions");
+    }
+    if now.success_criteria_met && now.failure_target {
+        contradiction(errors, path, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions");
+    }
+    if change.spec.get("successPolicy").is_some() && !now.success_criteria_met && now.complete {
+        let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
+        contradiction(errors, path, detail);
+    }
+}
+
+fn check_transition(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let (now, before) = (change.now, change.before);
+    for (kind, was, is) in [
+        ("Failed", before.failed, now.failed),
+        ("Complete", before.complete, now.complete),
+        ("FailureTarget", before.failure_target, now.failure_target),
+    ] {
+        if was && !is {
+            let detail = format!("cannot disable the terminal {kind}=True condition");
+            errors.push(FieldError::invalid(&path.child("conditions"), BadValue::Omitted, detail));
+        }
+    }
+    check_counters(change, path, errors);
+    let (completed_at, start) = (change.new.get("completionTime"), change.new.get("startTime"));
+    let was_completed_at = change.old.get("completionTime");
+    if completed_at.is_some() && was_completed_at.is_some() && completed_at != was_completed_at {
+        let path = path.child("completionTime");
+        errors.push(FieldError::invalid(&path, shown(completed_at), "field is immutable"));
+    }
+    let is_resuming =
+        has_condition(change.old, "Suspended", "True") && has_condition(change.new, "Suspended", "False");
+    let is_suspended = change.spec.get("suspend").and_then(Value::as_bool) == Some(true);
+    if change.of("startTime") && !is_resuming && change.old.get("startTime").is_some() && !is_suspended {
+        let detail = "field is immutable for unsuspended job once set";
+        errors.push(FieldError::invalid(&path.child("startTime"), shown(start), detail));
+    }
+    if before.success_criteria_met && !now.success_criteria_met {
+        contradiction(errors, path, "cannot disable the SuccessCriteriaMet=True condition");
+    }
+    if before.complete && !before.success_criteria_met && now.success_criteria_met {
+        let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
+        contradiction(errors, path, detail);
+    }
+}
+
+/// Counters only rise, but for the successes of an indexed Job that can be made smaller.
+fn check_counters(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let count = |status, field| int(status, field).unwrap_or(0);
+    let can_shrink = is_indexed(change.spec) && change.completions() == int(change.spec, "parallelism");
+    for (field, detail, may_fall) in [
+        ("failed", "cannot decrease the failed counter", false),
+        ("succeeded", "cannot decrease the succeeded counter", can_shrink),
+    ] {
+        let new = count(change.new, field);
+        if !may_fall && new < count(change.old, field) {
+            errors.push(FieldError::invalid(&path.child(field), new, detail));
+        }
+    }
+}

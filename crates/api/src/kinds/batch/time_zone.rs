@@ -1,0 +1,66 @@
+//! The time zones that there are.
+
+use crate::names::Faults;
+
+/// The names of the zones, one on each line.
+const NAMES: &str = include_str!("time_zones.txt");
+
+/// How long a part of a name may be.
+const PART_BYTES_MAX: usize = 14;
+
+/// Whether there is a zone of this name. Case matters.
+#[must_use]
+pub fn exists(name: &str) -> bool {
+    NAMES.lines().any(|line| line == name)
+}
+
+/// What is wrong with the name of a time zone in an object.
+#[must_use]
+pub fn faults(name: &str) -> Faults {
+    if name.is_empty() {
+        return vec!["timeZone must be nil or non-empty string".into()];
+    }
+    let unknown = || format!("unknown time zone {name}").into();
+    if !name.split('/').all(is_part) {
+        return vec![unknown()];
+    }
+    let mut faults = Faults::new();
+    if name.eq_ignore_ascii_case("Local") {
+        let text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        faults.push(text.into());
+    }
+    if name != "Local" && !exists(name) {
+        faults.push(unknown());
+    }
+    faults
+}
+
+fn is_part(part: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+');
+    (1..=PART_BYTES_MAX).contains(&part.len())
+        && part != "."
+        && part != ".."
+        && !part.starts_with('-')
+        && part.bytes().all(is_good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_database() {
+        for name in
+            ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+3", "US/Eastern", "EST5EDT"]
+        {
+            assert_eq!(faults(name), Faults::new(), "{name}");
+        }
+        for name in ["Mars/Base", "europe/berlin", "../etc", "/UTC", "UTC/", "-x", "Europe/Berlin\n", "utc"] {
+            assert_eq!(faults(name), [format!("unknown time zone {name}")], "{name}");
+        }
+        assert_eq!(faults(""), ["timeZone must be nil or non-empty string"]);
+        let explicit = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        assert_eq!(faults("Local"), [explicit]);
+        assert_eq!(faults("local"), [explicit, "unknown time zone local"]);
+    }
+}

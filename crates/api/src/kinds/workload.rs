@@ -1,0 +1,275 @@
+//! What kinds that run pods have in common: selectors, templates, counters, and amounts such as `25%`.
+//!
+//! The words and paths are those that clients know; each function adds its faults in upstream's order.
+
+use std::borrow::Cow;
+
+use super::core::pod_spec;
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::labels::{self, Expression};
+use crate::names::{dns, key};
+use crate::value::{Map, Value};
+
+/// What a counter must be.
+const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// How a message shows a value that is not a plain text or number.
+#[must_use]
+pub fn shown(value: Option<&Value>) -> BadValue {
+    match value {
+        None | Some(Value::Null) => BadValue::Null,
+        Some(value) => BadValue::Json(crate::json::to_text(value).into()),
+    }
+}
+
+/// How a message shows a structure by the names and the order that the fields have inside upstream's server.
+#[must_use]
+pub fn shown_fields<const N: usize>(fields: [(&'static str, Value); N]) -> BadValue {
+    shown(Some(&Value::Map(fields.into_iter().collect())))
+}
+
+/// The value of a field that may be written as null.
+#[must_use]
+pub fn part<'a>(parent: &'a Value, field: &str) -> Option<&'a Value> {
+    parent.get(field).filter(|value| !value.is_null())
+}
+
+/// The value of a field, to be shown; null where it is absent.
+#[must_use]
+pub fn owned(parent: &Value, field: &str) -> Value {
+    parent.get(field).cloned().unwrap_or_default()
+}
+
+/// The integer in a field.
+#[must_use]
+pub fn int(parent: &Value, field: &str) -> Option<i64> {
+    parent.get(field)?.as_i64()
+}
+
+/// The text in a field; empty where there is none.
+#[must_use]
+pub fn text<'a>(parent: &'a Value, field: &str) -> &'a str {
+    parent.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of the list in a field.
+#[must_use]
+pub fn items<'a>(parent: &'a Value, field: &str) -> &'a [Value] {
+    parent.get(field).and_then(Value::as_list).unwrap_or_default()
+}
+
+/// Sets a field that the client left out.
+pub fn default_field(parent: &mut Map, field: &str, value: impl Into<Value>) {
+    if parent.get(field).is_none_or(Value::is_null) {
+        parent.insert(field, value.into());
+    }
+}
+
+/// Sets a text that the client left out or left empty.
+pub fn default_text(parent: &mut Map, field: &str, value: &str) {
+    if parent.get_str(field).is_none_or(str::is_empty) {
+        parent.insert(field, value);
+    }
+}
+
+/// Checks that the counters in `fields` are not negative where they are set.
+pub fn nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
+    for field in fields {
+        if let Some(count) = int(parent, field).filter(|count| *count < 0) {
+            errors.push(FieldError::invalid(&path.child(field), count, NOT_NEGATIVE));
+        }
+    }
+}
+
+/// Checks that counters of a status do not exceed another one.
+pub fn at_most(
+    errors: &mut ErrorList,
+    status: &Value,
+    path: &Path<'_>,
+    fields: &[&str],
+    limit: &str,
+    detail: &'static str,
+) {
+    let limit = int(status, limit).unwrap_or(0);
+    for field in fields {
+        if let Some(count) = int(status, field).filter(|count| *count > limit) {
+            errors.push(FieldError::invalid(&path.child(field), count, detail));
+        }
+    }
+}
+
+/// Checks that `status.collisionCount` does not fall.
+pub fn collisions_only_rise(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let count = |object: &Value| object.at(&["status", "collisionCount"]).and_then(Value::as_i64);
+    let (new, old) = (count(new), count(old));
+    if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
+        let status = Path::root("status");
+        let path = status.child("collisionCount");
+        errors.push(FieldError::invalid(&path, new.unwrap_or(0), "cannot be decremented"));
+    }
+}
+
+/// Checks a label selector, and says whether it selects anything by the strict rule. `lenient` lets values
+/// through that cannot be those of labels.
+pub fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) -> bool {
+    let expressions = expressions(selector);
+    let before = errors.len();
+    labels::validate(errors, path, match_labels(selector), &expressions, lenient);
+    if !lenient || errors.len() > before {
+        return errors.len() == before;
+    }
+    let mut strict = ErrorList::new();
+    labels::validate(&mut strict, path, match_labels(selector), &expressions, false);
+    strict.is_empty()
+}
+
+/// Whether a label selector names a value that no label can have.
+#[must_use]
+pub fn has_invalid_values(selector: Option<&Value>) -> bool {
+    let Some(selector) = selector else { return false };
+    expressions(selector)
+        .iter()
+        .any(|expression| expression.values.iter().any(|value| !key::label_value(value).is_empty()))
+}
+
+/// Whether a valid label selector selects an object with these labels. An absent one selects nothing.
+#[must_use]
+pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
+    let Some(selector) = selector else { return false };
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+    let holds = |expression: &Value| {
+        let value = label(text(expression, "key"));
+        let listed = || items(expression, "values").iter().any(|one| one.as_str() == value);
+        match text(expression, "operator") {
+            "In" => value.is_some() && listed(),
+            "NotIn" => value.is_none() || !listed(),
+            "Exists" => value.is_some(),
+            _ => value.is_none(),
+        }
+    };
+    match_labels(selector).all(|(key, wanted)| label(key) == Some(wanted))
+        && items(selector, "matchExpressions").iter().all(holds)
+}
+
+/// Whether a label selector asks for nothing.
+#[must_use]
+pub fn is_empty_selector(selector: &Value) -> bool {
+    let is_empty = |field: &str| selector.get(field).is_none_or(Value::is_empty);
+    is_empty("matchLabels") && is_empty("matchExpressions")
+}
+
+/// The labels that a label selector asks for.
+pub fn match_labels(selector: &Value) -> impl Iterator<Item = (&str, &str)> {
+    entries(selector.get("matchLabels"))
+}
+
+/// The further conditions of a label selector.
+#[must_use]
+pub fn expressions(selector: &Value) -> Vec<Expression<'_>> {
+    let expression = |value| Expression {
+        key: text(value, "key"),
+        operator: text(value, "operator"),
+        values: items(value, "values").iter().filter_map(Value::as_str).collect(),
+    };
+    items(selector, "matchExpressions").iter().map(expression).collect()
+}
+
+/// The entries of a map of texts.
+pub fn entries(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    let map = map.and_then(Value::as_map);
+    map.into_iter().flat_map(Map::iter).filter_map(|(key, value)| Some((key, value.as_str()?)))
+}
+
+/// Checks that `selector` selects the pods of `template`, found at `path`.
+pub fn check_template_labels(
+    errors: &mut ErrorList,
+    selector: Option<&Value>,
+    template: &Value,
+    path: &Path<'_>,
+) {
+    let labels = template.at(&["metadata", "labels"]);
+    if !selects(selector, labels) {
+        let detail = "`selector` does not match template `labels`";
+        let metadata = path.child("metadata");
+        errors.push(FieldError::invalid(&metadata.child("labels"), shown(labels), detail));
+    }
+}
+
+/// Checks a pod template, more mildly where it takes the place of an older one.
+pub fn check_template(errors: &mut ErrorList, template: &Value, old: Option<&Value>, path: &Path<'_>) {
+    match old {
+        Some(old) => pod_spec::validate_template_update(template, old, path, errors),
+        None => pod_spec::validate_template(template, path, errors),
+    }
+}
+
+/// Checks what a template of pods that run for ever may not say. `kind` is who may not say it.
+pub fn check_runs_for_ever(errors: &mut ErrorList, template: &Value, path: &Path<'_>, kind: &str) {
+    let spec = path.child("spec");
+    let policy = template.str_at(&["spec", "restartPolicy"]);
+    if policy != "Always" {
+        let path = spec.child("restartPolicy");
+        errors.push(FieldError::not_supported(&path, BadValue::json_string(policy), &["Always"]));
+    }
+    if template.at(&["spec", "activeDeadlineSeconds"]).is_some() {
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.push(FieldError::forbidden(&spec.child("activeDeadlineSeconds"), detail));
+    }
+}
+
+/// The warning for a name that cannot be the name of a host.
+pub fn warn_of_name(object: &Value, warnings: &mut Vec<String>) {
+    let faults = dns::label(object.str_at(&["metadata", "name"]));
+    if !faults.is_empty() {
+        let faults: Vec<Cow<'static, str>> = faults;
+        warnings.push(format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; \
+             a DNS label is recommended: [{}]",
+            faults.join(" ")
+        ));
+    }
+}
+
+/// Checks an amount that is a number or a percentage.
+pub fn check_int_or_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
+    match value {
+        Value::Str(text) => {
+            for fault in key::percent(text) {
+                errors.push(FieldError::invalid(path, BadValue::json_string(text), fault));
+            }
+        }
+        Value::Int(number) if *number < 0 => {
+            errors.push(FieldError::invalid(path, *number, NOT_NEGATIVE));
+        }
+        _ => {}
+    }
+}
+
+/// Checks that an amount is not more than `100%`.
+pub fn check_at_most_whole(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
+    if percent(value).is_some_and(|percent| percent > 100) {
+        errors.push(FieldError::invalid(path, shown(Some(value)), "must not be greater than 100%"));
+    }
+}
+
+/// The number in an amount, be it a percentage or not; 0 where there is none.
+#[must_use]
+pub fn int_or_percent(value: Option<&Value>) -> i64 {
+    match value {
+        Some(Value::Int(number)) => *number,
+        Some(value @ Value::Str(text)) => percent(value).or_else(|| text.parse().ok()).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn percent(value: &Value) -> Option<i64> {
+    let text = value.as_str()?;
+    if !key::percent(text).is_empty() {
+        return None;
+    }
+    // More digits than fit are a very large percentage.
+    Some(text.trim_end_matches('%').parse().unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+pub(crate) mod trial;
