@@ -4,7 +4,23 @@
 //! the schema. What is left is [`Rules`], one implementation per kind, one file per kind or small group. To
 //! add a kind, add its file and a line in [`rules`].
 
+mod check;
 pub mod core;
+
+pub mod admissionregistration;
+pub mod apiregistration;
+pub mod authentication;
+pub mod authorization;
+pub mod certificates;
+pub mod coordination;
+pub mod discovery;
+pub mod flowcontrol;
+pub mod networking;
+pub mod node;
+pub mod rbac;
+pub mod scheduling;
+pub mod storage;
+pub mod storagemigration;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
@@ -14,7 +30,7 @@ use crate::value::Value;
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
 /// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`. For an update:
-/// `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
+/// `default`, admission, `prepare_update`, `check_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
@@ -67,6 +83,14 @@ pub trait Rules: Send + Sync {
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
+    /// What is wrong with an update: by default [`Rules::validate`] of the new object, then
+    /// [`Rules::validate_update`]. A kind that forgives what the old object said already, or that judges
+    /// updates by other rules than creates, says so here.
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate(new, errors);
+        self.validate_update(new, old, errors);
+    }
+
     /// What is wrong with a change of the status.
     fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
@@ -101,8 +125,29 @@ pub trait Rules: Send + Sync {
 pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     Some(match (group, kind) {
         ("", "ConfigMap") => &core::config_map::ConfigMap,
-        _ => return None,
+        (group, kind) => return group_rules(group, kind),
     })
+}
+
+/// The rules of the kinds outside the core and workload groups.
+fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
+    match group {
+        "admissionregistration.k8s.io" => admissionregistration::rules(kind),
+        "apiregistration.k8s.io" => apiregistration::rules(kind),
+        "authentication.k8s.io" => authentication::rules(kind),
+        "authorization.k8s.io" => authorization::rules(kind),
+        "certificates.k8s.io" => certificates::rules(kind),
+        "coordination.k8s.io" => coordination::rules(kind),
+        "discovery.k8s.io" => discovery::rules(kind),
+        "flowcontrol.apiserver.k8s.io" => flowcontrol::rules(kind),
+        "networking.k8s.io" => networking::rules(kind),
+        "node.k8s.io" => node::rules(kind),
+        "rbac.authorization.k8s.io" => rbac::rules(kind),
+        "scheduling.k8s.io" => scheduling::rules(kind),
+        "storage.k8s.io" => storage::rules(kind),
+        "storagemigration.k8s.io" => storagemigration::rules(kind),
+        _ => None,
+    }
 }
 
 /// Sets a top-level field of `new` back to what it is in `old`.
