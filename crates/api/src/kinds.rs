@@ -7,9 +7,25 @@
 pub mod apps;
 pub mod autoscaling;
 pub mod batch;
+mod check;
 pub mod core;
 pub mod policy;
 pub mod workload;
+
+pub mod admissionregistration;
+pub mod apiregistration;
+pub mod authentication;
+pub mod authorization;
+pub mod certificates;
+pub mod coordination;
+pub mod discovery;
+pub mod flowcontrol;
+pub mod networking;
+pub mod node;
+pub mod rbac;
+pub mod scheduling;
+pub mod storage;
+pub mod storagemigration;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
@@ -140,7 +156,29 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("batch", "Job") => &batch::job::Job,
         ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
         _ => return None,
+        (group, kind) => return group_rules(group, kind),
     })
+}
+
+/// The rules of the kinds outside the core and workload groups.
+fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
+    match group {
+        "admissionregistration.k8s.io" => admissionregistration::rules(kind),
+        "apiregistration.k8s.io" => apiregistration::rules(kind),
+        "authentication.k8s.io" => authentication::rules(kind),
+        "authorization.k8s.io" => authorization::rules(kind),
+        "certificates.k8s.io" => certificates::rules(kind),
+        "coordination.k8s.io" => coordination::rules(kind),
+        "discovery.k8s.io" => discovery::rules(kind),
+        "flowcontrol.apiserver.k8s.io" => flowcontrol::rules(kind),
+        "networking.k8s.io" => networking::rules(kind),
+        "node.k8s.io" => node::rules(kind),
+        "rbac.authorization.k8s.io" => rbac::rules(kind),
+        "scheduling.k8s.io" => scheduling::rules(kind),
+        "storage.k8s.io" => storage::rules(kind),
+        "storagemigration.k8s.io" => storagemigration::rules(kind),
+        _ => None,
+    }
 }
 
 /// Sets a top-level field of `new` back to what it is in `old`.
