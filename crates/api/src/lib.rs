@@ -6,6 +6,7 @@
 //! - [`metadata`]: what all objects have; [`kinds`]: what is particular to each kind.
 //! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
+//! - Changes and views: [`patch`].
 //! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
@@ -19,6 +20,7 @@ pub mod kinds;
 pub mod labels;
 pub mod metadata;
 pub mod names;
+pub mod patch;
 pub mod quantity;
 pub mod quote;
 pub mod resources;
