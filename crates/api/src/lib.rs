@@ -21,6 +21,7 @@ pub mod labels;
 pub mod metadata;
 pub mod names;
 pub mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod quote;
 pub mod resources;
