@@ -155,7 +155,6 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("batch", "CronJob") => &batch::cron_job::CronJob,
         ("batch", "Job") => &batch::job::Job,
         ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
-        _ => return None,
         (group, kind) => return group_rules(group, kind),
     })
 }
