@@ -38,6 +38,8 @@ use crate::value::Value;
 /// `default`, admission, `prepare_update`, `check_update`. For the status subresource: `default`,
 /// `prepare_status`, `validate_status`.
 /// `default`, admission, `prepare_update`, `check_update`. For the status subresource:
+/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For an update:
+/// `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
@@ -86,6 +88,9 @@ pub trait Rules: Send + Sync {
 
     /// What is wrong with an object, metadata apart.
     fn validate(&self, object: &Value, errors: &mut ErrorList);
+
+    /// What is wrong with a new object, beside what is wrong with any.
+    fn validate_create(&self, _object: &Value, _errors: &mut ErrorList) {}
 
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
@@ -156,6 +161,10 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("batch", "Job") => &batch::job::Job,
         ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
         (group, kind) => return group_rules(group, kind),
+        ("", "Pod") => &core::pod::Pod,
+        ("", "PodTemplate") => &core::pod_template::PodTemplate,
+        ("", "ReplicationController") => &core::replication_controller::ReplicationController,
+        _ => return None,
     })
 }
 

@@ -13,6 +13,9 @@ pub mod secret;
 pub mod service;
 pub mod service_account;
 
+pub mod pod;
 pub mod pod_spec;
+pub mod pod_template;
+pub mod replication_controller;
 #[cfg(test)]
 mod tests;
