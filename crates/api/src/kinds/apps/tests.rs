@@ -72,6 +72,7 @@ fn deployments_default_to_a_rolling_update_of_one_pod() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn deployments_are_refused_for_what_is_wrong() {
     let strategy_fault = |shown: &str| {
         format!(
@@ -421,6 +422,7 @@ fn stateful_sets_default_to_ordered_pods_and_claims_that_stay() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn stateful_sets_are_refused_for_what_is_wrong() {
     let strategy = "spec.updateStrategy";
     STATEFUL_SET.creates(&[

@@ -137,6 +137,7 @@ fn metrics_are_of_one_sort() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn metrics_are_refused_for_what_is_wrong() {
     let at = "spec.metrics[0]";
     let target = |sort: &str, fault: &str| format!("{at}.{sort}.target.{fault}");

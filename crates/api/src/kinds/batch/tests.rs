@@ -101,6 +101,7 @@ fn what_the_server_generates_cannot_be_forged() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn jobs_are_refused_for_what_is_wrong() {
     let negative =
         |field: &str| format!("spec.{field}: Invalid value: -1: must be greater than or equal to 0");
@@ -214,6 +215,7 @@ fn managers_of_jobs_have_a_domain_and_a_short_name() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn pod_failure_policies_have_rules() {
     let at = "spec.podFailurePolicy.rules[0]";
     let actions = r#"["Count" "FailIndex" "FailJob" "Ignore"]"#;
@@ -483,6 +485,7 @@ fn writers_of_jobs_are_warned() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn cron_jobs_are_refused_for_what_is_wrong() {
     let spec = CRON_JOB.created("{}").get("spec").cloned().unwrap();
     for (field, expected) in [
