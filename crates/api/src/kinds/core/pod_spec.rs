@@ -1,29 +1,217 @@
 //! What a pod is made of: defaults, validation and warnings of pod specs and of the templates that hold them.
 //!
-//! Every kind with a pod template calls [`default_template`], [`validate_template`] and [`template_warnings`];
-//! Pod itself shares the parts below.
+//! Every kind with a pod template calls [`default_template`], [`drop_disabled_template`], [`validate_template`] and
+//! [`template_warnings`]; Pod itself shares the parts below. Errors come in upstream's order; where that is the
+//! random order of a Go map, in the order of the keys.
+//!
+//! Upstream relaxes some rules for updates of objects that were stored when the rules were not there yet. Nothing was
+//! ever stored here that the rules refuse, so an update is judged as a new object is.
+
+use std::collections::BTreeSet;
 
 use crate::field_error::{ErrorList, Path};
+use crate::names::{dns, key, metadata};
 use crate::value::Value;
+
+mod affinity;
+pub(crate) mod annotations;
+pub(crate) mod containers;
+pub(crate) mod defaults;
+pub(crate) mod diff;
+mod disabled;
+mod env;
+mod image;
+pub(crate) mod internal;
+mod mounts;
+mod paths;
+mod probes;
+pub(crate) mod read;
+pub(crate) mod resources;
+pub(crate) mod scheduling;
+mod security;
+mod volumes;
+mod warnings;
+mod windows;
+
+pub(crate) use affinity::apply_label_keys;
+pub use affinity::node_selector;
+pub use defaults::default_claim_spec;
+pub(crate) use disabled::{drop_disabled, drop_disabled_status};
+pub use resources::qos_class;
+pub use scheduling::tolerations as validate_tolerations;
+pub use volumes::{claim_spec, csi_driver_name, signer_name};
+pub(crate) use warnings::spec_warnings;
+
+use containers::Around;
+use read::{
+    forbidden, invalid, list, number_faults, number_part, part, required, required_word, supported, text,
+    text_entries, text_part, truth, truth_part,
+};
 
 /// Fills in what a pod template leaves out. Idempotent.
 pub fn default_template(template: &mut Value) {
-    let _ = template;
+    defaults::spec(template.make_map().ensure("spec", Value::map));
+}
+
+/// Drops from a pod template what is switched off in this version: kinds call it when they prepare a write.
+pub fn drop_disabled_template(template: &mut Value) {
+    drop_disabled(template);
 }
 
 /// What is wrong with a pod template, found at `path`.
 pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    let _ = (template, path, errors);
+    let none = Value::map();
+    let (meta, spec) = (part(template, "metadata").unwrap_or(&none), part(template, "spec").unwrap_or(&none));
+    let (annotations_path, spec_path) = (path.child("annotations"), path.child("spec"));
+    metadata::labels(errors, &path.child("labels"), text_entries(meta, "labels"));
+    metadata::annotations(errors, &annotations_path, text_entries(meta, "annotations"));
+    annotations::validate(errors, &annotations_path, meta, spec);
+    validate_spec(errors, &spec_path, spec, Holder::Template);
+    annotations::agree_with_fields(errors, &spec_path, meta, spec);
+    if !list(spec, "ephemeralContainers").is_empty() {
+        let detail = "ephemeral containers not allowed in pod template";
+        forbidden(errors, &spec_path.child("ephemeralContainers"), detail);
+    }
 }
 
-/// What is wrong with a pod template that takes the place of an older one: as [`validate_template`], but what
-/// the older one was allowed to say may stay.
-pub fn validate_template_update(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    let _ = old;
+/// What is wrong with a pod template that takes the place of an older one.
+pub fn validate_template_update(new: &Value, _old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     validate_template(new, path, errors);
 }
 
-/// What the writer of a pod template, found at `path`, should know although it is no error.
-pub fn template_warnings(template: &Value, old: Option<&Value>, path: &Path<'_>, warnings: &mut Vec<String>) {
-    let _ = (template, old, path, warnings);
+/// What the writer of a pod template, found at `path`, should know although it is no error. The older template, if
+/// there is one, makes no difference yet.
+pub fn template_warnings(
+    template: &Value,
+    _old: Option<&Value>,
+    path: &Path<'_>,
+    warnings: &mut Vec<String>,
+) {
+    spec_warnings(template, path, true, warnings);
+}
+
+/// What holds a spec.
+#[derive(Clone, Copy)]
+pub(crate) enum Holder<'a> {
+    /// A template, from which pods are yet to be made.
+    Template,
+    /// A pod, with its metadata.
+    Pod(&'a Value),
+}
+
+/// Calls `visit` with each container of a spec and its path: first those that run first.
+pub(crate) fn each_container<'a>(
+    spec: &'a Value,
+    path: &Path<'_>,
+    mut visit: impl FnMut(&'a Value, &Path<'_>),
+) {
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
+        let path = path.child(field);
+        for (i, container) in list(spec, field).iter().enumerate() {
+            visit(container, &path.index(i));
+        }
+    }
+}
+
+/// What is wrong with a pod spec.
+pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, holder: Holder<'_>) {
+    let grace = number_part(spec, "terminationGracePeriodSeconds");
+    if grace.is_none() {
+        required(errors, &path.child("terminationGracePeriodSeconds"), "");
+    }
+    let (pod_name, is_mirror) = match holder {
+        Holder::Template => ("", false),
+        Holder::Pod(meta) => (text(meta, "name"), read::annotation(meta, annotations::MIRROR).is_some()),
+    };
+    let volumes = volumes::volumes(errors, &path.child("volumes"), spec, pod_name);
+    let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
+    let claim_names: BTreeSet<&str> = claims.filter(|name| !name.is_empty()).collect();
+    resources::pod_claims(errors, &path.child("resourceClaims"), spec, is_mirror);
+    let host_users = truth_part(spec, "hostUsers") != Some(false);
+    let around = Around { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
+    containers::regular(errors, &path.child("containers"), spec, &around);
+    containers::init(errors, &path.child("initContainers"), spec, &around);
+    containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &around);
+    resources::pod_level(errors, path, spec, &around.claim_names);
+    if truth(spec, "hostNetwork") {
+        containers::ports_on_host(errors, path, spec, matches!(holder, Holder::Pod(_)));
+    }
+    policies(errors, path, spec);
+    metadata::labels(errors, &path.child("nodeSelector"), text_entries(spec, "nodeSelector"));
+    security::pod(errors, &path.child("securityContext"), spec);
+    if truth(spec, "hostPID") && truth(spec, "shareProcessNamespace") {
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        invalid(errors, &path.child("shareProcessNamespace"), true, detail);
+    }
+    if let Some(affinity) = part(spec, "affinity") {
+        affinity::affinity(errors, &path.child("affinity"), affinity);
+    }
+    scheduling::dns_config(errors, &path.child("dnsConfig"), spec);
+    scheduling::gates(errors, path, spec);
+    let constraints = list(spec, "topologySpreadConstraints");
+    scheduling::spread_constraints(errors, &path.child("topologySpreadConstraints"), constraints);
+    windows::host_process(errors, path, spec);
+    security::host_users(errors, path, spec);
+    scheduling::hostname_override(errors, path, spec);
+    names(errors, path, spec);
+    scheduling::tolerations(errors, &path.child("tolerations"), list(spec, "tolerations"));
+    scheduling::host_aliases(errors, path, spec);
+    classes(errors, path, spec);
+    windows::operating_system(errors, path, spec);
+    each_container(spec, path, |container, path| {
+        containers::file_references(errors, path, container, list(spec, "volumes"));
+    });
+}
+
+fn policies(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let restarts = text(spec, "restartPolicy");
+    required_word(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    required_word(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
+}
+
+fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let account = text(spec, "serviceAccountName");
+    if !account.is_empty() {
+        errors.push_invalid(&path.child("serviceAccountName"), account, dns::subdomain(account));
+    }
+    let deprecated = text(spec, "serviceAccount");
+    if deprecated != account {
+        let detail = format!("must be the same as serviceAccountName: {}", crate::quote::Quoted(account));
+        invalid(errors, &path.child("deprecatedServiceAccount"), deprecated, detail);
+    }
+    let node = text(spec, "nodeName");
+    if !node.is_empty() {
+        errors.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
+    }
+    if let Some(seconds) = number_part(spec, "activeDeadlineSeconds") {
+        let faults = key::in_range(seconds, 1, i64::from(i32::MAX));
+        number_faults(errors, &path.child("activeDeadlineSeconds"), seconds, faults);
+    }
+    for field in ["hostname", "subdomain"] {
+        let name = text(spec, field);
+        if !name.is_empty() {
+            errors.push_invalid(&path.child(field), name, dns::label(name));
+        }
+    }
+}
+
+fn classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let priority = text(spec, "priorityClassName");
+    if !priority.is_empty() {
+        errors.push_invalid(&path.child("priorityClassName"), priority, dns::subdomain(priority));
+    }
+    if let Some(runtime) = text_part(spec, "runtimeClassName") {
+        errors.push_invalid(&path.child("runtimeClassName"), runtime, dns::subdomain(runtime));
+    }
+    match text_part(spec, "preemptionPolicy") {
+        None => {}
+        Some("") => required(errors, &path.child("preemptionPolicy"), ""),
+        Some(policy) => {
+            supported(errors, &path.child("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
+        }
+    }
+    if part(spec, "overhead").is_some() {
+        resources::overhead(errors, &path.child("overhead"), spec);
+    }
 }

@@ -1,0 +1,242 @@
+//! Near what, or far from what, a pod wants to run.
+
+use std::collections::BTreeSet;
+
+use super::read::{
+    forbidden, invalid, invalid_word, label_selector, list, number, part, required, text, text_entries, texts,
+};
+use crate::field_error::{ErrorList, Path};
+use crate::names::{dns, key};
+use crate::value::Value;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// What is wrong with the affinity of a pod.
+pub(crate) fn affinity(errors: &mut ErrorList, path: &Path<'_>, affinity: &Value) {
+    if let Some(nodes) = part(affinity, "nodeAffinity") {
+        node_affinity(errors, &path.child("nodeAffinity"), nodes);
+    }
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let Some(pods) = part(affinity, field) else { continue };
+        let path = path.child(field);
+        let terms = path.child(REQUIRED);
+        for (i, term) in list(pods, REQUIRED).iter().enumerate() {
+            pod_term(errors, &terms.index(i), term);
+        }
+        let terms = path.child(PREFERRED);
+        let none = Value::map();
+        for (i, weighted) in list(pods, PREFERRED).iter().enumerate() {
+            let path = terms.index(i);
+            weight(errors, &path, weighted);
+            let term = part(weighted, "podAffinityTerm").unwrap_or(&none);
+            pod_term(errors, &path.child("podAffinityTerm"), term);
+        }
+    }
+}
+
+fn weight(errors: &mut ErrorList, path: &Path<'_>, weighted: &Value) {
+    let weight = number(weighted, "weight");
+    if !(1..=100).contains(&weight) {
+        invalid(errors, &path.child("weight"), weight, "must be in the range 1-100");
+    }
+}
+
+fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, nodes: &Value) {
+    if let Some(selector) = part(nodes, REQUIRED) {
+        node_selector(errors, &path.child(REQUIRED), selector);
+    }
+    let terms = path.child(PREFERRED);
+    for (i, weighted) in list(nodes, PREFERRED).iter().enumerate() {
+        let path = terms.index(i);
+        weight(errors, &path, weighted);
+        if let Some(term) = part(weighted, "preference") {
+            // What is only preferred may name values that no label has.
+            node_term(errors, &path.child("preference"), term, true);
+        }
+    }
+}
+
+/// What is wrong with a selector of nodes.
+pub fn node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
+    let path = path.child("nodeSelectorTerms");
+    let terms = list(selector, "nodeSelectorTerms");
+    if terms.is_empty() {
+        required(errors, &path, "must have at least one node selector term");
+    }
+    for (i, term) in terms.iter().enumerate() {
+        node_term(errors, &path.index(i), term, false);
+    }
+}
+
+fn node_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value, any_values: bool) {
+    let expressions = path.child("matchExpressions");
+    for (i, requirement) in list(term, "matchExpressions").iter().enumerate() {
+        node_requirement(errors, &expressions.index(i), requirement, any_values);
+    }
+    let fields = path.child("matchFields");
+    for (i, requirement) in list(term, "matchFields").iter().enumerate() {
+        node_field(errors, &fields.index(i), requirement);
+    }
+}
+
+fn node_requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, any_values: bool) {
+    let values_path = path.child("values");
+    let values = texts(requirement, "values");
+    match text(requirement, "operator") {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                required(errors, &values_path, "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+        }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                forbidden(errors, &values_path, detail);
+            }
+        }
+        "Gt" | "Lt" => {
+            if values.len() != 1 {
+                let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
+                required(errors, &values_path, detail);
+            }
+        }
+        other => invalid_word(errors, &path.child("operator"), other, "not a valid selector operator"),
+    }
+    let label = text(requirement, "key");
+    errors.push_invalid(&path.child("key"), label, key::label_key(label));
+    if !any_values {
+        for (i, value) in values.into_iter().enumerate() {
+            errors.push_invalid(&values_path.index(i), value, key::label_value(value));
+        }
+    }
+}
+
+fn node_field(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value) {
+    let values_path = path.child("values");
+    let values = texts(requirement, "values");
+    match text(requirement, "operator") {
+        "In" | "NotIn" => {
+            if values.len() != 1 {
+                let detail =
+                    "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+                required(errors, &values_path, detail);
+            }
+        }
+        other => invalid_word(errors, &path.child("operator"), other, "not a valid selector operator"),
+    }
+    let field = text(requirement, "key");
+    if field != "metadata.name" {
+        return invalid(errors, &path.child("key"), field, "not a valid field selector key");
+    }
+    for (i, value) in values.into_iter().enumerate() {
+        errors.push_invalid(&values_path.index(i), value, dns::subdomain(value));
+    }
+}
+
+fn pod_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value) {
+    let selector = part(term, "labelSelector");
+    label_selector(errors, &path.child("labelSelector"), selector);
+    label_selector(errors, &path.child("namespaceSelector"), part(term, "namespaceSelector"));
+    for namespace in texts(term, "namespaces") {
+        errors.push_invalid(&path.child("namespace"), namespace, dns::label(namespace));
+    }
+    let (same, other) = (texts(term, "matchLabelKeys"), texts(term, "mismatchLabelKeys"));
+    label_keys(errors, path, &same, &other, selector);
+    let topology = text(term, "topologyKey");
+    if topology.is_empty() {
+        required(errors, &path.child("topologyKey"), "can not be empty");
+    }
+    errors.push_invalid(&path.child("topologyKey"), topology, key::label_key(topology));
+}
+
+/// What is wrong with labels whose values are taken from the pod itself. By now they stand in the selector too, so
+/// one that was there before stands there twice.
+pub(crate) fn label_keys(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    same: &[&str],
+    other: &[&str],
+    selector: Option<&Value>,
+) {
+    for (field, keys) in [("matchLabelKeys", same), ("mismatchLabelKeys", other)] {
+        let path = path.child(field);
+        if !keys.is_empty() && selector.is_none() {
+            forbidden(errors, &path, "must not be specified when labelSelector is not set");
+            continue;
+        }
+        for (i, one) in keys.iter().enumerate() {
+            errors.push_invalid(&path.index(i), one, key::label_key(one));
+        }
+    }
+    if let Some(selector) = selector {
+        let mut seen: BTreeSet<&str> =
+            text_entries(selector, "matchLabels").map(|(label, _)| label).collect();
+        for expression in list(selector, "matchExpressions") {
+            let label = text(expression, "key");
+            let taken = same.iter().rposition(|one| *one == label);
+            if let Some(at) = taken.filter(|_| seen.contains(label)) {
+                invalid(errors, &path.index(at), label, "exists in both matchLabelKeys and labelSelector");
+            }
+            seen.insert(label);
+        }
+    }
+    for (i, one) in same.iter().enumerate().filter(|(_, one)| other.contains(one)) {
+        let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
+        let path = path.child("matchLabelKeys");
+        invalid(errors, &path.index(i), *one, detail);
+    }
+}
+
+/// Puts the labels that are to be taken from the pod into the selectors, with the values that it has.
+pub(crate) fn apply_label_keys(pod: &mut Value) {
+    let labels = pod.at(&["metadata", "labels"]).cloned().unwrap_or_default();
+    let Some(spec) = pod.get_mut("spec") else { return };
+    if let Some(affinity) = spec.get_mut("affinity") {
+        for field in ["podAffinity", "podAntiAffinity"] {
+            let Some(pods) = affinity.get_mut(field) else { continue };
+            for weighted in super::read::list_mut(pods, PREFERRED) {
+                if let Some(term) = weighted.get_mut("podAffinityTerm") {
+                    apply_to(term, &labels);
+                }
+            }
+            for term in super::read::list_mut(pods, REQUIRED) {
+                apply_to(term, &labels);
+            }
+        }
+    }
+    for constraint in super::read::list_mut(spec, "topologySpreadConstraints") {
+        apply_to(constraint, &labels);
+    }
+}
+
+fn apply_to(term: &mut Value, labels: &Value) {
+    if part(term, "labelSelector").is_none() {
+        return;
+    }
+    let mut added = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for label in texts(term, field) {
+            if let Some(value) = labels.get(label).and_then(Value::as_str) {
+                let requirement: crate::value::Map = [
+                    ("key", Value::from(label)),
+                    ("operator", Value::from(operator)),
+                    ("values", Value::from(vec![value])),
+                ]
+                .into_iter()
+                .collect();
+                added.push(Value::Map(requirement));
+            }
+        }
+    }
+    if !added.is_empty() {
+        let expressions =
+            term.ensure_map("labelSelector").ensure("matchExpressions", || Value::List(Vec::new()));
+        if expressions.is_null() {
+            *expressions = Value::List(Vec::new());
+        }
+        if let Some(list) = expressions.as_list_mut() {
+            list.extend(added);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Annotations that mean something to pods: most are older than the fields that took their place.
+
+use super::read::{annotation, forbidden, invalid, part, text, text_entries, text_part};
+use super::{each_container, paths, scheduling, security};
+use crate::field_error::{ErrorList, Path};
+use crate::json;
+use crate::quote::Quoted;
+use crate::value::{Map, Value};
+
+/// The pod is the image of one that a node runs by itself.
+pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The profile of AppArmor of the container named behind it.
+pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+/// The seccomp profile of the pod.
+pub(crate) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+/// The seccomp profile of the container named behind it.
+pub(crate) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// What init containers were once written in; nobody reads it now.
+const INIT_CONTAINERS: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
+
+/// Drops annotations that nobody reads any more.
+pub(crate) fn drop_obsolete(meta: &mut Value) {
+    let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_map_mut) else { return };
+    let before = annotations.len();
+    annotations.retain(|key, _| !INIT_CONTAINERS.contains(&key));
+    if annotations.is_empty() && before > 0 {
+        meta.make_map().remove("annotations");
+    }
+}
+
+/// What is wrong with the annotations of a pod or template.
+pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
+    let Some(annotations) = part(meta, "annotations") else { return };
+    if let Some(value) = text_part(annotations, MIRROR)
+        && text(spec, "nodeName").is_empty()
+    {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        invalid(errors, &path.key(MIRROR), value, detail);
+    }
+    let written = text(annotations, TOLERATIONS);
+    if !written.is_empty() {
+        tolerations(errors, path, written);
+    }
+    if let Some(cost) = text_part(annotations, DELETION_COST)
+        && !is_cost(cost)
+    {
+        invalid(errors, &path.key(DELETION_COST), cost, "must be a 32bit integer");
+    }
+    if let Some(profile) = text_part(annotations, SECCOMP_POD) {
+        seccomp(errors, &path.child(SECCOMP_POD), profile);
+    }
+    for (key, profile) in
+        text_entries(meta, "annotations").filter(|(key, _)| key.starts_with(SECCOMP_CONTAINER))
+    {
+        seccomp(errors, &path.child(key), profile);
+    }
+    for (key, profile) in text_entries(meta, "annotations") {
+        let Some(name) = key.strip_prefix(APP_ARMOR) else { continue };
+        let mut found = false;
+        each_container(spec, &Path::NONE, |container, _| found |= text(container, "name") == name);
+        if !found {
+            invalid(errors, &path.key(key), name, "container not found");
+        }
+        let good =
+            matches!(profile, "" | "runtime/default" | "unconfined") || profile.starts_with("localhost/");
+        if !good {
+            let detail = format!("invalid AppArmor profile name: {}", Quoted(profile));
+            invalid(errors, &path.key(key), profile, detail);
+        }
+    }
+}
+
+/// Neither a plus nor zeros may stand before the number.
+fn is_cost(cost: &str) -> bool {
+    let first = cost.bytes().next();
+    (cost == "0" || first.is_some_and(|b| matches!(b, b'-' | b'1'..=b'9'))) && cost.parse::<i32>().is_ok()
+}
+
+fn seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &str) {
+    match profile.strip_prefix("localhost/") {
+        Some(local) => paths::descending(errors, path, local),
+        None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
+        None => invalid(errors, path, profile, "must be a valid seccomp profile"),
+    }
+}
+
+/// Tolerations that stand in an annotation, where the case of their fields does not matter.
+fn tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
+    let parsed = match json::parse(written.as_bytes()) {
+        Ok(parsed) => parsed,
+        Err(error) => return invalid(errors, path, TOLERATIONS, error.to_string()),
+    };
+    let in_lower_case = |toleration: &Value| {
+        let fields = toleration.as_map().into_iter().flat_map(|map| map.iter());
+        let named = fields.map(|(key, value)| {
+            let key = if key.eq_ignore_ascii_case("tolerationSeconds") {
+                "tolerationSeconds".to_owned()
+            } else {
+                key.to_lowercase()
+            };
+            (key, value.clone())
+        });
+        Value::Map(named.collect::<Map>())
+    };
+    let list: Vec<Value> = parsed.as_list().unwrap_or_default().iter().map(in_lower_case).collect();
+    scheduling::tolerations(errors, &path.child(TOLERATIONS), &list);
+}
+
+/// What is wrong with annotations that say other than the fields in their place, when both are new.
+pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
+    if part(meta, "annotations").is_none() {
+        return;
+    }
+    let profile_of = |holder: &Value, field: &str| {
+        holder.at(&["securityContext", field]).filter(|profile| !profile.is_null()).cloned()
+    };
+    if let (Some(profile), Some(written)) =
+        (profile_of(spec, "seccompProfile"), annotation(meta, SECCOMP_POD))
+    {
+        let path = path.child("securityContext");
+        agree(errors, &path.child("seccompProfile"), "seccomp", &profile, written);
+    }
+    each_container(spec, path, |container, path| {
+        let key = format!("{SECCOMP_CONTAINER}{}", text(container, "name"));
+        if let (Some(profile), Some(written)) =
+            (profile_of(container, "seccompProfile"), annotation(meta, &key))
+        {
+            let path = path.child("securityContext");
+            agree(errors, &path.child("seccompProfile"), "seccomp", &profile, written);
+        }
+    });
+    if spec.str_at(&["os", "name"]) == "windows" {
+        return;
+    }
+    let of_pod = profile_of(spec, "appArmorProfile");
+    each_container(spec, path, |container, path| {
+        let profile = profile_of(container, "appArmorProfile").or_else(|| of_pod.clone());
+        let key = format!("{APP_ARMOR}{}", text(container, "name"));
+        if let (Some(profile), Some(written)) = (profile, annotation(meta, &key)) {
+            let path = path.child("securityContext");
+            agree(errors, &path.child("appArmorProfile"), "apparmor", &profile, written);
+        }
+    });
+}
+
+fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, written: &str) {
+    let wrong_type = || format!("{what} type in annotation and field must match");
+    let good = match text(profile, "type") {
+        "Unconfined" => written == "unconfined",
+        "RuntimeDefault" => {
+            written == "runtime/default" || (what == "seccomp" && written == "docker/default")
+        }
+        "Localhost" => match written.strip_prefix("localhost/") {
+            Some(local) if text_part(profile, "localhostProfile") != Some(local) => {
+                let detail = format!("{what} profile in annotation and field must match");
+                return forbidden(errors, &path.child("localhostProfile"), detail);
+            }
+            local => local.is_some(),
+        },
+        _ => true,
+    };
+    if !good {
+        forbidden(errors, &path.child("type"), wrong_type());
+    }
+}
+
+/// What is wrong with a change of annotations that may not change.
+pub(crate) fn validate_update(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) {
+    let none = Value::map();
+    let meta = |pod: &Value| part(pod, "metadata").cloned().unwrap_or_default();
+    let (new_meta, old_meta) = (meta(new), meta(old));
+    let is_fixed = |key: &str| key.starts_with(APP_ARMOR) || key == MIRROR;
+    let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };
+    for (key, value) in text_entries(&old_meta, "annotations").filter(|(key, _)| is_fixed(key)) {
+        if annotation(&new_meta, key) != Some(value) {
+            forbidden(errors, &path.key(key), format!("may not remove or update {}", what(key)));
+        }
+    }
+    for (key, _) in text_entries(&new_meta, "annotations").filter(|(key, _)| is_fixed(key)) {
+        if annotation(&old_meta, key).is_none() {
+            forbidden(errors, &path.key(key), format!("may not add {}", what(key)));
+        }
+    }
+    validate(errors, path, &new_meta, part(new, "spec").unwrap_or(&none));
+}
+
+/// The profile that an annotation stands for, if it stands for one.
+pub(crate) fn app_armor_field(written: &str) -> Option<Value> {
+    let (ty, local) = match written {
+        "unconfined" => ("Unconfined", None),
+        "runtime/default" => ("RuntimeDefault", None),
+        other => ("Localhost", Some(other.strip_prefix("localhost/").filter(|local| !local.is_empty())?)),
+    };
+    let mut profile = Map::new();
+    profile.insert("type", ty);
+    if let Some(local) = local {
+        profile.insert("localhostProfile", local);
+    }
+    Some(Value::Map(profile))
+}
+
+/// Copies profiles of AppArmor that stand in annotations into the fields of their containers, where those say nothing.
+pub(crate) fn apply_app_armor(pod: &mut Value) {
+    let annotations = text_entries(pod.get("metadata").unwrap_or(&Value::Null), "annotations");
+    let written: Vec<(String, String)> = annotations
+        .filter_map(|(key, value)| Some((key.strip_prefix(APP_ARMOR)?.to_owned(), value.to_owned())))
+        .collect();
+    let Some(spec) = pod.get_mut("spec") else { return };
+    if written.is_empty() || spec.str_at(&["os", "name"]) == "windows" {
+        return;
+    }
+    let of_pod = spec.at(&["securityContext", "appArmorProfile"]).cloned();
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in super::read::list_mut(spec, field) {
+            let Some((_, value)) = written.iter().find(|(name, _)| name == text(container, "name")) else {
+                continue;
+            };
+            if container.at(&["securityContext", "appArmorProfile"]).is_some_and(|profile| !profile.is_null())
+            {
+                continue;
+            }
+            let mut faults = ErrorList::new();
+            let profile = app_armor_field(value).filter(|profile| {
+                security::app_armor(&mut faults, &Path::NONE, profile);
+                faults.is_empty()
+            });
+            if let Some(profile) = profile.filter(|profile| Some(profile) != of_pod.as_ref()) {
+                container.ensure_map("securityContext").insert("appArmorProfile", profile);
+            }
+        }
+    }
+}

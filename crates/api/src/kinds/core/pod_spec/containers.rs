@@ -1,0 +1,305 @@
+//! Containers: those that do the work, those that run before them, and those added to look inside.
+
+use std::collections::BTreeSet;
+
+use super::mounts::{self, Volumes};
+use super::read::{
+    forbidden, invalid, invalid_word, list, number, number_faults, part, required, required_word, supported,
+    text, text_part,
+};
+use super::resources::{self, Scope};
+use super::{env, probes, security};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::names::{dns, key};
+use crate::value::Value;
+
+/// What a container must know of the pod around it.
+pub(crate) struct Around<'a> {
+    /// The good volumes.
+    pub volumes: Volumes<'a>,
+    /// The names of the pod's claims.
+    pub claim_names: BTreeSet<&'a str>,
+    /// How long the pod may take to end.
+    pub grace: Option<i64>,
+    /// When the pod's containers are restarted.
+    pub restarts: &'a str,
+    /// Whether users in the pod are users of the host.
+    pub host_users: bool,
+}
+
+/// How many rules a container may have for its restarts.
+const RESTART_RULES_MAX: usize = 20;
+/// How many exit codes one of them may name.
+const EXIT_CODES_MAX: usize = 255;
+/// The fields of a container that one added to look inside must not have, in the order in which they are judged.
+const NOT_EPHEMERAL: [&str; 9] = [
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+];
+
+/// What is wrong with the containers that do the work.
+pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around: &Around<'_>) {
+    let containers = list(spec, "containers");
+    if containers.is_empty() {
+        return required(errors, path, "");
+    }
+    let mut names = BTreeSet::new();
+    for (i, container) in containers.iter().enumerate() {
+        let path = path.index(i);
+        common(errors, &path, container, around);
+        if !names.insert(text(container, "name")) {
+            errors.push(FieldError::duplicate(&path.child("name"), text(container, "name")));
+        }
+        probes::probes_and_hooks(errors, &path, container, around.grace);
+        restart_policy(errors, &path, container, false);
+    }
+    host_ports(errors, path, containers);
+}
+
+/// What is wrong with the containers that run before the others.
+pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around: &Around<'_>) {
+    let mut names: BTreeSet<&str> = list(spec, "containers").iter().map(|one| text(one, "name")).collect();
+    let list_path = path;
+    for (i, container) in list(spec, "initContainers").iter().enumerate() {
+        let path = list_path.index(i);
+        common(errors, &path, container, around);
+        restart_policy(errors, &path, container, true);
+        let name = text(container, "name");
+        if names.contains(name) {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        } else if !name.is_empty() {
+            names.insert(name);
+        }
+        // They run one by one, so only ports of one container can clash, and it is called the first.
+        host_ports(errors, list_path, std::slice::from_ref(container));
+        if resources::is_sidecar(container) {
+            probes::probes_and_hooks(errors, &path, container, around.grace);
+            continue;
+        }
+        for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+            if part(container, field).is_some() {
+                let detail = "may not be set for init containers without restartPolicy=Always";
+                forbidden(errors, &path.child(field), detail);
+            }
+        }
+        let policies = path.child("resizePolicy");
+        for (j, policy) in list(container, "resizePolicy").iter().enumerate() {
+            if text(policy, "restartPolicy") == "RestartContainer" {
+                let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+                let path = policies.index(j);
+                invalid_word(errors, &path.child("restartPolicy"), "RestartContainer", detail);
+            }
+        }
+    }
+}
+
+/// What is wrong with the containers that were added to look inside.
+pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around: &Around<'_>) {
+    let added = list(spec, "ephemeralContainers");
+    if added.is_empty() {
+        return;
+    }
+    let others = list(spec, "containers").iter().chain(list(spec, "initContainers"));
+    let others: BTreeSet<&str> = others.map(|one| text(one, "name")).collect();
+    let mut names = others.clone();
+    for (i, container) in added.iter().enumerate() {
+        let path = path.index(i);
+        common(errors, &path, container, around);
+        only_for_pod(errors, &path, container);
+        if !names.insert(text(container, "name")) {
+            errors.push(FieldError::duplicate(&path.child("name"), text(container, "name")));
+        }
+        let target = text(container, "targetContainerName");
+        if !target.is_empty() && !others.contains(target) {
+            errors.push(FieldError::not_found(&path.child("targetContainerName"), target));
+        }
+        for field in NOT_EPHEMERAL {
+            let is_pointer = !matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
+            if part(container, field).is_some_and(|value| is_pointer || !value.is_empty()) {
+                forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
+            }
+        }
+        let mounts_path = path.child("volumeMounts");
+        for (j, mount) in list(container, "volumeMounts").iter().enumerate() {
+            for field in ["subPath", "subPathExpr"] {
+                if !text(mount, field).is_empty() {
+                    let path = mounts_path.index(j);
+                    forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a container of a pod, though a template may have it.
+pub(crate) fn only_for_pod(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
+    let image = text(container, "image");
+    if image.len() != image.trim().len() {
+        invalid(errors, &path.child("image"), image, "must not have leading or trailing whitespace");
+    }
+}
+
+fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, around: &Around<'_>) {
+    let name = text(container, "name");
+    if name.is_empty() {
+        required(errors, &path.child("name"), "");
+    } else {
+        errors.push_invalid(&path.child("name"), name, dns::label(name));
+    }
+    if text(container, "image").is_empty() {
+        required(errors, &path.child("image"), "");
+    }
+    let policy = text(container, "terminationMessagePolicy");
+    required_word(
+        errors,
+        &path.child("terminationMessagePolicy"),
+        policy,
+        &["File", "FallbackToLogsOnError"],
+    );
+    ports(errors, &path.child("ports"), list(container, "ports"));
+    env::variables(errors, path, container);
+    mounts::mounts_and_devices(errors, path, container, &around.volumes);
+    pull_policy(errors, &path.child("imagePullPolicy"), text(container, "imagePullPolicy"));
+    if let Some(own) = part(container, "resources") {
+        resources::requirements(errors, &path.child("resources"), own, &around.claim_names, Scope::Container);
+    }
+    resources::resize_policy(errors, &path.child("resizePolicy"), container, around.restarts);
+    if let Some(context) = part(container, "securityContext") {
+        security::container(errors, &path.child("securityContext"), context, around.host_users);
+    }
+}
+
+/// What is wrong with when an image is pulled.
+pub(crate) fn pull_policy(errors: &mut ErrorList, path: &Path<'_>, policy: &str) {
+    required_word(errors, path, policy, &["Always", "IfNotPresent", "Never"]);
+}
+
+fn ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
+    let mut names = BTreeSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        let path = path.index(i);
+        let name = text(port, "name");
+        if !name.is_empty() {
+            let faults = key::port_name(name);
+            if !faults.is_empty() {
+                errors.push_invalid(&path.child("name"), name, faults);
+            } else if !names.insert(name) {
+                errors.push(FieldError::duplicate(&path.child("name"), name));
+            }
+        }
+        match number(port, "containerPort") {
+            0 => required(errors, &path.child("containerPort"), ""),
+            inside => number_faults(errors, &path.child("containerPort"), inside, key::port_number(inside)),
+        }
+        match number(port, "hostPort") {
+            0 => {}
+            outside => number_faults(errors, &path.child("hostPort"), outside, key::port_number(outside)),
+        }
+        required_word(errors, &path.child("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+    }
+}
+
+/// Ports of the host that more than one container wants.
+fn host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
+    let mut seen = BTreeSet::new();
+    for (i, container) in containers.iter().enumerate() {
+        for (j, port) in list(container, "ports").iter().enumerate() {
+            let outside = number(port, "hostPort");
+            if outside == 0 {
+                continue;
+            }
+            let claim = (text(port, "protocol"), text(port, "hostIP"), outside);
+            if !seen.insert(claim) {
+                let path = path.index(i);
+                let path = path.child("ports");
+                let path = path.index(j);
+                let shown = format!("{}/{}/{}", claim.0, claim.1, claim.2);
+                errors.push(FieldError::duplicate(&path.child("hostPort"), shown));
+            }
+        }
+    }
+}
+
+/// What is wrong with when a container is restarted.
+fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is_init: bool) {
+    let rules = list(container, "restartPolicyRules");
+    let policy_path = path.child("restartPolicy");
+    match text_part(container, "restartPolicy") {
+        None if rules.is_empty() => return,
+        None => {
+            required(errors, &policy_path, "must specify restartPolicy when restart rules are used");
+            if is_init {
+                return;
+            }
+        }
+        Some(policy) => supported(errors, &policy_path, policy, &["Always", "Never", "OnFailure"]),
+    }
+    let rules_path = path.child("restartPolicyRules");
+    if rules.len() > RESTART_RULES_MAX {
+        errors.push(FieldError::too_many(&rules_path, Some(rules.len()), RESTART_RULES_MAX));
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        let path = rules_path.index(i);
+        supported(errors, &path.child("action"), text(rule, "action"), &["Restart", "RestartAllContainers"]);
+        let codes_path = path.child("exitCodes");
+        let Some(codes) = part(rule, "exitCodes") else {
+            required(errors, &codes_path, "must be specified");
+            continue;
+        };
+        supported(errors, &codes_path.child("operator"), text(codes, "operator"), &["In", "NotIn"]);
+        let values = list(codes, "values");
+        if values.len() > EXIT_CODES_MAX {
+            let actual = Some(values.len());
+            errors.push(FieldError::too_many(&codes_path.child("values"), actual, EXIT_CODES_MAX));
+        }
+    }
+}
+
+/// What is wrong with ports of containers on the host's network: they are the host's. In a template they may be
+/// left out.
+pub(crate) fn ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_pod: bool) {
+    let path = path.child("containers");
+    for (i, container) in list(spec, "containers").iter().enumerate() {
+        let path = path.index(i);
+        let path = path.child("ports");
+        for (j, port) in list(container, "ports").iter().enumerate() {
+            let outside = number(port, "hostPort");
+            if (is_pod || outside != 0) && outside != number(port, "containerPort") {
+                let path = path.index(j);
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                invalid(errors, &path.child("hostPort"), outside, detail);
+            }
+        }
+    }
+}
+
+/// Variables read from files need a volume that the pod itself fills.
+pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container: &Value, volumes: &[Value]) {
+    let path = path.child("env");
+    for (i, variable) in list(container, "env").iter().enumerate() {
+        let Some(reference) =
+            variable.at(&["valueFrom", "fileKeyRef"]).filter(|reference| !reference.is_null())
+        else {
+            continue;
+        };
+        let path = path.index(i);
+        let path = path.child("valueFrom");
+        let path = path.child("fileKeyRef");
+        let path = path.child("volumeName");
+        let name = text(reference, "volumeName");
+        match volumes.iter().rev().find(|volume| text(volume, "name") == name) {
+            None => errors.push(FieldError::not_found(&path, BadValue::from(name))),
+            Some(volume) if part(volume, "emptyDir").is_none() => {
+                invalid(errors, &path, name, "referenced volume must be of type emptyDir");
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Unified differences of texts, found as Python's `difflib` finds them: clients have seen its hunks for years.
+//!
+//! The longest run of equal lines is found first, then those before and after it. In texts of 200 lines or more,
+//! lines that make up more than a hundredth of the text start no run, which keeps the search fast.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How many equal lines stand around a change.
+const CONTEXT: usize = 3;
+/// How long a text is at least when frequent lines start no run.
+const LINES_LONG_MIN: usize = 200;
+
+/// What became of a run of lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Equal,
+    Change,
+}
+
+/// Lines `a.0..a.1` became lines `b.0..b.1`.
+#[derive(Clone, Copy)]
+struct Step {
+    op: Op,
+    a: (usize, usize),
+    b: (usize, usize),
+}
+
+/// The difference between two texts, empty if there is none.
+pub(crate) fn unified(a: &str, b: &str) -> String {
+    let (a, b): (Vec<&str>, Vec<&str>) = (a.split('\n').collect(), b.split('\n').collect());
+    let mut out = String::new();
+    for group in groups(&steps(&a, &b)) {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        let (from, to) = (range(first.a.0, last.a.1), range(first.b.0, last.b.1));
+        writeln!(out, "@@ -{from} +{to} @@").expect("a String takes all text");
+        for step in group {
+            let mut write = |sign: char, lines: &[&str]| {
+                for line in lines {
+                    writeln!(out, "{sign}{line}").expect("a String takes all text");
+                }
+            };
+            match step.op {
+                Op::Equal => write(' ', &a[step.a.0..step.a.1]),
+                Op::Change => {
+                    write('-', &a[step.a.0..step.a.1]);
+                    write('+', &b[step.b.0..step.b.1]);
+                }
+            }
+        }
+    }
+    out
+}
+
+fn range(start: usize, stop: usize) -> String {
+    match stop - start {
+        1 => (start + 1).to_string(),
+        0 => format!("{start},0"),
+        len => format!("{},{len}", start + 1),
+    }
+}
+
+/// Where each line of `b` stands, the frequent ones left out.
+fn places<'a>(b: &[&'a str]) -> BTreeMap<&'a str, Vec<usize>> {
+    let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, line) in b.iter().enumerate() {
+        places.entry(line).or_default().push(at);
+    }
+    if b.len() >= LINES_LONG_MIN {
+        let most = b.len() / 100 + 1;
+        places.retain(|_, at| at.len() <= most);
+    }
+    places
+}
+
+/// The longest run of equal lines in two ranges: where it starts in both, and how long it is.
+fn longest(
+    a: &[&str],
+    b: &[&str],
+    places: &BTreeMap<&str, Vec<usize>>,
+    (a_low, a_high): (usize, usize),
+    (b_low, b_high): (usize, usize),
+) -> (usize, usize, usize) {
+    let (mut best_a, mut best_b, mut len) = (a_low, b_low, 0);
+    let mut runs: BTreeMap<usize, usize> = BTreeMap::new();
+    for (i, line) in a.iter().enumerate().take(a_high).skip(a_low) {
+        let mut longer = BTreeMap::new();
+        for &j in places.get(line).into_iter().flatten() {
+            if j < b_low || j >= b_high {
+                continue;
+            }
+            let run = j.checked_sub(1).and_then(|before| runs.get(&before)).copied().unwrap_or_default() + 1;
+            longer.insert(j, run);
+            if run > len {
+                (best_a, best_b, len) = (i + 1 - run, j + 1 - run, run);
+            }
+        }
+        runs = longer;
+    }
+    while best_a > a_low && best_b > b_low && a[best_a - 1] == b[best_b - 1] {
+        (best_a, best_b, len) = (best_a - 1, best_b - 1, len + 1);
+    }
+    while best_a + len < a_high && best_b + len < b_high && a[best_a + len] == b[best_b + len] {
+        len += 1;
+    }
+    (best_a, best_b, len)
+}
+
+/// The way from one text to the other.
+fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
+    let places = places(b);
+    let mut runs = Vec::new();
+    let mut open = vec![((0, a.len()), (0, b.len()))];
+    while let Some((in_a, in_b)) = open.pop() {
+        let (i, j, len) = longest(a, b, &places, in_a, in_b);
+        if len > 0 {
+            runs.push((i, j, len));
+            open.push(((in_a.0, i), (in_b.0, j)));
+            open.push(((i + len, in_a.1), (j + len, in_b.1)));
+        }
+    }
+    runs.sort_unstable();
+    runs.push((a.len(), b.len(), 0));
+    let (mut i, mut j) = (0, 0);
+    let mut steps: Vec<Step> = Vec::new();
+    for (run_a, run_b, len) in runs {
+        if i < run_a || j < run_b {
+            steps.push(Step { op: Op::Change, a: (i, run_a), b: (j, run_b) });
+        }
+        (i, j) = (run_a + len, run_b + len);
+        match steps.last_mut() {
+            // Runs that touch in both texts are one.
+            Some(last) if last.op == Op::Equal && last.a.1 == run_a && last.b.1 == run_b => {
+                (last.a.1, last.b.1) = (i, j);
+            }
+            _ if len > 0 => steps.push(Step { op: Op::Equal, a: (run_a, i), b: (run_b, j) }),
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// Changes with the equal lines around them; those far apart stand in groups of their own.
+fn groups(steps: &[Step]) -> Vec<Vec<Step>> {
+    let mut groups = Vec::new();
+    let mut group: Vec<Step> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        if step.op == Op::Change {
+            group.push(*step);
+            continue;
+        }
+        let len = step.a.1 - step.a.0;
+        let head = Step {
+            op: Op::Equal,
+            a: (step.a.0, step.a.0 + len.min(CONTEXT)),
+            b: (step.b.0, step.b.0 + len.min(CONTEXT)),
+        };
+        let tail = Step {
+            op: Op::Equal,
+            a: (step.a.1 - len.min(CONTEXT), step.a.1),
+            b: (step.b.1 - len.min(CONTEXT), step.b.1),
+        };
+        let (is_first, is_last) = (at == 0, at + 1 == steps.len());
+        match (is_first, is_last) {
+            (true, true) => {}
+            (true, false) => group.push(tail),
+            (false, true) => group.push(head),
+            (false, false) if len > 2 * CONTEXT => {
+                group.push(head);
+                groups.push(std::mem::take(&mut group));
+                group.push(tail);
+            }
+            (false, false) => group.push(*step),
+        }
+    }
+    if group.iter().any(|step| step.op == Op::Change) {
+        groups.push(group);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_do_not_differ() {
+        assert_eq!(unified("a\nb", "a\nb"), "");
+    }
+
+    #[test]
+    fn a_change_stands_among_three_lines() {
+        let a = "1\n2\n3\n4\n5\n6\n7\n8\n9";
+        let b = a.replace('5', "five");
+        assert_eq!(unified(a, &b), "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n");
+        assert_eq!(unified(a, &format!("{a}\n10")), "@@ -7,3 +7,4 @@\n 7\n 8\n 9\n+10\n");
+        assert_eq!(unified("x", "y"), "@@ -1 +1 @@\n-x\n+y\n");
+    }
+
+    #[test]
+    fn far_changes_stand_apart() {
+        let a: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+        let mut b = a.clone();
+        b[5] = "x".to_owned();
+        b.remove(30);
+        let diff = unified(&a.join("\n"), &b.join("\n"));
+        assert_eq!(diff.matches("@@ -").count(), 2, "{diff}");
+        assert!(diff.contains("@@ -28,7 +28,6 @@\n 27\n 28\n 29\n-30\n 31\n"), "{diff}");
+    }
+
+    #[test]
+    fn frequent_lines_of_long_texts_start_no_run() {
+        let a: Vec<String> =
+            (0..250).map(|n| if n % 2 == 0 { "}".to_owned() } else { n.to_string() }).collect();
+        let mut b = a.clone();
+        b[101] = "changed".to_owned();
+        let diff = unified(&a.join("\n"), &b.join("\n"));
+        assert!(diff.starts_with("@@ -99,7 +99,7 @@\n }\n 99\n }\n-101\n+changed\n }\n 103\n }\n"), "{diff}");
+    }
+}

@@ -1,0 +1,240 @@
+//! Environment variables, and the fields of pods and containers that they and files can show.
+
+use super::paths;
+use super::read::{invalid, list, part, quantity, required, supported, text};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::names::{dns, key};
+use crate::value::Value;
+
+/// The fields of a pod that a variable can show.
+const ENV_FIELDS: [&str; 9] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+
+/// The fields of a pod that a file can show.
+pub(crate) const FILE_FIELDS: [&str; 5] =
+    ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+
+/// All fields of a pod that have ever been shown; which of them may be is another question.
+const FIELDS: [&str; 14] = [
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+];
+
+/// The amounts of a container that can be shown.
+const AMOUNTS: [&str; 6] = [
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
+
+/// What amounts in bytes can be divided by.
+const BYTE_DIVISORS: [&str; 13] =
+    ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+
+/// What is wrong with the variables of a container.
+pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
+    let env = path.child("env");
+    for (i, variable) in list(container, "env").iter().enumerate() {
+        let path = env.index(i);
+        let name = text(variable, "name");
+        if name.is_empty() {
+            required(errors, &path.child("name"), "");
+        } else {
+            errors.push_invalid(&path.child("name"), name, key::env_name_relaxed(name));
+        }
+        if let Some(source) = part(variable, "valueFrom") {
+            value_from(errors, &path.child("valueFrom"), source, text(variable, "value"));
+        }
+    }
+    let env_from = path.child("envFrom");
+    for (i, source) in list(container, "envFrom").iter().enumerate() {
+        let path = env_from.index(i);
+        let prefix = text(source, "prefix");
+        if !prefix.is_empty() {
+            errors.push_invalid(&path.child("prefix"), prefix, key::env_name_relaxed(prefix));
+        }
+        let mut count = 0;
+        for field in ["configMapRef", "secretRef"] {
+            if let Some(reference) = part(source, field) {
+                count += 1;
+                let path = path.child(field);
+                let name = text(reference, "name");
+                if name.is_empty() {
+                    required(errors, &path.child("name"), "");
+                } else {
+                    let faults = crate::names::NameRule::Subdomain.check_prefix(name);
+                    errors.push_invalid(&path.child("name"), name, faults);
+                }
+            }
+        }
+        match count {
+            0 => invalid(errors, &env_from, "", "must specify one of: `configMapRef` or `secretRef`"),
+            1 => {}
+            _ => invalid(errors, &env_from, "", "may not have more than one field specified at a time"),
+        }
+    }
+}
+
+fn value_from(errors: &mut ErrorList, path: &Path<'_>, source: &Value, value: &str) {
+    let mut count = 0;
+    if let Some(reference) = part(source, "fieldRef") {
+        count += 1;
+        field_reference(errors, &path.child("fieldRef"), reference, &ENV_FIELDS);
+    }
+    if let Some(reference) = part(source, "resourceFieldRef") {
+        count += 1;
+        amount_reference(errors, &path.child("resourceFieldRef"), reference, false);
+    }
+    for field in ["configMapKeyRef", "secretKeyRef"] {
+        if let Some(reference) = part(source, field) {
+            count += 1;
+            key_reference(errors, &path.child(field), reference);
+        }
+    }
+    if let Some(reference) = part(source, "fileKeyRef") {
+        count += 1;
+        file_reference(errors, &path.child("fileKeyRef"), reference);
+    }
+    if count == 0 {
+        let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+        invalid(errors, path, "", detail);
+    } else if !value.is_empty() {
+        invalid(errors, path, "", "may not be specified when `value` is not empty");
+    } else if count > 1 {
+        invalid(errors, path, "", "may not have more than one field specified at a time");
+    }
+}
+
+fn key_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+    let (name, key) = (text(reference, "name"), text(reference, "key"));
+    errors.push_invalid(&path.child("name"), name, dns::subdomain(name));
+    if key.is_empty() {
+        required(errors, &path.child("key"), "");
+    } else {
+        errors.push_invalid(&path.child("key"), key, key::config_key(key));
+    }
+}
+
+fn file_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+    let (key, volume, file) =
+        (text(reference, "key"), text(reference, "volumeName"), text(reference, "path"));
+    if key.is_empty() {
+        required(errors, &path.child("key"), "");
+    } else {
+        errors.push_invalid(&path.child("key"), key, key::env_name_relaxed(key));
+    }
+    if volume.is_empty() {
+        required(errors, &path.child("volumeName"), "");
+    } else {
+        errors.push_invalid(&path.child("volumeName"), volume, dns::label(volume));
+    }
+    if file.is_empty() {
+        required(errors, &path.child("path"), "");
+    } else {
+        paths::no_backsteps(errors, &path.child("path"), file);
+    }
+}
+
+/// `metadata.labels['app']` as its path and what stands in the brackets.
+fn split_subscript(path: &str) -> Option<(&str, &str)> {
+    path.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
+}
+
+/// What is wrong with a reference to a field of the pod.
+pub(crate) fn field_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value, allowed: &[&str]) {
+    let (version, field) = (text(reference, "apiVersion"), text(reference, "fieldPath"));
+    if version.is_empty() {
+        return required(errors, &path.child("apiVersion"), "");
+    }
+    if field.is_empty() {
+        return required(errors, &path.child("fieldPath"), "");
+    }
+    let fault = if version != "v1" {
+        Some(format!("unsupported pod version: {version}"))
+    } else if let Some((of, _)) = split_subscript(field) {
+        let good = matches!(of, "metadata.annotations" | "metadata.labels");
+        (!good).then(|| format!("field label does not support subscript: {field}"))
+    } else {
+        let good = FIELDS.contains(&field) || field == "spec.host";
+        (!good).then(|| format!("field label not supported: {field}"))
+    };
+    if let Some(fault) = fault {
+        let detail = format!("error converting fieldPath: {fault}");
+        return invalid(errors, &path.child("fieldPath"), field, detail);
+    }
+    match split_subscript(field) {
+        Some(("metadata.annotations", key)) => {
+            let key = key.to_lowercase();
+            errors.push_invalid(path, &key, key::label_key(&key));
+        }
+        Some((_, key)) => errors.push_invalid(path, key, key::label_key(key)),
+        None => {
+            let field = if field == "spec.host" { "spec.nodeName" } else { field };
+            if !allowed.contains(&field) {
+                errors.push(FieldError::not_supported(&path.child("fieldPath"), field, allowed));
+            }
+        }
+    }
+}
+
+/// What is wrong with a reference to an amount of a container. In a volume it must say which container.
+pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value, in_volume: bool) {
+    let resource = text(reference, "resource");
+    let is_huge_pages =
+        ["requests.hugepages-", "limits.hugepages-"].iter().any(|huge| resource.starts_with(huge));
+    if in_volume && text(reference, "containerName").is_empty() {
+        required(errors, &path.child("containerName"), "");
+    } else if resource.is_empty() {
+        required(errors, &path.child("resource"), "");
+    } else if !is_huge_pages {
+        supported(errors, &path.child("resource"), resource, &AMOUNTS);
+    }
+    let Some(divisor) = part(reference, "divisor").map(quantity).filter(|divisor| !divisor.is_zero()) else {
+        return;
+    };
+    let divisor = divisor.to_string();
+    let of = match resource {
+        "limits.cpu" | "requests.cpu" => {
+            if !["1m", "1"].contains(&divisor.as_str()) {
+                let detail = "only divisor's values 1m and 1 are supported with the cpu resource";
+                invalid(errors, &path.child("divisor"), resource, detail);
+            }
+            return;
+        }
+        "limits.memory" | "requests.memory" => "memory",
+        "limits.ephemeral-storage" | "requests.ephemeral-storage" => "local ephemeral storage",
+        _ if is_huge_pages => "hugepages",
+        _ => return,
+    };
+    if !BYTE_DIVISORS.contains(&divisor.as_str()) {
+        let detail = format!(
+            "only divisor's values {} are supported with the {of} resource",
+            BYTE_DIVISORS.join(", ")
+        );
+        invalid(errors, &path.child("divisor"), resource, detail);
+    }
+}

@@ -1,0 +1,166 @@
+//! Where volumes stand in a container, as directories or as devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::paths;
+use super::read::{forbidden, invalid, list, part, required, supported, text, text_part, truth};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::value::Value;
+
+/// The good volumes of a pod, by name.
+pub(crate) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
+
+/// What is wrong with the mounts and devices of a container.
+pub(crate) fn mounts_and_devices(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    container: &Value,
+    volumes: &Volumes<'_>,
+) {
+    let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    mount_list(errors, &path.child("volumeMounts"), mounts, devices, volumes, container);
+    device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
+}
+
+/// Whether one of these has such a name, and whether one has such a path. Of several with one name the last counts.
+fn taken(others: &[Value], path_field: &str, name: &str, place: &str) -> (bool, bool) {
+    let by_name: BTreeMap<&str, &str> =
+        others.iter().map(|other| (text(other, "name"), text(other, path_field))).collect();
+    (by_name.contains_key(name), by_name.values().any(|other| *other == place))
+}
+
+fn mount_list(
+    errors: &mut ErrorList,
+    list_path: &Path<'_>,
+    mounts: &[Value],
+    devices: &[Value],
+    volumes: &Volumes<'_>,
+    container: &Value,
+) {
+    let mut places = BTreeSet::new();
+    for (i, mount) in mounts.iter().enumerate() {
+        let path = list_path.index(i);
+        let (name_path, place_path) = (path.child("name"), path.child("mountPath"));
+        let (name, place) = (text(mount, "name"), text(mount, "mountPath"));
+        if name.is_empty() {
+            required(errors, &name_path, "");
+        }
+        if !volumes.contains_key(name) {
+            errors.push(FieldError::not_found(&name_path, name));
+        }
+        if place.is_empty() {
+            required(errors, &place_path, "");
+        }
+        if !places.insert(place) {
+            invalid(errors, &place_path, place, "must be unique");
+        }
+        let (name_taken, place_taken) = taken(devices, "devicePath", name, place);
+        if name_taken {
+            invalid(errors, &name_path, name, "must not already exist in volumeDevices");
+        }
+        if place_taken {
+            invalid(errors, &place_path, place, "must not already exist as a path in volumeDevices");
+        }
+        sub_paths(errors, list_path, &path, mount);
+        if let Some(propagation) = text_part(mount, "mountPropagation") {
+            mount_propagation(errors, &list_path.child("mountPropagation"), propagation, container);
+        }
+        recursive_read_only(errors, &list_path.child("recursiveReadOnly"), mount);
+    }
+}
+
+/// The paths of these faults lack the number of the mount; clients know them so.
+fn sub_paths(errors: &mut ErrorList, list_path: &Path<'_>, path: &Path<'_>, mount: &Value) {
+    let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+    if !sub_path.is_empty() {
+        paths::descending(errors, &list_path.child("subPath"), sub_path);
+    }
+    if !expression.is_empty() {
+        if !sub_path.is_empty() {
+            let detail = "subPathExpr and subPath are mutually exclusive";
+            invalid(errors, &path.child("subPathExpr"), expression, detail);
+        }
+        paths::descending(errors, &list_path.child("subPathExpr"), expression);
+    }
+}
+
+fn mount_propagation(errors: &mut ErrorList, path: &Path<'_>, propagation: &str, container: &Value) {
+    supported(errors, path, propagation, &["Bidirectional", "HostToContainer", "None"]);
+    let privileged = part(container, "securityContext").is_some_and(|context| truth(context, "privileged"));
+    if propagation == "Bidirectional" && !privileged {
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        forbidden(errors, path, detail);
+    }
+}
+
+fn recursive_read_only(errors: &mut ErrorList, path: &Path<'_>, mount: &Value) {
+    match text_part(mount, "recursiveReadOnly") {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if !truth(mount, "readOnly") {
+                forbidden(errors, path, "may only be specified when readOnly is true");
+            }
+            if text_part(mount, "mountPropagation").is_some_and(|propagation| propagation != "None") {
+                forbidden(
+                    errors,
+                    path,
+                    "may only be specified when mountPropagation is None or not specified",
+                );
+            }
+        }
+        Some(other) => supported(errors, path, other, &["Disabled", "Enabled", "IfPossible"]),
+    }
+}
+
+fn device_list(
+    errors: &mut ErrorList,
+    list_path: &Path<'_>,
+    devices: &[Value],
+    mounts: &[Value],
+    volumes: &Volumes<'_>,
+) {
+    let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+    for (i, device) in devices.iter().enumerate() {
+        let path = list_path.index(i);
+        let (name_path, place_path) = (path.child("name"), path.child("devicePath"));
+        let (name, place) = (text(device, "name"), text(device, "devicePath"));
+        if name.is_empty() {
+            required(errors, &name_path, "");
+        }
+        if names.contains(name) {
+            invalid(errors, &name_path, name, "must be unique");
+        }
+        match volumes.get(name) {
+            Some(volume)
+                if part(volume, "persistentVolumeClaim").or_else(|| part(volume, "ephemeral")).is_none() =>
+            {
+                let detail =
+                    "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                invalid(errors, &name_path, name, detail);
+            }
+            Some(_) => {}
+            None => errors.push(FieldError::not_found(&name_path, name)),
+        }
+        if place.is_empty() {
+            required(errors, &place_path, "");
+        }
+        if places.contains(place) {
+            invalid(errors, &place_path, place, "must be unique");
+        }
+        if place.split('/').any(|step| step == "..") {
+            invalid(errors, &place_path, place, "can not contain backsteps ('..')");
+        } else {
+            places.insert(place);
+        }
+        let (name_taken, place_taken) = taken(mounts, "mountPath", name, place);
+        if name_taken {
+            invalid(errors, &name_path, name, "must not already exist in volumeMounts");
+        }
+        if place_taken {
+            invalid(errors, &place_path, place, "must not already exist as a path in volumeMounts");
+        }
+        if !name.is_empty() {
+            names.insert(name);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Probes and hooks: how the node asks a container whether it is well, and tells it of its start and end.
+
+use super::read::{
+    forbidden, invalid, list, nonnegative, number, number_faults, number_part, part, required, supported,
+    text, text_part,
+};
+use crate::field_error::{ErrorList, Path};
+use crate::names::key;
+use crate::value::Value;
+
+/// The handlers of a probe, in the order in which they are judged.
+const OF_PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+/// The handlers of a hook.
+const OF_HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
+
+/// What is wrong with the probes and hooks of a container that may have them.
+pub(crate) fn probes_and_hooks(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    container: &Value,
+    grace: Option<i64>,
+) {
+    if let Some(lifecycle) = part(container, "lifecycle") {
+        let path = path.child("lifecycle");
+        for field in ["postStart", "preStop"] {
+            if let Some(hook) = part(lifecycle, field) {
+                handler(errors, &path.child(field), hook, &OF_HOOKS, grace);
+            }
+        }
+    }
+    for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let Some(probe) = part(container, field) else { continue };
+        let path = path.child(field);
+        validate_probe(errors, &path, probe);
+        if field == "readinessProbe" {
+            if let Some(seconds) = number_part(probe, "terminationGracePeriodSeconds") {
+                let path = path.child("terminationGracePeriodSeconds");
+                invalid(errors, &path, seconds, "must not be set for readinessProbes");
+            }
+        } else if number(probe, "successThreshold") != 1 {
+            let threshold = number(probe, "successThreshold");
+            invalid(errors, &path.child("successThreshold"), threshold, "must be 1");
+        }
+    }
+}
+
+fn validate_probe(errors: &mut ErrorList, path: &Path<'_>, probe: &Value) {
+    handler(errors, path, probe, &OF_PROBES, None);
+    for field in
+        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
+    {
+        nonnegative(errors, &path.child(field), number(probe, field));
+    }
+    if let Some(seconds) = number_part(probe, "terminationGracePeriodSeconds").filter(|seconds| *seconds <= 0)
+    {
+        invalid(errors, &path.child("terminationGracePeriodSeconds"), seconds, "must be greater than 0");
+    }
+}
+
+/// What is wrong with a handler. A grace period that is missing is complained about elsewhere.
+fn handler(errors: &mut ErrorList, path: &Path<'_>, holder: &Value, handlers: &[&str], grace: Option<i64>) {
+    let mut count = 0;
+    for field in handlers {
+        let Some(action) = part(holder, field) else { continue };
+        let path = path.child(field);
+        count += 1;
+        if count > 1 {
+            forbidden(errors, &path, "may not specify more than 1 handler type");
+            continue;
+        }
+        match *field {
+            "exec" if list(action, "command").is_empty() => required(errors, &path.child("command"), ""),
+            "exec" => {}
+            "httpGet" => http_get(errors, &path, action),
+            "tcpSocket" | "grpc" => port(errors, &path.child("port"), action, "port"),
+            _ => sleep(errors, &path, number(action, "seconds"), grace),
+        }
+    }
+    if count == 0 {
+        required(errors, path, "must specify a handler type");
+    }
+}
+
+fn http_get(errors: &mut ErrorList, path: &Path<'_>, action: &Value) {
+    if text(action, "path").is_empty() {
+        required(errors, &path.child("path"), "");
+    }
+    port(errors, &path.child("port"), action, "port");
+    supported(errors, &path.child("scheme"), text(action, "scheme"), &["HTTP", "HTTPS"]);
+    for header in list(action, "httpHeaders") {
+        let name = text(header, "name");
+        errors.push_invalid(&path.child("httpHeaders"), name, key::http_header_name(name));
+    }
+}
+
+fn sleep(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, grace: Option<i64>) {
+    if let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&seconds)) {
+        let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+        invalid(errors, path, seconds, detail);
+    }
+}
+
+/// What is wrong with a port that is a number or a name.
+fn port(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
+    match text_part(value, field) {
+        Some(name) => errors.push_invalid(path, name, key::port_name(name)),
+        None => {
+            let port = number(value, field);
+            number_faults(errors, path, port, key::port_number(port));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Reading fields, and saying what is wrong with them, in few words.
+//!
+//! Absent, null and empty are the same for the readers of text, lists and maps, as they are in Go. A part is a
+//! field that Go keeps behind a pointer: it is there or it is not, however empty it is.
+
+use std::borrow::Cow;
+
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::labels::{self, Expression};
+use crate::names::Faults;
+use crate::quantity::Quantity;
+use crate::value::Value;
+
+/// A field that is there.
+pub(crate) fn part<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
+    value.get(field).filter(|value| !value.is_null())
+}
+
+/// A text, empty where there is none.
+pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A text behind a pointer.
+pub(crate) fn text_part<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field).and_then(Value::as_str)
+}
+
+/// A number, 0 where there is none.
+pub(crate) fn number(value: &Value, field: &str) -> i64 {
+    number_part(value, field).unwrap_or_default()
+}
+
+/// A number behind a pointer.
+pub(crate) fn number_part(value: &Value, field: &str) -> Option<i64> {
+    value.get(field).and_then(Value::as_i64)
+}
+
+/// A truth value, false where there is none.
+pub(crate) fn truth(value: &Value, field: &str) -> bool {
+    truth_part(value, field).unwrap_or_default()
+}
+
+/// A truth value behind a pointer.
+pub(crate) fn truth_part(value: &Value, field: &str) -> Option<bool> {
+    value.get(field).and_then(Value::as_bool)
+}
+
+/// A list, empty where there is none.
+pub(crate) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value.get(field).and_then(Value::as_list).unwrap_or_default()
+}
+
+/// The items of a list, to change them.
+pub(crate) fn list_mut<'a>(value: &'a mut Value, field: &str) -> &'a mut [Value] {
+    value.get_mut(field).and_then(Value::as_list_mut).map_or(&mut [], Vec::as_mut_slice)
+}
+
+/// The texts of a list.
+pub(crate) fn texts<'a>(value: &'a Value, field: &str) -> Vec<&'a str> {
+    list(value, field).iter().map(|item| item.as_str().unwrap_or_default()).collect()
+}
+
+/// The entries of a map, none where there is none.
+pub(crate) fn entries<'a>(
+    value: &'a Value,
+    field: &str,
+) -> impl Iterator<Item = (&'a str, &'a Value)> + Clone + use<'a> {
+    value.get(field).and_then(Value::as_map).into_iter().flat_map(|map| map.iter())
+}
+
+/// The entries of a map of texts.
+pub(crate) fn text_entries<'a>(
+    value: &'a Value,
+    field: &str,
+) -> impl Iterator<Item = (&'a str, &'a str)> + Clone + use<'a> {
+    entries(value, field).map(|(key, value)| (key, value.as_str().unwrap_or_default()))
+}
+
+/// The text of one annotation.
+pub(crate) fn annotation<'a>(meta: &'a Value, key: &str) -> Option<&'a str> {
+    meta.get("annotations")?.get(key)?.as_str()
+}
+
+/// A quantity. Decoding has refused what is none, so anything else reads as zero.
+pub(crate) fn quantity(value: &Value) -> Quantity {
+    value.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_else(|| Quantity::from(0))
+}
+
+/// Whether an amount has no fraction.
+pub(crate) fn is_whole(amount: Quantity) -> bool {
+    Quantity::from(amount.value()) == amount
+}
+
+/// How messages show a value that is a list or an object in the API's own types.
+pub(crate) fn shown(value: Option<&Value>) -> BadValue {
+    value.map_or(BadValue::Null, |value| BadValue::Json(crate::json::to_text(value).into()))
+}
+
+/// Notes an invalid value.
+pub(crate) fn invalid(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    value: impl Into<BadValue>,
+    detail: impl Into<Cow<'static, str>>,
+) {
+    errors.push(FieldError::invalid(path, value, detail));
+}
+
+/// Notes the invalid value of an enumeration.
+pub(crate) fn invalid_word(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    word: &str,
+    detail: impl Into<Cow<'static, str>>,
+) {
+    errors.push(FieldError::invalid(path, BadValue::json_string(word), detail));
+}
+
+/// Notes a missing value.
+pub(crate) fn required(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
+    errors.push(FieldError::required(path, detail));
+}
+
+/// Notes the fields of an object that are empty and must not be.
+pub(crate) fn require_texts(errors: &mut ErrorList, path: &Path<'_>, value: &Value, fields: &[&str]) {
+    for field in fields {
+        if text(value, field).is_empty() {
+            required(errors, &path.child(field), "");
+        }
+    }
+}
+
+/// Notes a value that may not be there.
+pub(crate) fn forbidden(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
+    errors.push(FieldError::forbidden(path, detail));
+}
+
+/// Notes a word that is not among those supported, which are listed in the given order.
+pub(crate) fn supported(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
+    if !words.contains(&word) {
+        errors.push(FieldError::not_supported(path, BadValue::json_string(word), words));
+    }
+}
+
+/// Notes a missing word, or one that is not among those supported.
+pub(crate) fn required_word(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
+    if word.is_empty() { required(errors, path, "") } else { supported(errors, path, word, words) }
+}
+
+/// Notes what is wrong with a number.
+pub(crate) fn number_faults(errors: &mut ErrorList, path: &Path<'_>, number: i64, faults: Faults) {
+    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, number, fault)));
+}
+
+/// Notes a number below zero.
+pub(crate) fn nonnegative(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
+    if number < 0 {
+        invalid(errors, path, number, "must be greater than or equal to 0");
+    }
+}
+
+/// Notes a number that is not above zero.
+pub(crate) fn positive(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
+    if number <= 0 {
+        invalid(errors, path, number, "must be greater than zero");
+    }
+}
+
+/// Notes the id of a user or group that cannot be one.
+pub(crate) fn unix_id(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
+    if let Some(id) = number_part(value, field) {
+        number_faults(errors, &path.child(field), id, crate::names::key::unix_id(id));
+    }
+}
+
+/// Notes what is wrong with a `LabelSelector`, where there is one.
+pub(crate) fn label_selector(errors: &mut ErrorList, path: &Path<'_>, selector: Option<&Value>) {
+    let Some(selector) = selector else { return };
+    let expressions: Vec<Expression<'_>> = list(selector, "matchExpressions")
+        .iter()
+        .map(|one| Expression {
+            key: text(one, "key"),
+            operator: text(one, "operator"),
+            values: texts(one, "values"),
+        })
+        .collect();
+    labels::validate(errors, path, text_entries(selector, "matchLabels"), &expressions, false);
+}
+
+/// Whether two values mean the same: amounts count, not how they are spelt.
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Map(a), Value::Map(b)) => {
+            let keys_in_both = a.len() == b.len();
+            keys_in_both
+                && a.iter().all(|(key, one)| {
+                    b.get(key).is_some_and(|other| {
+                        if holds_amounts(key) { same_amounts(one, other) } else { same(one, other) }
+                    })
+                })
+        }
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        _ => a == b,
+    }
+}
+
+fn holds_amounts(key: &str) -> bool {
+    matches!(key, "limits" | "requests" | "overhead" | "sizeLimit" | "divisor")
+}
+
+fn same_amounts(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(key, one)| b.get(key).is_some_and(|other| same_amounts(one, other)))
+        }
+        (Value::Str(_), Value::Str(_)) => a == b || quantity(a) == quantity(b),
+        _ => a == b,
+    }
+}

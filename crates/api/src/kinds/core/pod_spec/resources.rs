@@ -1,0 +1,519 @@
+//! Requests and limits: of containers, of whole pods, and what they make of a pod's quality of service.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::internal;
+use super::read::{
+    entries, forbidden, invalid, invalid_word, is_whole, list, part, quantity, required, required_word,
+    supported, text, text_part,
+};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::names::{dns, key};
+use crate::quantity::Quantity;
+use crate::value::Value;
+
+/// What huge pages are called, before their size.
+const HUGE_PAGES: &str = "hugepages-";
+
+/// What counts for the quality of service.
+const COMPUTE: [&str; 2] = ["cpu", "memory"];
+
+/// What can stand without a domain before it.
+const STANDARD: [&str; 20] = [
+    "configmaps",
+    "cpu",
+    "ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "memory",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+    "storage",
+];
+
+/// Those of them that come in whole numbers.
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+/// Amounts by the name of the resource.
+pub(crate) type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+
+/// Whose resources are judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One container's, or the overhead of running it.
+    Container,
+    /// The pod's as a whole.
+    Pod,
+}
+
+fn is_huge_pages(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
+}
+
+/// Whether a resource belongs to Kubernetes itself.
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && key::label_key(&format!("requests.{name}")).is_empty()
+}
+
+/// Whether more may be promised than there is.
+fn is_overcommittable(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+/// Whether a resource can be given to a pod as a whole.
+fn is_pod_level(name: &str) -> bool {
+    COMPUTE.contains(&name) || is_huge_pages(name)
+}
+
+/// What is wrong with an amount of a resource.
+pub(crate) fn amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
+    let amount = quantity(value);
+    if amount.sign() < 0 {
+        invalid(errors, path, amount.to_string(), "must be greater than or equal to 0");
+    }
+    if (COUNTED.contains(&name) || is_extended(name)) && !is_whole(amount) {
+        invalid(errors, path, BadValue::json_string(&amount.to_string()), "must be an integer");
+    }
+}
+
+/// What is wrong with the name of a resource. `true` if it is good so far.
+fn resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
+    let faults = key::label_key(name);
+    if !faults.is_empty() {
+        errors.extend(
+            faults.into_iter().map(|fault| FieldError::invalid(path, BadValue::json_string(name), fault)),
+        );
+        return false;
+    }
+    if !name.contains('/')
+        && !STANDARD.contains(&name)
+        && !is_huge_pages(name)
+        && !name.starts_with("requests.hugepages-")
+    {
+        let detail = "must be a standard resource type or fully qualified";
+        invalid(errors, path, BadValue::json_string(name), detail);
+        return false;
+    }
+    true
+}
+
+fn container_resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    resource_name(errors, path, name);
+    let fault = if !name.contains('/') {
+        let good = COMPUTE.contains(&name) || name == "ephemeral-storage" || is_huge_pages(name);
+        (!good).then_some("must be a standard resource for containers")
+    } else {
+        (!is_native(name) && !is_extended(name)).then_some("doesn't follow extended resource name standard")
+    };
+    if let Some(fault) = fault {
+        invalid(errors, path, BadValue::json_string(name), fault);
+    }
+}
+
+fn scoped_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, scope: Scope) {
+    match scope {
+        Scope::Container => container_resource_name(errors, path, name),
+        Scope::Pod => {
+            if resource_name(errors, path, name) && !is_pod_level(name) {
+                supported(errors, path, name, &["cpu", HUGE_PAGES, "memory"]);
+            }
+        }
+    }
+}
+
+/// What is wrong with an amount of huge pages: it must be a multiple of their size.
+fn huge_pages(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
+    let amount = quantity(value);
+    let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
+    let divides =
+        size.is_some_and(|size| size.sign() > 0 && is_whole(size) && amount.value() % size.value() == 0);
+    if !divides {
+        let detail = format!("{amount} is not positive integer multiple of {name}");
+        invalid(errors, path, amount.to_string(), detail);
+    }
+}
+
+/// What is wrong with amounts of one sort. Says whether there is cpu or memory, and huge pages, among them.
+fn amounts<'a>(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    named: impl Iterator<Item = (&'a str, &'a Value)>,
+    scope: Scope,
+    mut beside: impl FnMut(&mut ErrorList, &str, &Value),
+) -> (bool, bool) {
+    let (mut has_compute, mut has_huge_pages) = (false, false);
+    for (name, value) in named {
+        let path = path.key(name);
+        scoped_name(errors, &path, name, scope);
+        amount(errors, &path, name, value);
+        beside(errors, name, value);
+        if is_huge_pages(name) {
+            has_huge_pages = true;
+            huge_pages(errors, &path, name, value);
+        }
+        has_compute |= COMPUTE.contains(&name);
+    }
+    (has_compute, has_huge_pages)
+}
+
+/// What is wrong with requests and limits.
+pub(crate) fn requirements(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    resources: &Value,
+    claim_names: &BTreeSet<&str>,
+    scope: Scope,
+) {
+    let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
+    let limits = amounts(errors, &limits_path, entries(resources, "limits"), scope, |_, _, _| {});
+    let compare = |errors: &mut ErrorList, name: &str, value: &Value| {
+        let wanted = quantity(value);
+        let limit = part(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
+        match limit {
+            Some(limit) if wanted != limit && !is_overcommittable(name) => {
+                let detail = format!("must be equal to {name} limit of {limit}");
+                invalid(errors, &requests_path, wanted.to_string(), detail);
+            }
+            Some(limit) if wanted > limit => {
+                let detail = format!("must be less than or equal to {name} limit of {limit}");
+                invalid(errors, &requests_path, wanted.to_string(), detail);
+            }
+            None if !is_overcommittable(name) => {
+                required(errors, &limits_path, "Limit must be set for non overcommitable resources");
+            }
+            _ => {}
+        }
+    };
+    let requests = amounts(errors, &requests_path, entries(resources, "requests"), scope, compare);
+    if !limits.0 && !requests.0 && (limits.1 || requests.1) {
+        forbidden(errors, path, "HugePages require cpu or memory");
+    }
+    claims(errors, &path.child("claims"), list(resources, "claims"), claim_names);
+}
+
+/// What is wrong with the overhead of running a pod.
+pub(crate) fn overhead(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let limits_path = path.child("limits");
+    let named = entries(spec, "overhead");
+    let (has_compute, has_huge_pages) = amounts(errors, &limits_path, named, Scope::Container, |_, _, _| {});
+    if !has_compute && has_huge_pages {
+        forbidden(errors, path, "HugePages require cpu or memory");
+    }
+}
+
+/// What is wrong with the claims that a container refers to.
+fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTreeSet<&str>) {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for (i, claim) in claims.iter().enumerate() {
+        let path = path.index(i);
+        let (name, request) = (text(claim, "name"), text(claim, "request"));
+        if name.is_empty() {
+            required(errors, &path, "");
+            continue;
+        }
+        if seen.contains(name) {
+            errors.push(FieldError::duplicate(&path, name));
+        } else {
+            let mut key = name.to_owned();
+            if !request.is_empty() {
+                errors.push_invalid(&path.child("request"), request, dns::label(request));
+                key = format!("{name}/{request}");
+            }
+            if seen.contains(&key) {
+                errors.push(FieldError::duplicate(&path, key.as_str()));
+            } else if request.is_empty() {
+                let of_same = |other: &&String| other.split_once('/').is_some_and(|(claim, _)| claim == name);
+                for _ in seen.iter().filter(of_same) {
+                    errors.push(FieldError::duplicate(&path, name));
+                }
+            }
+            seen.insert(key);
+        }
+        if !known.contains(name) {
+            let names: Vec<&str> = known.iter().copied().collect();
+            let end = if names.is_empty() {
+                " which is empty".to_owned()
+            } else {
+                format!(": {}", names.join(", "))
+            };
+            let mut error = FieldError::not_found(&path, name);
+            error.detail = format!("must be one of the names in pod.spec.resourceClaims{end}").into();
+            errors.push(error);
+        }
+    }
+}
+
+/// What is wrong with the resources of a pod as a whole, and with those of its containers beside them.
+pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, claim_names: &BTreeSet<&str>) {
+    let Some(resources) = part(spec, "resources") else { return };
+    let path = path.child("resources");
+    if spec.str_at(&["os", "name"]) == "windows" {
+        return forbidden(errors, &path, "may not be set for a windows pod");
+    }
+    if part(resources, "claims").is_some() {
+        forbidden(errors, &path.child("claims"), "claims may not be set for Resources at pod-level");
+    }
+    requirements(errors, &path, resources, claim_names, Scope::Pod);
+    let requests_path = path.child("requests");
+    for (name, total) in total(spec, "requests") {
+        if let Some(of_pod) = named(resources, "requests", name)
+            && total > of_pod
+        {
+            let detail = format!("must be greater than or equal to aggregate container requests of {total}");
+            invalid(errors, &requests_path.key(name), of_pod.to_string(), detail);
+        }
+    }
+    let limits_path = path.child("limits");
+    for (name, total) in total(spec, "limits").into_iter().filter(|(name, _)| is_huge_pages(name)) {
+        if let Some(of_pod) = named(resources, "limits", name)
+            && total > of_pod
+        {
+            let detail = format!("must be greater than or equal to aggregate container limits of {total}");
+            invalid(errors, &limits_path.key(name), of_pod.to_string(), detail);
+        }
+    }
+    let containers_path = path.child("containers");
+    for (i, container) in list(spec, "containers").iter().enumerate() {
+        let Some(of_container) = part(container, "resources") else { continue };
+        for (name, limit) in entries(of_container, "limits") {
+            let limit = quantity(limit);
+            if let Some(of_pod) = named(resources, "limits", name)
+                && limit > of_pod
+            {
+                let path = containers_path.index(i);
+                let path = path.key(name);
+                let detail = format!("must be less than or equal to pod limits of {of_pod}");
+                invalid(errors, &path.child("limits"), limit.to_string(), detail);
+            }
+        }
+    }
+}
+
+/// One amount, where there is one.
+fn named(resources: &Value, sort: &str, name: &str) -> Option<Quantity> {
+    resources.get(sort)?.get(name).map(quantity)
+}
+
+/// Whether an init container runs beside the others until the pod ends.
+pub(crate) fn is_sidecar(container: &Value) -> bool {
+    text_part(container, "restartPolicy") == Some("Always")
+}
+
+/// What all containers need together: those that run at once added up, or what one init container needs with the
+/// sidecars before it, whichever is more.
+pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
+    let mut sum: Amounts<'a> = BTreeMap::new();
+    for container in list(spec, "containers") {
+        add(&mut sum, container, sort);
+    }
+    let (mut sidecars, mut starting): (Amounts<'a>, Amounts<'a>) = (BTreeMap::new(), BTreeMap::new());
+    for container in list(spec, "initContainers") {
+        if is_sidecar(container) {
+            add(&mut sum, container, sort);
+            add(&mut sidecars, container, sort);
+            raise(&mut starting, sidecars.clone());
+        } else {
+            let mut now = sidecars.clone();
+            add(&mut now, container, sort);
+            raise(&mut starting, now);
+        }
+    }
+    raise(&mut sum, starting);
+    sum
+}
+
+fn add<'a>(sum: &mut Amounts<'a>, container: &'a Value, sort: &str) {
+    let Some(resources) = part(container, "resources") else { return };
+    for (name, amount) in entries(resources, sort) {
+        let amount = quantity(amount);
+        sum.entry(name).and_modify(|sum| *sum += amount).or_insert(amount);
+    }
+}
+
+fn raise<'a>(most: &mut Amounts<'a>, other: Amounts<'a>) {
+    for (name, amount) in other {
+        let most = most.entry(name).or_insert(amount);
+        *most = (*most).max(amount);
+    }
+}
+
+/// The quality of service that a pod gets, by its spec.
+#[must_use]
+pub fn qos_class(spec: &Value) -> &'static str {
+    if let Some(resources) = part(spec, "resources")
+        && ["requests", "limits"]
+            .iter()
+            .any(|sort| entries(resources, sort).any(|(name, _)| is_pod_level(name)))
+    {
+        return requirements_qos(resources);
+    }
+    let mut class = None;
+    for container in list(spec, "initContainers").iter().chain(list(spec, "containers")) {
+        let of_container = part(container, "resources").map_or("BestEffort", requirements_qos);
+        match class {
+            _ if of_container == "Burstable" => return of_container,
+            None => class = Some(of_container),
+            Some(class) if class != of_container => return "Burstable",
+            Some(_) => {}
+        }
+    }
+    class.unwrap_or("BestEffort")
+}
+
+fn requirements_qos(resources: &Value) -> &'static str {
+    let none = Quantity::from(0);
+    let [cpu, memory] = COMPUTE.map(|name| {
+        let request = named(resources, "requests", name).unwrap_or(none);
+        let limit = named(resources, "limits", name).unwrap_or(none);
+        match request == limit {
+            false => "Burstable",
+            true if request.is_zero() => "BestEffort",
+            true => "Guaranteed",
+        }
+    });
+    if cpu == memory { cpu } else { "Burstable" }
+}
+
+/// Fills in what the resources of a pod as a whole leave out, from those of its containers: limits of huge pages,
+/// then requests, then limits where every container has one.
+pub(crate) fn default_pod_level(spec: &mut Value) {
+    let Some(resources) = part(spec, "resources") else { return };
+    let counts = |sort| entries(resources, sort).count();
+    if counts("requests") + counts("limits") == 0 {
+        return;
+    }
+    let mut requests: BTreeMap<String, Quantity> = owned(resources, "requests");
+    let mut limits: BTreeMap<String, Quantity> = owned(resources, "limits");
+    let (total_requests, total_limits) = (total(spec, "requests"), total(spec, "limits"));
+    for (name, amount) in total_limits.iter().filter(|(name, _)| is_huge_pages(name)) {
+        if !requests.contains_key(*name) {
+            limits.entry((*name).to_owned()).or_insert(*amount);
+        }
+    }
+    for (name, amount) in &total_requests {
+        if is_pod_level(name) && is_overcommittable(name) {
+            requests.entry((*name).to_owned()).or_insert(*amount);
+        }
+    }
+    for (name, amount) in limits.iter().filter(|(name, _)| is_pod_level(name)) {
+        requests.entry(name.clone()).or_insert(*amount);
+    }
+    for (name, request) in requests.iter().filter(|(name, _)| is_pod_level(name)) {
+        if !limits.contains_key(name)
+            && every_container_limits(spec, name)
+            && let Some(total) = total_limits.get(name.as_str())
+        {
+            limits.insert(name.clone(), (*total).max(*request));
+        }
+    }
+    let resources = spec.ensure_map("resources");
+    for (sort, amounts) in [("limits", limits), ("requests", requests)] {
+        if amounts.is_empty() {
+            continue;
+        }
+        let kept = resources.ensure_map(sort);
+        for (name, amount) in amounts {
+            if !kept.contains(&name) {
+                kept.insert(name, amount.to_string());
+            }
+        }
+        kept.sort();
+    }
+}
+
+fn owned(resources: &Value, sort: &str) -> BTreeMap<String, Quantity> {
+    entries(resources, sort).map(|(name, amount)| (name.to_owned(), quantity(amount))).collect()
+}
+
+fn every_container_limits(spec: &Value, name: &str) -> bool {
+    ["initContainers", "containers", "ephemeralContainers"].iter().all(|field| {
+        list(spec, field).iter().all(|container| {
+            part(container, "resources").is_some_and(|own| named(own, "limits", name).is_some())
+        })
+    })
+}
+
+/// What is wrong with the policies for changing resources in place.
+pub(crate) fn resize_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, pod_restarts: &str) {
+    let mut seen = BTreeSet::new();
+    for (i, policy) in list(container, "resizePolicy").iter().enumerate() {
+        let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
+        if !seen.insert(resource) {
+            errors.push(FieldError::duplicate(&path.index(i), BadValue::json_string(resource)));
+        }
+        required_word(errors, path, resource, &COMPUTE);
+        required_word(errors, path, restart, &["NotRequired", "RestartContainer"]);
+        if pod_restarts == "Never" && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            invalid_word(errors, path, restart, detail);
+        }
+    }
+}
+
+/// What is wrong with the claims of a pod.
+pub(crate) fn pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_mirror: bool) {
+    let mut seen = BTreeSet::new();
+    for (i, claim) in list(spec, "resourceClaims").iter().enumerate() {
+        if is_mirror {
+            forbidden(errors, &Path::root(""), "static pods do not support resource claims");
+            continue;
+        }
+        let path = path.index(i);
+        let name_path = path.child("name");
+        let name = text(claim, "name");
+        if name.is_empty() {
+            required(errors, &name_path, "");
+        } else if seen.contains(name) {
+            errors.push(FieldError::duplicate(&name_path, name));
+        } else {
+            errors.push_invalid(&name_path, name, dns::label(name));
+            seen.insert(name);
+        }
+        let sources =
+            ["resourceClaimName", "resourceClaimTemplateName"].map(|field| (field, text_part(claim, field)));
+        let fault = match sources {
+            [(_, Some(_)), (_, Some(_))] => {
+                Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+            }
+            [(_, None), (_, None)] => {
+                Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+            }
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            invalid(errors, &path, internal::shown(claim, "PodResourceClaim"), fault);
+        }
+        for (field, name) in sources {
+            if let Some(name) = name {
+                errors.push_invalid(&path.child(field), name, dns::subdomain(name));
+            }
+        }
+    }
+}

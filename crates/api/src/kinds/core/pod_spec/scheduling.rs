@@ -1,0 +1,202 @@
+//! When and where a pod may run: tolerations, spreading, gates; and how it finds others: names and aliases.
+
+use std::collections::BTreeSet;
+
+use super::affinity;
+use super::read::{
+    forbidden, invalid, invalid_word, label_selector, list, number, number_part, part, positive, required,
+    supported, text, text_part, texts, truth,
+};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::names::{dns, ip, key};
+use crate::value::Value;
+
+/// How many name servers a resolver asks.
+const NAME_SERVERS_MAX: usize = 3;
+/// How many domains a resolver searches.
+const SEARCHES_MAX: usize = 32;
+/// How long their list may be, spaces between them included.
+const SEARCHES_BYTES_MAX: usize = 2048;
+/// The longest name that a host can call itself.
+const HOSTNAME_BYTES_MAX: usize = 64;
+
+/// What is wrong with tolerations.
+pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
+    for (i, toleration) in tolerations.iter().enumerate() {
+        let path = path.index(i);
+        let (label, operator) = (text(toleration, "key"), text(toleration, "operator"));
+        let (value, effect) = (text(toleration, "value"), text(toleration, "effect"));
+        let operator_path = path.child("operator");
+        if !label.is_empty() {
+            errors.push_invalid(&path.child("key"), label, key::label_key(label));
+        } else if operator != "Exists" {
+            let detail =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            invalid_word(errors, &operator_path, operator, detail);
+        }
+        if number_part(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            invalid_word(errors, &path.child("effect"), effect, detail);
+        }
+        match operator {
+            "Equal" | "" => {
+                let faults = key::label_value(value);
+                if !faults.is_empty() {
+                    invalid(errors, &operator_path, value, faults.join(";"));
+                }
+            }
+            "Exists" if value.is_empty() => {}
+            "Exists" => {
+                invalid(errors, &operator_path, value, "value must be empty when `operator` is 'Exists'");
+            }
+            "Lt" | "Gt" => {
+                // They are known, but not yet let through.
+                let words = ["Equal", "Exists", "Lt", "Gt"];
+                errors.push(FieldError::not_supported(
+                    &operator_path,
+                    BadValue::json_string(operator),
+                    &words,
+                ));
+            }
+            other => supported(errors, &operator_path, other, &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            supported(
+                errors,
+                &path.child("effect"),
+                effect,
+                &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+            );
+        }
+    }
+}
+
+/// What is wrong with how pods are spread.
+pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constraints: &[Value]) {
+    for (i, constraint) in constraints.iter().enumerate() {
+        let path = path.index(i);
+        positive(errors, &path.child("maxSkew"), number(constraint, "maxSkew"));
+        let (topology, action) = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
+        if topology.is_empty() {
+            required(errors, &path.child("topologyKey"), "can not be empty");
+        }
+        supported(errors, &path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
+        let repeats = |other: &Value| {
+            text(other, "topologyKey") == topology && text(other, "whenUnsatisfiable") == action
+        };
+        if constraints[i + 1..].iter().any(repeats) {
+            let path = path.child("{topologyKey, whenUnsatisfiable}");
+            errors.push(FieldError::duplicate(&path, format!("{{{topology}, {action}}}")));
+        }
+        if let Some(domains) = number_part(constraint, "minDomains") {
+            let path = path.child("minDomains");
+            positive(errors, &path, domains);
+            if action != "DoNotSchedule" {
+                let detail =
+                    format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+                invalid(errors, &path, domains, detail);
+            }
+        }
+        for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            if let Some(policy) = text_part(constraint, field) {
+                supported(errors, &path.child(field), policy, &["Honor", "Ignore"]);
+            }
+        }
+        let selector = part(constraint, "labelSelector");
+        affinity::label_keys(errors, &path, &texts(constraint, "matchLabelKeys"), &[], selector);
+        label_selector(errors, &path.child("labelSelector"), selector);
+    }
+}
+
+/// What is wrong with the conditions that a pod waits for: to be ready, and to be scheduled at all.
+pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let ready_path = path.child("readinessGates");
+    for (i, gate) in list(spec, "readinessGates").iter().enumerate() {
+        let condition = text(gate, "conditionType");
+        let path = ready_path.index(i);
+        errors.push_invalid(&path.child("conditionType"), condition, key::label_key(condition));
+    }
+    let path = path.child("schedulingGates");
+    let mut seen = BTreeSet::new();
+    for (i, gate) in list(spec, "schedulingGates").iter().enumerate() {
+        let name = text(gate, "name");
+        errors.push_invalid(&path.index(i), name, key::label_key(name));
+        if !seen.insert(name) {
+            errors.push(FieldError::duplicate(&path.index(i), name));
+        }
+    }
+}
+
+/// What is wrong with how a pod finds names.
+pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let config = part(spec, "dnsConfig");
+    if text(spec, "dnsPolicy") == "None" {
+        let Some(config) = config else {
+            return required(errors, path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        };
+        if list(config, "nameservers").is_empty() {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return required(errors, &path.child("nameservers"), detail);
+        }
+    }
+    let Some(config) = config else { return };
+    let (servers_path, searches_path) = (path.child("nameservers"), path.child("searches"));
+    let (servers, searches) = (texts(config, "nameservers"), texts(config, "searches"));
+    if servers.len() > NAME_SERVERS_MAX {
+        let detail = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
+        invalid(errors, &servers_path, BadValue::json_strings(&servers), detail);
+    }
+    for (i, server) in servers.iter().enumerate() {
+        ip::ip_legacy(errors, &servers_path.index(i), server, true, &[]);
+    }
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        invalid(errors, &searches_path, BadValue::json_strings(&searches), detail);
+    }
+    let bytes = searches.iter().map(|search| search.len()).sum::<usize>() + searches.len().saturating_sub(1);
+    if bytes > SEARCHES_BYTES_MAX {
+        let detail = format!(
+            "must not have more than {SEARCHES_BYTES_MAX} characters (including spaces) in the search list"
+        );
+        invalid(errors, &searches_path, BadValue::json_strings(&searches), detail);
+    }
+    for (i, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
+        let search = search.strip_suffix('.').unwrap_or(search);
+        errors.push_invalid(&searches_path.index(i), search, dns::subdomain_with_underscore(search));
+    }
+    let options_path = path.child("options");
+    for (i, option) in list(config, "options").iter().enumerate() {
+        if text(option, "name").is_empty() {
+            required(errors, &options_path.index(i), "must not be empty");
+        }
+    }
+}
+
+/// What is wrong with the name that a pod calls itself in place of its own.
+pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let Some(name) = text_part(spec, "hostnameOverride") else { return };
+    let path = path.child("hostnameOverride");
+    if truth(spec, "setHostnameAsFQDN") {
+        forbidden(errors, &path, "may not be specified when setHostnameAsFQDN is true");
+    }
+    if truth(spec, "hostNetwork") {
+        forbidden(errors, &path, "may not be specified when hostNetwork is true");
+    }
+    if name.len() > HOSTNAME_BYTES_MAX {
+        errors.push(FieldError::too_long(&path, HOSTNAME_BYTES_MAX));
+    }
+    errors.push_invalid(&path, name, dns::subdomain(name));
+}
+
+/// What is wrong with further names of hosts.
+pub(crate) fn host_aliases(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let path = path.child("hostAliases");
+    for (i, alias) in list(spec, "hostAliases").iter().enumerate() {
+        let path = path.index(i);
+        ip::ip_legacy(errors, &path.child("ip"), text(alias, "ip"), true, &[]);
+        let names_path = path.child("hostnames");
+        for (j, name) in texts(alias, "hostnames").into_iter().enumerate() {
+            errors.push_invalid(&names_path.index(j), name, dns::subdomain(name));
+        }
+    }
+}

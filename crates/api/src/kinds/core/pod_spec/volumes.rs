@@ -1,0 +1,263 @@
+//! Volumes: where a pod keeps files. Each has one source; sources by drivers that are gone are still judged, as
+//! objects that name them are still stored.
+
+use std::collections::BTreeSet;
+
+use super::mounts::Volumes;
+use super::paths;
+use super::read::{
+    forbidden, invalid, list, number_part, part, quantity, require_texts, required, supported, text,
+    text_part,
+};
+use super::{containers, env};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::names::dns;
+use crate::quote::Quoted;
+use crate::value::Value;
+
+mod claim;
+mod in_tree;
+mod projected;
+
+pub use claim::claim_spec;
+pub use projected::signer_name;
+
+/// Every source, in the order in which it is judged. The paths of two of them in messages are not their names.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
+/// What is wrong with the volumes of a pod, and which of them are good. `pod_name` is empty for templates.
+pub(crate) fn volumes<'a>(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    spec: &'a Value,
+    pod_name: &str,
+) -> Volumes<'a> {
+    let all = list(spec, "volumes");
+    let mut good = Volumes::new();
+    for (i, volume) in all.iter().enumerate() {
+        let path = path.index(i);
+        let before = errors.len();
+        let name = text(volume, "name");
+        validate_source(errors, &path, volume, pod_name);
+        if name.is_empty() {
+            required(errors, &path.child("name"), "");
+        } else {
+            errors.push_invalid(&path.child("name"), name, dns::label(name));
+        }
+        if good.contains_key(name) {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        }
+        if errors.len() == before {
+            good.insert(name, volume);
+        }
+        let Some(claim) = part(volume, "persistentVolumeClaim").map(|claim| text(claim, "claimName")) else {
+            continue;
+        };
+        let makes_claim = |other: &Value| {
+            part(other, "ephemeral").is_some()
+                && claim.strip_prefix(pod_name).and_then(|rest| rest.strip_prefix('-'))
+                    == Some(text(other, "name"))
+        };
+        if !pod_name.is_empty() && all.iter().any(makes_claim) {
+            let path = path.child("persistentVolumeClaim");
+            let detail = "must not reference a PVC that gets created for an ephemeral volume";
+            invalid(errors, &path.child("claimName"), claim, detail);
+        }
+    }
+    good
+}
+
+fn validate_source(errors: &mut ErrorList, path: &Path<'_>, volume: &Value, pod_name: &str) {
+    let mut count = 0;
+    for field in SOURCES {
+        let Some(source) = part(volume, field) else { continue };
+        count += 1;
+        if count > 1 {
+            let shown = match field {
+                "cephfs" => "cephFS",
+                "downwardAPI" => "downwarAPI",
+                field => field,
+            };
+            forbidden(errors, &path.child(shown), "may not specify more than 1 volume type");
+        } else {
+            let shown = if field == "gcePersistentDisk" { "persistentDisk" } else { field };
+            one_source(errors, &path.child(shown), field, source);
+            if field == "ephemeral" {
+                claim_name(errors, &path.child("name"), text(volume, "name"), pod_name);
+            }
+        }
+        if field == "iscsi" {
+            in_tree::iscsi_name(errors, &path.child("name"), text(volume, "name"), source);
+        }
+    }
+    if count == 0 {
+        required(errors, path, "must specify a volume type");
+    }
+}
+
+fn one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
+    match field {
+        "emptyDir" => {
+            if part(source, "sizeLimit").is_some_and(|limit| quantity(limit).sign() < 0) {
+                forbidden(
+                    errors,
+                    &path.child("sizeLimit"),
+                    "SizeLimit field must be a valid resource quantity",
+                );
+            }
+        }
+        "hostPath" => host_path(errors, path, source),
+        "secret" => {
+            require_texts(errors, path, source, &["secretName"]);
+            files_of_keys(errors, path, source);
+        }
+        "configMap" => {
+            require_texts(errors, path, source, &["name"]);
+            files_of_keys(errors, path, source);
+        }
+        "persistentVolumeClaim" => require_texts(errors, path, source, &["claimName"]),
+        "downwardAPI" => {
+            file_mode(errors, path, source, "defaultMode");
+            for file in list(source, "items") {
+                downward_file(errors, path, file);
+            }
+        }
+        "projected" => {
+            file_mode(errors, path, source, "defaultMode");
+            projected::sources(errors, path, source);
+        }
+        "csi" => csi(errors, path, source),
+        "ephemeral" => claim::template(errors, path, source),
+        "image" => {
+            require_texts(errors, path, source, &["reference"]);
+            containers::pull_policy(errors, &path.child("pullPolicy"), text(source, "pullPolicy"));
+        }
+        other => in_tree::source(errors, path, other, source),
+    }
+}
+
+/// What is wrong with the name of the claim that an ephemeral volume makes.
+fn claim_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, pod_name: &str) {
+    if pod_name.is_empty() || volume.is_empty() {
+        return;
+    }
+    let claim = format!("{pod_name}-{volume}");
+    for fault in dns::subdomain(&claim) {
+        invalid(errors, path, volume, format!("PVC name {}: {fault}", Quoted(&claim)));
+    }
+}
+
+fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+    let place = text(source, "path");
+    if place.is_empty() {
+        return required(errors, &path.child("path"), "");
+    }
+    paths::no_backsteps(errors, &path.child("path"), place);
+    if let Some(ty) = text_part(source, "type") {
+        let types = [
+            "",
+            "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
+        ];
+        supported(errors, &path.child("type"), ty, &types);
+    }
+}
+
+/// What is wrong with the mode of files.
+fn file_mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
+    if let Some(mode) = number_part(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        invalid(errors, &path.child(field), mode, detail);
+    }
+}
+
+fn files_of_keys(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+    file_mode(errors, path, source, "defaultMode");
+    let items = path.child("items");
+    for (i, item) in list(source, "items").iter().enumerate() {
+        key_to_path(errors, &items.index(i), item);
+    }
+}
+
+fn key_to_path(errors: &mut ErrorList, path: &Path<'_>, item: &Value) {
+    require_texts(errors, path, item, &["key", "path"]);
+    paths::descending_unreserved(errors, &path.child("path"), text(item, "path"));
+    file_mode(errors, path, item, "mode");
+}
+
+fn downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
+    require_texts(errors, path, file, &["path"]);
+    paths::descending_unreserved(errors, &path.child("path"), text(file, "path"));
+    match (part(file, "fieldRef"), part(file, "resourceFieldRef")) {
+        (Some(field), amount) => {
+            env::field_reference(errors, &path.child("fieldRef"), field, &env::FILE_FIELDS);
+            if amount.is_some() {
+                let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
+                invalid(errors, path, "resource", detail);
+            }
+        }
+        (None, Some(amount)) => env::amount_reference(errors, &path.child("resourceFieldRef"), amount, true),
+        (None, None) => required(errors, path, "one of fieldRef and resourceFieldRef is required"),
+    }
+    file_mode(errors, path, file, "mode");
+}
+
+fn csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+    csi_driver_name(errors, &path.child("driver"), text(source, "driver"));
+    if let Some(secret) = part(source, "nodePublishSecretRef") {
+        match text(secret, "name") {
+            "" => required(errors, &path.child("nodePublishSecretRef").child("name"), ""),
+            name => errors.push_invalid(&path.child("name"), name, dns::subdomain(name)),
+        }
+    }
+}
+
+/// What is wrong with the name of a storage driver.
+pub fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
+    if driver.is_empty() {
+        return required(errors, path, "");
+    }
+    if driver.len() > dns::LABEL_BYTES_MAX {
+        errors.push(FieldError::too_long(path, dns::LABEL_BYTES_MAX));
+    }
+    errors.push_invalid(path, driver, dns::subdomain(&driver.to_lowercase()));
+}
+
+/// The paths that a volume makes, each only once.
+type Places<'a> = BTreeSet<&'a str>;

@@ -1,0 +1,124 @@
+//! Claims that are made for one pod and go with it.
+
+use super::super::read::{
+    forbidden, invalid, label_selector, list, part, quantity, required, supported, text, text_entries,
+    text_part,
+};
+use super::super::resources;
+use crate::field_error::{BadValue, ErrorList, Path};
+use crate::names::{dns, metadata};
+use crate::value::Value;
+
+/// How a volume may be used, by how many.
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+/// The metadata that a template of a claim must not have, in the order in which it is judged.
+const NOT_IN_TEMPLATES: [&str; 12] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+];
+
+/// What is wrong with an ephemeral volume.
+pub(super) fn template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+    let path = path.child("volumeClaimTemplate");
+    let Some(template) = part(source, "volumeClaimTemplate") else { return required(errors, &path, "") };
+    if let Some(meta) = part(template, "metadata") {
+        let path = path.child("metadata");
+        metadata::annotations(errors, &path.child("annotations"), text_entries(meta, "annotations"));
+        metadata::labels(errors, &path.child("labels"), text_entries(meta, "labels"));
+        for field in NOT_IN_TEMPLATES.into_iter().chain(["managedFields"]) {
+            if part(meta, field).is_some_and(|value| !value.is_empty()) {
+                let shown = if field == "uid" { "uID" } else { field };
+                forbidden(errors, &path.child(shown), "cannot be set");
+            }
+        }
+    }
+    let none = Value::map();
+    claim_spec(errors, &path.child("spec"), part(template, "spec").unwrap_or(&none));
+}
+
+/// What is wrong with the spec of a claim.
+pub fn claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let modes_path = path.child("accessModes");
+    let modes = list(spec, "accessModes");
+    if modes.is_empty() {
+        required(errors, &modes_path, "at least 1 access mode is required");
+    }
+    label_selector(errors, &path.child("selector"), part(spec, "selector"));
+    let (mut for_one_pod, mut for_more) = (false, false);
+    for mode in modes.iter().map(|mode| mode.as_str().unwrap_or_default()) {
+        supported(errors, &modes_path, mode, &ACCESS_MODES);
+        for_one_pod |= mode == "ReadWriteOncePod";
+        for_more |= mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode);
+    }
+    if for_one_pod && for_more {
+        forbidden(errors, &modes_path, "may not use ReadWriteOncePod with other access modes");
+    }
+    storage(errors, &path.child("resources").key("storage"), spec);
+    class_name(errors, path, spec, "storageClassName");
+    if let Some(mode) = text_part(spec, "volumeMode") {
+        supported(errors, &path.child("volumeMode"), mode, &["Block", "Filesystem"]);
+    }
+    data_sources(errors, path, spec);
+    class_name(errors, path, spec, "volumeAttributesClassName");
+}
+
+fn storage(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    match spec.at(&["resources", "requests", "storage"]) {
+        None => required(errors, path, ""),
+        Some(amount) if quantity(amount).sign() <= 0 => {
+            invalid(errors, path, quantity(amount).to_string(), "must be greater than zero");
+        }
+        Some(amount) => resources::amount(errors, path, "storage", amount),
+    }
+}
+
+fn class_name(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, field: &str) {
+    let name = text(spec, field);
+    if !name.is_empty() {
+        errors.push_invalid(&path.child(field), name, dns::subdomain(name));
+    }
+}
+
+fn data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let sources =
+        ["dataSource", "dataSourceRef"].map(|field| part(spec, field).map(|source| (field, source)));
+    for (field, source) in sources.iter().flatten() {
+        let path = path.child(field);
+        for field in ["name", "kind"] {
+            if text(source, field).is_empty() {
+                required(errors, &path.child(field), "");
+            }
+        }
+        let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
+        if group.is_empty() && kind != "PersistentVolumeClaim" {
+            let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+            invalid(errors, &path, kind, detail);
+        }
+        if !group.is_empty() {
+            errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));
+        }
+        let namespace = text(source, "namespace");
+        if !namespace.is_empty() {
+            errors.push_invalid(&path.child("namespace"), namespace, dns::label(namespace));
+        }
+    }
+    let [Some((_, source)), Some((_, reference))] = sources else { return };
+    // The message shows the path as an object without fields, which is how Go prints it.
+    let shown = || BadValue::Json("{}".into());
+    if !text(reference, "namespace").is_empty() {
+        let detail = "may not be specified when dataSourceRef.namespace is specified";
+        invalid(errors, path, shown(), detail);
+    } else if ["apiGroup", "kind", "name"].iter().any(|field| part(source, field) != part(reference, field)) {
+        invalid(errors, path, shown(), "must match dataSourceRef");
+    }
+}

@@ -1,0 +1,248 @@
+//! Volumes put together from several sources.
+
+use super::super::internal;
+use super::super::paths;
+use super::super::read::{
+    forbidden, invalid, label_selector, list, number_part, part, require_texts, required, shown, text,
+    text_entries, text_part,
+};
+use super::{Places, downward_file, key_to_path};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::names::{dns, key, metadata};
+use crate::quote::Quoted;
+use crate::value::Value;
+
+/// How long a token lives at least, in seconds.
+const TOKEN_SECONDS_MIN: i64 = 10 * 60;
+/// How long a token lives at most, in seconds.
+const TOKEN_SECONDS_MAX: i64 = 1 << 32;
+/// How long a certificate may be asked for at least, in seconds.
+const CERTIFICATE_SECONDS_MIN: i64 = 3600;
+/// How long a certificate may be asked for at most, in seconds.
+const CERTIFICATE_SECONDS_MAX: i64 = 91 * 24 * 60 * 60;
+/// How long one of Kubernetes' own signers may be asked for at most, in seconds.
+const KUBERNETES_CERTIFICATE_SECONDS_MAX: i64 = 24 * 60 * 60;
+/// The longest name of a signer: a domain, a slash, a namespace, a dot, a name.
+const SIGNER_BYTES_MAX: usize = 253 + 1 + 63 + 1 + 253;
+
+/// What is wrong with the sources of a projected volume.
+pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
+    let mut places = Places::new();
+    let sources_path = path.child("sources");
+    for (i, source) in list(volume, "sources").iter().enumerate() {
+        let source_path = sources_path.index(i);
+        let mut count = 0;
+        for field in ["secret", "configMap"] {
+            if let Some(files) = part(source, field) {
+                count += 1;
+                keys(errors, path, &source_path.child(field), files, &mut places);
+            }
+        }
+        if let Some(files) = part(source, "downwardAPI") {
+            count += 1;
+            for file in list(files, "items") {
+                downward_file(errors, &source_path.child("downwardAPI"), file);
+                let place = text(file, "path");
+                if !place.is_empty() {
+                    take(errors, path, &mut places, place, place);
+                }
+            }
+        }
+        if let Some(projection) = part(source, "serviceAccountToken") {
+            count += 1;
+            token(errors, path, &source_path.child("serviceAccountToken"), projection);
+        }
+        if let Some(bundle) = part(source, "clusterTrustBundle") {
+            count += 1;
+            trust_bundle(errors, &source_path.child("clusterTrustBundle"), bundle);
+            let place = text(bundle, "path");
+            take(errors, path, &mut places, place, place);
+        }
+        if let Some(certificate) = part(source, "podCertificate") {
+            count += 1;
+            pod_certificate(errors, path, &source_path.child("podCertificate"), certificate, &mut places);
+        }
+        if count > 1 {
+            forbidden(errors, &source_path, "may not specify more than 1 volume type per source");
+        }
+    }
+}
+
+/// Takes a place in the volume, which must be free. The complaint shows who wanted it.
+fn take<'a>(errors: &mut ErrorList, path: &Path<'_>, places: &mut Places<'a>, place: &'a str, by: &str) {
+    if !places.insert(place) {
+        invalid(errors, path, by, "conflicting duplicate paths");
+    }
+}
+
+fn keys<'a>(
+    errors: &mut ErrorList,
+    volume_path: &Path<'_>,
+    path: &Path<'_>,
+    files: &'a Value,
+    places: &mut Places<'a>,
+) {
+    require_texts(errors, path, files, &["name"]);
+    let items = path.child("items");
+    for (i, item) in list(files, "items").iter().enumerate() {
+        key_to_path(errors, &items.index(i), item);
+        let place = text(item, "path");
+        if !place.is_empty() {
+            take(errors, volume_path, places, place, text(files, "name"));
+        }
+    }
+}
+
+fn token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projection: &Value) {
+    let seconds_path = path.child("expirationSeconds");
+    match number_part(projection, "expirationSeconds") {
+        None => required(errors, &seconds_path, ""),
+        Some(seconds) if seconds < TOKEN_SECONDS_MIN => {
+            invalid(errors, &seconds_path, seconds, "may not specify a duration less than 10 minutes");
+        }
+        Some(seconds) if seconds > TOKEN_SECONDS_MAX => {
+            invalid(errors, &seconds_path, seconds, "may not specify a duration larger than 2^32 seconds");
+        }
+        Some(_) => {}
+    }
+    match text(projection, "path") {
+        "" => required(errors, &volume_path.child("path"), ""),
+        place => paths::descending_unreserved(errors, &volume_path.child("path"), place),
+    }
+}
+
+fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
+    match (text_part(bundle, "name"), text_part(bundle, "signerName")) {
+        (Some(_), Some(_)) => {
+            let shown = internal::shown(bundle, "ClusterTrustBundleProjection");
+            invalid(errors, path, shown, "only one of name and signerName may be used");
+        }
+        (Some(name), None) => {
+            if name.is_empty() {
+                required(errors, &path.child("name"), "must be a valid object name");
+            }
+            for fault in bundle_name_faults(name) {
+                let detail = format!("not a valid clustertrustbundlename: {fault}");
+                invalid(errors, &path.child("name"), name, detail);
+            }
+            if let Some(selector) = part(bundle, "labelSelector") {
+                let detail = "labelSelector must be unset if name is specified";
+                invalid(errors, &path.child("labelSelector"), shown(Some(selector)), detail);
+            }
+        }
+        (None, Some(signer)) => {
+            if signer.is_empty() {
+                required(errors, &path.child("signerName"), "must be a valid signer name");
+            }
+            signer_name(errors, &path.child("signerName"), signer);
+            label_selector(errors, &path.child("labelSelector"), part(bundle, "labelSelector"));
+        }
+        (None, None) => required(errors, path, "either name or signerName must be specified"),
+    }
+    require_texts(errors, path, bundle, &["path"]);
+    paths::descending_unreserved(errors, &path.child("path"), text(bundle, "path"));
+}
+
+/// A bundle is named after its signer, colons in place of slashes, or has no colon at all.
+fn bundle_name_faults(name: &str) -> crate::names::Faults {
+    match name.rsplit_once(':') {
+        // The prefix is taken from the name itself, so only what follows can be wrong, unless it holds a slash.
+        Some((prefix, rest)) if !prefix.contains('/') => dns::subdomain(rest),
+        Some((prefix, _)) => {
+            let signer = prefix.replace(':', "/");
+            let wanted = signer.replace('/', ":") + ":";
+            vec![
+                format!("ClusterTrustBundle for signerName {signer} must be named with prefix {wanted}")
+                    .into(),
+            ]
+        }
+        None => dns::subdomain(name),
+    }
+}
+
+fn pod_certificate<'a>(
+    errors: &mut ErrorList,
+    volume_path: &Path<'_>,
+    path: &Path<'_>,
+    certificate: &'a Value,
+    places: &mut Places<'a>,
+) {
+    let signer = text(certificate, "signerName");
+    signer_name(errors, &path.child("signerName"), signer);
+    let annotations_path = path.child("userAnnotations");
+    let mut bytes = 0;
+    for (annotation, value) in text_entries(certificate, "userAnnotations") {
+        bytes += annotation.len() + value.len();
+        key::domain_prefixed_key(errors, &annotations_path, &annotation.to_lowercase());
+    }
+    if bytes > metadata::ANNOTATIONS_BYTES_MAX {
+        errors.push(FieldError::too_long(&annotations_path, metadata::ANNOTATIONS_BYTES_MAX));
+    }
+    let kinds = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
+    let kind = text(certificate, "keyType");
+    if !kinds.contains(&kind) {
+        errors.push(FieldError::not_supported(&path.child("keyType"), kind, &kinds));
+    }
+    if let Some(seconds) = number_part(certificate, "maxExpirationSeconds") {
+        certificate_seconds(errors, &path.child("maxExpirationSeconds"), seconds, signer);
+    }
+    let mut has_path = false;
+    for field in ["credentialBundlePath", "keyPath", "certificateChainPath"] {
+        let place = text(certificate, field);
+        if !place.is_empty() {
+            has_path = true;
+            paths::descending_unreserved(errors, &path.child(field), place);
+            take(errors, volume_path, places, place, place);
+        }
+    }
+    if !has_path {
+        let detail = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath";
+        required(errors, path, detail);
+    }
+}
+
+fn certificate_seconds(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, signer: &str) {
+    let host = signer.split_once('/').map_or(signer, |(host, _)| host);
+    let is_own = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
+    let max = if is_own { KUBERNETES_CERTIFICATE_SECONDS_MAX } else { CERTIFICATE_SECONDS_MAX };
+    if seconds < CERTIFICATE_SECONDS_MIN {
+        let detail = format!("if provided, maxExpirationSeconds must be >= {CERTIFICATE_SECONDS_MIN}");
+        invalid(errors, path, seconds, detail);
+    }
+    if seconds > max {
+        invalid(errors, path, seconds, format!("if provided, maxExpirationSeconds must be <= {max}"));
+    }
+}
+
+/// What is wrong with the name of a signer of certificates: `example.com/name`.
+pub fn signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
+    if signer.is_empty() {
+        return required(errors, path, "");
+    }
+    let (domain, rest) = match signer.split_once('/') {
+        Some((domain, rest)) if !rest.contains('/') => (domain, rest),
+        _ => {
+            let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+            return invalid(errors, path, signer, detail);
+        }
+    };
+    if domain.len() > dns::SUBDOMAIN_BYTES_MAX {
+        errors.push(FieldError::too_long(path, dns::SUBDOMAIN_BYTES_MAX));
+    }
+    // The first bad part is named, the others would read alike.
+    for (of, rule) in [(domain, dns::label as fn(&str) -> _), (rest, dns::subdomain)] {
+        let bad = of.split('.').map(|label| (label, rule(label))).find(|(_, faults)| !faults.is_empty());
+        for (label, fault) in
+            bad.into_iter().flat_map(|(label, faults)| faults.into_iter().map(move |one| (label, one)))
+        {
+            invalid(errors, path, of, format!("validating label {}: {fault}", Quoted(label)));
+        }
+        if of == domain && !domain.contains('.') {
+            let detail = "should be a domain with at least two segments separated by dots";
+            invalid(errors, path, domain, detail);
+        }
+    }
+    if signer.len() > SIGNER_BYTES_MAX {
+        errors.push(FieldError::too_long(path, SIGNER_BYTES_MAX));
+    }
+}

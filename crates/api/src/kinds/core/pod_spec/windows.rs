@@ -1,0 +1,212 @@
+//! What only pods on Windows can say, and what only those on Linux can.
+
+use super::each_container;
+use super::read::{forbidden, invalid, list, part, required, supported, text, text_part, truth, truth_part};
+use crate::field_error::{ErrorList, Path};
+use crate::names::dns;
+use crate::value::Value;
+
+/// How long the credentials of a group may be, in KiB.
+const CREDENTIALS_KIB_MAX: usize = 64;
+/// How long the domain of a user must stay below.
+const DOMAIN_BYTES_END: usize = 256;
+/// How long the name of a user may be.
+const USER_BYTES_MAX: usize = 104;
+
+/// What of a pod's rights means nothing on Windows.
+const POD_LINUX_ONLY: [&str; 11] = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "sysctls",
+    "runAsUser",
+    "runAsGroup",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
+];
+/// What of a container's rights means nothing on Windows.
+const CONTAINER_LINUX_ONLY: [&str; 10] = [
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+];
+
+/// What is wrong with the options for Windows.
+pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) {
+    if let Some(name) = text_part(options, "gmsaCredentialSpecName") {
+        errors.push_invalid(&path.child("gmsaCredentialSpecName"), name, dns::subdomain(name));
+    }
+    if let Some(credentials) = text_part(options, "gmsaCredentialSpec") {
+        let path = path.child("gmsaCredentialSpec");
+        if credentials.is_empty() {
+            invalid(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
+        } else if credentials.len() > CREDENTIALS_KIB_MAX * 1024 {
+            let detail = format!("gmsaCredentialSpec size must be under {CREDENTIALS_KIB_MAX} KiB");
+            invalid(errors, &path, credentials, detail);
+        }
+    }
+    if let Some(name) = text_part(options, "runAsUserName") {
+        user_name(errors, &path.child("runAsUserName"), name);
+    }
+}
+
+/// `user`, or `domain\user`.
+fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    if name.is_empty() {
+        return invalid(errors, path, name, "runAsUserName cannot be an empty string");
+    }
+    if name.bytes().any(|b| b.is_ascii_control()) {
+        return invalid(errors, path, name, "runAsUserName cannot contain control characters");
+    }
+    if name.matches('\\').count() > 1 {
+        return invalid(errors, path, name, "runAsUserName cannot contain more than one backslash");
+    }
+    let (domain, user) = match name.split_once('\\') {
+        Some((domain, user)) => (Some(domain), user),
+        None => (None, name),
+    };
+    if let Some(domain) = domain {
+        if domain.len() >= DOMAIN_BYTES_END {
+            let detail = format!("runAsUserName's Domain length must be under {DOMAIN_BYTES_END} characters");
+            invalid(errors, path, name, detail);
+        }
+        if !is_net_bios(domain) && !is_dns(domain) {
+            let detail = "runAsUserName's Domain doesn't match the NetBios nor the DNS format";
+            invalid(errors, path, name, detail);
+        }
+    }
+    if user.is_empty() {
+        invalid(errors, path, name, "runAsUserName's User cannot be empty");
+    } else if user.len() > USER_BYTES_MAX {
+        let detail =
+            format!("runAsUserName's User length must not be longer than {USER_BYTES_MAX} characters");
+        invalid(errors, path, name, detail);
+    }
+    if !user.is_empty() && user.bytes().all(|b| matches!(b, b'.' | b' ')) {
+        invalid(errors, path, name, "runAsUserName's User cannot contain only periods or spaces");
+    }
+    if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
+        let detail = "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]";
+        invalid(errors, path, name, detail);
+    }
+}
+
+fn is_net_bios(domain: &str) -> bool {
+    let banned = ['\\', '/', ':', '*', '?', '"', '<', '>', '|'];
+    (1..=15).contains(&domain.chars().count()) && !domain.starts_with('.') && !domain.contains(banned)
+}
+
+fn is_dns(domain: &str) -> bool {
+    domain.split('.').all(|label| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    })
+}
+
+/// What is wrong with containers that run as processes of the host: all or none, and on its network.
+pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let of = |holder: &Value| {
+        holder
+            .at(&["securityContext", "windowsOptions"])
+            .and_then(|options| truth_part(options, "hostProcess"))
+    };
+    let pod = of(spec);
+    let (mut all, mut on_host) = (0, 0);
+    each_container(spec, path, |container, path| {
+        all += 1;
+        let own = of(container);
+        if let (Some(pod), Some(own)) = (pod, own)
+            && pod != own
+        {
+            let path = path.child("securityContext");
+            let path = path.child("windowsOptions");
+            let detail = format!("pod hostProcess value must be identical if both are specified, was {pod}");
+            invalid(errors, &path.child("hostProcess"), own, detail);
+        }
+        on_host += i32::from(own.or(pod) == Some(true));
+    });
+    if on_host == 0 {
+        return;
+    }
+    if on_host != all {
+        let detail =
+            "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+        invalid(errors, path, "", detail);
+    }
+    if !truth(spec, "hostNetwork") {
+        let detail = "hostNetwork must be true if pod contains any hostProcess containers";
+        invalid(errors, &path.child("hostNetwork"), false, detail);
+    }
+}
+
+/// What is wrong with the operating system of a pod, and with what it cannot do.
+pub(crate) fn operating_system(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let Some(os) = part(spec, "os") else { return };
+    let context_path = path.child("securityContext");
+    match text(os, "name") {
+        "" => required(errors, &path.child("os").child("name"), ""),
+        "linux" => {
+            let detail = "windows options cannot be set for a linux pod";
+            if spec.at(&["securityContext", "windowsOptions"]).is_some_and(|options| !options.is_null()) {
+                forbidden(errors, &context_path.child("windowsOptions"), detail);
+            }
+            each_container(spec, path, |container, path| {
+                if container
+                    .at(&["securityContext", "windowsOptions"])
+                    .is_some_and(|options| !options.is_null())
+                {
+                    forbidden(errors, &path.child("securityContext").child("windowsOptions"), detail);
+                }
+            });
+        }
+        "windows" => on_windows(errors, path, &context_path, spec),
+        other => supported(errors, &path.child("os"), other, &["linux", "windows"]),
+    }
+}
+
+fn on_windows(errors: &mut ErrorList, path: &Path<'_>, context_path: &Path<'_>, spec: &Value) {
+    let detail = "cannot be set for a windows pod";
+    if let Some(context) = part(spec, "securityContext") {
+        for field in POD_LINUX_ONLY {
+            let is_set = match field {
+                "sysctls" => !list(context, field).is_empty(),
+                field => part(context, field).is_some(),
+            };
+            if is_set {
+                forbidden(errors, &context_path.child(field), detail);
+            }
+        }
+    }
+    if part(spec, "hostUsers").is_some() {
+        forbidden(errors, &path.child("hostUsers"), detail);
+    }
+    for field in ["hostPID", "hostIPC"] {
+        if truth(spec, field) {
+            forbidden(errors, &path.child(field), detail);
+        }
+    }
+    if part(spec, "shareProcessNamespace").is_some() {
+        forbidden(errors, &path.child("shareProcessNamespace"), detail);
+    }
+    each_container(spec, path, |container, path| {
+        let Some(context) = part(container, "securityContext") else { return };
+        let path = path.child("securityContext");
+        for field in CONTAINER_LINUX_ONLY {
+            if part(context, field).is_some() {
+                forbidden(errors, &path.child(field), detail);
+            }
+        }
+    });
+}
