@@ -553,6 +553,51 @@ fn some_of_a_stateful_set_never_changes() {
 }
 
 #[test]
+fn the_claims_of_a_stateful_set_are_checked_once_and_stay() {
+    let claim = |modes: &str, amount: &str| {
+        format!(
+            r#"{{"spec":{{"volumeClaimTemplates":[{{"metadata":{{"name":"d"}},"spec":{{"accessModes":[{modes}],
+                "resources":{{"requests":{{"storage":"{amount}"}}}}}}}}]}}}}"#
+        )
+    };
+    let at = "spec.volumeClaimTemplates";
+    STATEFUL_SET.creates(&[
+        (&claim(r#""ReadWriteOnce""#, "1Gi"), &[]),
+        (
+            &claim("", "0"),
+            &[
+                &format!("{at}[0].spec.accessModes: Required value: at least 1 access mode is required"),
+                &format!("{at}[0].spec.resources[storage]: Invalid value: \"0\": must be greater than zero"),
+            ],
+        ),
+    ]);
+    let shown = r#"[{"name":"d","Spec":{"AccessModes":["ReadWriteOnce"],"Selector":null,"Resources":{"Limits":null,"Requests":{"storage":"2Gi"}},"VolumeName":"","StorageClassName":null,"VolumeMode":"Filesystem","DataSource":null,"DataSourceRef":null,"VolumeAttributesClassName":null},"Status":{"Phase":"Pending","AccessModes":null,"Capacity":null,"Conditions":null,"AllocatedResources":null,"AllocatedResourceStatuses":null,"CurrentVolumeAttributesClassName":null,"ModifyVolumeStatus":null,"HealthStatus":null}}]"#;
+    STATEFUL_SET.updates(
+        &claim(r#""ReadWriteOnce""#, "1Gi"),
+        &[(
+            &claim(r#""ReadWriteOnce""#, "2Gi"),
+            &[&format!("{at}: Invalid value: {shown}: field is immutable")],
+        )],
+    );
+}
+
+#[test]
+fn a_pod_of_a_stateful_set_mounts_its_claims() {
+    let object = |mount: &str| {
+        format!(
+            r#"{{"spec":{{"volumeClaimTemplates":[{{"metadata":{{"name":"d"}},"spec":{{"accessModes":["ReadWriteOnce"],
+                "resources":{{"requests":{{"storage":"1Gi"}}}}}}}}],"template":{{"spec":{{"hostname":"Not A Host",
+                "containers":[{{"name":"main","image":"nginx:1","volumeMounts":[{{"name":"{mount}",
+                "mountPath":"/d"}}]}}]}}}}}}}}"#
+        )
+    };
+    STATEFUL_SET.creates(&[
+        (&object("d"), &[]),
+        (&object("e"), &["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"e\""]),
+    ]);
+}
+
+#[test]
 fn revisions_keep_their_data() {
     REVISION.creates(&[
         ("{}", &[]),

@@ -449,6 +449,33 @@ fn the_template_of_a_suspended_job_may_change_where_pods_run_and_what_they_get()
 }
 
 #[test]
+fn a_refused_template_is_shown_whole() {
+    let old = JOB.created("{}");
+    let mut new = old.clone();
+    new.at_mut(&["spec", "template", "spec"]).unwrap().make_map().insert("hostNetwork", true);
+    let mut errors = crate::field_error::ErrorList::new();
+    JOB.rules().check_update(&new, &old, &mut errors);
+    let message = errors.to_string();
+    let labels = parse(LABELS);
+    let begin = format!(
+        r#"spec.template: Invalid value: {{"labels":{},"Spec":{{"Volumes":null,"InitContainers":null,"Containers":[{{"Name":"main","Image":"nginx:1","#,
+        crate::json::to_text(&labels)
+    );
+    assert!(message.starts_with(&begin), "{message}");
+    assert!(message.ends_with("}}: field is immutable"), "{message}");
+}
+
+#[test]
+fn what_is_switched_off_is_dropped() {
+    let scheduling = r#"{"spec":{"scheduling":{"schedulingPolicy":{"basic":{}}}}}"#;
+    assert_eq!(JOB.created(scheduling), JOB.created("{}"));
+    let nested = format!(r#"{{"spec":{{"jobTemplate":{scheduling}}}}}"#);
+    assert_eq!(CRON_JOB.created(&nested), CRON_JOB.created("{}"));
+    let group = r#"{"spec":{"template":{"spec":{"schedulingGroup":{"podGroupName":"a"}}}}}"#;
+    assert_eq!(JOB.created(group), JOB.created("{}"));
+}
+
+#[test]
 fn jobs_are_selected_by_how_many_pods_succeeded() {
     let labels = JOB.rules().field_labels();
     let known = Selector::parse("status.successful=1").unwrap().translate(labels).unwrap();
