@@ -325,6 +325,10 @@ fn check_stateful_template(
     }
     // Upstream checks these twice.
     metadata::labels(errors, &path.child("labels"), entries(template.at(&["metadata", "labels"])));
+    let annotations_path = path.child("annotations");
     let annotations = entries(template.at(&["metadata", "annotations"]));
-    metadata::annotations(errors, &path.child("annotations"), annotations);
+    metadata::annotations(errors, &annotations_path, annotations);
+    let empty = Value::map();
+    let part = |field| template.get(field).unwrap_or(&empty);
+    pod_spec::annotations::validate(errors, &annotations_path, part("metadata"), part("spec"));
 }
