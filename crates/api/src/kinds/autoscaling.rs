@@ -6,3 +6,6 @@ pub mod scale;
 
 mod behavior;
 mod metrics;
+
+#[cfg(test)]
+mod tests;

@@ -11,3 +11,6 @@ mod job_spec;
 mod job_status;
 mod pod_failure_policy;
 mod success_policy;
+
+#[cfg(test)]
+mod tests;

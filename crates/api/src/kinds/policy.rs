@@ -4,3 +4,6 @@ pub mod eviction;
 pub mod pod_disruption_budget;
 
 mod condition;
+
+#[cfg(test)]
+mod tests;

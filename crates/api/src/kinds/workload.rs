@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::core::pod_spec;
+use super::core::pod_spec::{self, internal};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::labels::{self, Expression};
 use crate::names::{dns, key};
@@ -22,22 +22,32 @@ pub fn shown(value: Option<&Value>) -> BadValue {
     }
 }
 
-/// How a message shows a structure by the names and the order that the fields have inside upstream's server.
-#[must_use]
-pub fn shown_fields<const N: usize>(fields: [(&'static str, Value); N]) -> BadValue {
-    shown(Some(&Value::Map(fields.into_iter().collect())))
+/// The error for a structure that differs from what it was. `ty` is its type inside upstream's server, which the
+/// message shows.
+pub fn check_unchanged(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    new: Option<&Value>,
+    old: Option<&Value>,
+    ty: &str,
+) {
+    let (new, old) = (new.unwrap_or(&Value::Null), old.unwrap_or(&Value::Null));
+    if new != old {
+        errors.push(FieldError::invalid(path, internal::shown(new, ty), "field is immutable"));
+    }
+}
+
+/// Drops from the pod template at `path` what is switched off in this version.
+pub fn drop_disabled_template(object: &mut Value, path: &[&str]) {
+    if let Some(template) = object.at_mut(path) {
+        pod_spec::drop_disabled_template(template);
+    }
 }
 
 /// The value of a field that may be written as null.
 #[must_use]
 pub fn part<'a>(parent: &'a Value, field: &str) -> Option<&'a Value> {
     parent.get(field).filter(|value| !value.is_null())
-}
-
-/// The value of a field, to be shown; null where it is absent.
-#[must_use]
-pub fn owned(parent: &Value, field: &str) -> Value {
-    parent.get(field).cloned().unwrap_or_default()
 }
 
 /// The integer in a field.

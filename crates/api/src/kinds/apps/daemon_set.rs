@@ -5,17 +5,19 @@
 
 use super::deployment::amount;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::core::pod_spec;
+use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::workload::{
     check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, default_field, default_text, has_invalid_values,
-    int_or_percent, is_empty_selector, nonnegative, part, shown, shown_fields, text,
+    check_template_labels, collisions_only_rise, default_field, default_text, drop_disabled_template,
+    has_invalid_values, int_or_percent, is_empty_selector, nonnegative, part, shown, text,
 };
 use crate::kinds::{Rules, check_immutable, keep};
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// How often the template changed, and 1 for the first.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+const TEMPLATE: [&str; 2] = ["spec", "template"];
 
 /// The rules of DaemonSet.
 pub struct DaemonSet;
@@ -62,13 +64,14 @@ impl Rules for DaemonSet {
         if let Some(map) = object.as_map_mut() {
             map.remove("status");
         }
+        drop_disabled_template(object, &TEMPLATE);
         set_template_generation(object, template_generation(object).max(1));
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep(new, old, "status");
-        let template = ["spec", "template"];
-        let changed = new.at(&template) != old.at(&template);
+        drop_disabled_template(new, &TEMPLATE);
+        let changed = new.at(&TEMPLATE) != old.at(&TEMPLATE);
         set_template_generation(new, template_generation(old).saturating_add(changed.into()));
     }
 
@@ -107,8 +110,7 @@ impl Rules for DaemonSet {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        let template = ["spec", "template"];
-        if old.is_none_or(|old| new.at(&template) != old.at(&template)) {
+        if old.is_none_or(|old| new.at(&TEMPLATE) != old.at(&TEMPLATE)) {
             super::warn_of_template(new, old, &mut warnings);
         }
         warnings
@@ -148,12 +150,8 @@ fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
         ("OnDelete", _) => {}
         ("RollingUpdate", None) => errors.push(FieldError::required(&rolling_path, "")),
         ("RollingUpdate", Some(rolling)) => check_rolling_update(errors, rolling, &rolling_path),
-        (other, _) => {
-            let rolling = rolling.map(|rolling| {
-                let fields = [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")];
-                fields.map(|(name, field)| (name, amount(rolling, field))).into_iter().collect::<Map>()
-            });
-            let value = shown_fields([("Type", other.into()), ("RollingUpdate", rolling.into())]);
+        _ => {
+            let value = internal::shown(strategy, "DaemonSetUpdateStrategy");
             errors.push(FieldError::not_supported(path, value, &["RollingUpdate", "OnDelete"]));
         }
     }

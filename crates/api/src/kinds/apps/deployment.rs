@@ -1,14 +1,14 @@
 //! Deployment: pods of one template, replaced step by step when the template changes.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::core::pod_spec;
+use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::workload::{
     at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, default_field, default_text, int, int_or_percent,
-    is_empty_selector, nonnegative, owned, part, shown, shown_fields, text, warn_of_name,
+    check_template_labels, collisions_only_rise, default_field, default_text, drop_disabled_template, int,
+    int_or_percent, is_empty_selector, nonnegative, part, shown, text, warn_of_name,
 };
-use crate::kinds::{Rules, check_immutable};
-use crate::value::{Map, Value};
+use crate::kinds::{Rules, check_immutable, keep};
+use crate::value::Value;
 
 /// The annotation by which a client asks for an older revision. It counts as a part of the spec.
 const ROLLBACK_ANNOTATION: &str = "deprecated.deployment.rollback.to";
@@ -68,6 +68,18 @@ impl Rules for Deployment {
         default_field(spec, "revisionHistoryLimit", 10);
         default_field(spec, "progressDeadlineSeconds", 600);
         pod_spec::default_template(spec.ensure("template", Value::map));
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        if let Some(map) = object.as_map_mut() {
+            map.remove("status");
+        }
+        drop_disabled_template(object, &["spec", "template"]);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        drop_disabled_template(new, &["spec", "template"]);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -169,12 +181,8 @@ fn check_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
             let detail = "this should be defaulted and never be nil";
             errors.push(FieldError::required(&rolling_path, detail));
         }
-        (other, _) => {
-            let rolling = rolling.map(|rolling| {
-                let fields = [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")];
-                fields.map(|(name, field)| (name, amount(rolling, field))).into_iter().collect::<Map>()
-            });
-            let value = shown_fields([("Type", other.into()), ("RollingUpdate", rolling.into())]);
+        _ => {
+            let value = internal::shown(strategy, "DeploymentStrategy");
             errors.push(FieldError::not_supported(path, value, &["Recreate", "RollingUpdate"]));
         }
     }
@@ -182,10 +190,7 @@ fn check_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
 
 /// An amount that is 0 unless it is set.
 pub(super) fn amount(parent: &Value, field: &str) -> Value {
-    match owned(parent, field) {
-        Value::Null => Value::Int(0),
-        value => value,
-    }
+    part(parent, field).cloned().unwrap_or(Value::Int(0))
 }
 
 fn check_rolling_update(errors: &mut ErrorList, rolling: &Value, path: &Path<'_>) {

@@ -3,8 +3,8 @@
 use super::deployment::check_selected_template;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec;
-use crate::kinds::workload::{at_most, default_field, nonnegative, warn_of_name};
-use crate::kinds::{Rules, check_immutable};
+use crate::kinds::workload::{at_most, default_field, drop_disabled_template, nonnegative, warn_of_name};
+use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::Value;
 
 /// The rules of ReplicaSet.
@@ -32,6 +32,18 @@ impl Rules for ReplicaSet {
         let spec = object.ensure_map("spec");
         default_field(spec, "replicas", 1);
         pod_spec::default_template(spec.ensure("template", Value::map));
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        if let Some(map) = object.as_map_mut() {
+            map.remove("status");
+        }
+        drop_disabled_template(object, &["spec", "template"]);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        drop_disabled_template(new, &["spec", "template"]);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

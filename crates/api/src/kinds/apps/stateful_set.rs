@@ -3,19 +3,17 @@
 use std::borrow::Cow;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::core::pod_spec;
+use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::workload::{
     at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, default_field, default_text, entries, int, int_or_percent,
-    is_empty_selector, items, nonnegative, owned, part, shown, shown_fields, text,
+    check_template_labels, check_unchanged, collisions_only_rise, default_field, default_text,
+    drop_disabled_template, entries, int, int_or_percent, is_empty_selector, items, nonnegative, part, shown,
+    text,
 };
-use crate::kinds::{Rules, check_immutable};
+use crate::kinds::{Rules, check_immutable, keep};
 use crate::names::{NameRule, dns, metadata};
 use crate::quantity::Quantity;
-use crate::value::{Map, Value};
-
-/// What an update may not change.
-const IMMUTABLE: [&str; 4] = ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"];
+use crate::value::Value;
 
 /// The rules of StatefulSet.
 pub struct StatefulSet;
@@ -59,16 +57,34 @@ impl Rules for StatefulSet {
         }
     }
 
+    fn prepare_create(&self, object: &mut Value) {
+        if let Some(map) = object.as_map_mut() {
+            map.remove("status");
+        }
+        drop_disabled_template(object, &["spec", "template"]);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        drop_disabled_template(new, &["spec", "template"]);
+    }
+
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         check_spec(object, None, false, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let spec = Path::root("spec");
-        for field in IMMUTABLE {
+        let keep = |errors: &mut ErrorList, field: &str| {
             let at = ["spec", field];
             check_immutable(errors, &spec.child(field), new.at(&at), old.at(&at));
-        }
+        };
+        keep(errors, "selector");
+        let claims = ["spec", "volumeClaimTemplates"];
+        let path = spec.child("volumeClaimTemplates");
+        check_unchanged(errors, &path, new.at(&claims), old.at(&claims), "[]PersistentVolumeClaim");
+        keep(errors, "serviceName");
+        keep(errors, "podManagementPolicy");
     }
 
     /// What was let through once is let through again: where the old object was wrong already, the template is
@@ -136,7 +152,7 @@ fn default_claim(claim: &mut Value) {
     let claim = claim.make_map();
     claim.insert("kind", "PersistentVolumeClaim");
     claim.insert("apiVersion", "v1");
-    default_field(claim.ensure_map("spec"), "volumeMode", "Filesystem");
+    pod_spec::default_claim_spec(claim.ensure("spec", Value::map));
     default_text(claim.ensure_map("status"), "phase", "Pending");
 }
 
@@ -160,6 +176,9 @@ fn check_spec(new: &Value, old: Option<&Value>, skip_template: bool, errors: &mu
     check_pod_management(errors, spec, &path.child("podManagementPolicy"));
     check_update_strategy(errors, spec, &path.child("updateStrategy"));
     check_retention(errors, spec, &path.child("persistentVolumeClaimRetentionPolicy"));
+    if old.is_none() {
+        check_claims(errors, spec, &path.child("volumeClaimTemplates"));
+    }
     nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
     if let Some(ordinals) = spec.get("ordinals") {
         nonnegative(errors, ordinals, &path.child("ordinals"), &["start"]);
@@ -197,7 +216,7 @@ fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
     match (text(strategy, "type"), rolling) {
         ("", _) => errors.push(FieldError::required(path, "")),
         ("OnDelete", Some(rolling)) => {
-            let value = shown(Some(&Value::Map(rolling_fields(rolling))));
+            let value = internal::shown(rolling, "RollingUpdateStatefulSetStrategy");
             let detail = "only allowed for updateStrategy 'RollingUpdate'";
             errors.push(FieldError::invalid(&rolling_path, value, detail));
         }
@@ -213,17 +232,11 @@ fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
                 check_at_most_whole(errors, amount, &path);
             }
         }
-        (other, _) => {
-            let fields = [("Type", other.into()), ("RollingUpdate", rolling.map(rolling_fields).into())];
-            let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            errors.push(FieldError::invalid(path, shown_fields(fields), detail));
+        _ => {
+            let value = internal::shown(strategy, "StatefulSetUpdateStrategy");
+            errors.push(FieldError::invalid(path, value, "must be 'RollingUpdate' or 'OnDelete'"));
         }
     }
-}
-
-fn rolling_fields(rolling: &Value) -> Map {
-    let partition = Value::Int(int(rolling, "partition").unwrap_or(0));
-    [("Partition", partition), ("MaxUnavailable", owned(rolling, "maxUnavailable"))].into_iter().collect()
 }
 
 fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
@@ -234,6 +247,14 @@ fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
             let value = BadValue::json_string(policy);
             errors.push(FieldError::not_supported(&path.child(field), value, &["Retain", "Delete"]));
         }
+    }
+}
+
+/// Checks the claims. They never change, so this is done once.
+fn check_claims(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
+    for (index, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
+        let path = path.index(index);
+        pod_spec::claim_spec(errors, &path.child("spec"), claim.get("spec").unwrap_or(&Value::Null));
     }
 }
 
@@ -304,6 +325,10 @@ fn check_stateful_template(
     }
     // Upstream checks these twice.
     metadata::labels(errors, &path.child("labels"), entries(template.at(&["metadata", "labels"])));
+    let annotations_path = path.child("annotations");
     let annotations = entries(template.at(&["metadata", "annotations"]));
-    metadata::annotations(errors, &path.child("annotations"), annotations);
+    metadata::annotations(errors, &annotations_path, annotations);
+    let empty = Value::map();
+    let part = |field| template.get(field).unwrap_or(&empty);
+    pod_spec::annotations::validate(errors, &annotations_path, part("metadata"), part("spec"));
 }

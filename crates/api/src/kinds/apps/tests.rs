@@ -72,6 +72,7 @@ fn deployments_default_to_a_rolling_update_of_one_pod() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn deployments_are_refused_for_what_is_wrong() {
     let strategy_fault = |shown: &str| {
         format!(
@@ -421,6 +422,7 @@ fn stateful_sets_default_to_ordered_pods_and_claims_that_stay() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn stateful_sets_are_refused_for_what_is_wrong() {
     let strategy = "spec.updateStrategy";
     STATEFUL_SET.creates(&[
@@ -547,6 +549,51 @@ fn some_of_a_stateful_set_never_changes() {
             r#"{"collisionCount":1}"#,
             &["status.collisionCount: Invalid value: 1: cannot be decremented"],
         ),
+    ]);
+}
+
+#[test]
+fn the_claims_of_a_stateful_set_are_checked_once_and_stay() {
+    let claim = |modes: &str, amount: &str| {
+        format!(
+            r#"{{"spec":{{"volumeClaimTemplates":[{{"metadata":{{"name":"d"}},"spec":{{"accessModes":[{modes}],
+                "resources":{{"requests":{{"storage":"{amount}"}}}}}}}}]}}}}"#
+        )
+    };
+    let at = "spec.volumeClaimTemplates";
+    STATEFUL_SET.creates(&[
+        (&claim(r#""ReadWriteOnce""#, "1Gi"), &[]),
+        (
+            &claim("", "0"),
+            &[
+                &format!("{at}[0].spec.accessModes: Required value: at least 1 access mode is required"),
+                &format!("{at}[0].spec.resources[storage]: Invalid value: \"0\": must be greater than zero"),
+            ],
+        ),
+    ]);
+    let shown = r#"[{"name":"d","Spec":{"AccessModes":["ReadWriteOnce"],"Selector":null,"Resources":{"Limits":null,"Requests":{"storage":"2Gi"}},"VolumeName":"","StorageClassName":null,"VolumeMode":"Filesystem","DataSource":null,"DataSourceRef":null,"VolumeAttributesClassName":null},"Status":{"Phase":"Pending","AccessModes":null,"Capacity":null,"Conditions":null,"AllocatedResources":null,"AllocatedResourceStatuses":null,"CurrentVolumeAttributesClassName":null,"ModifyVolumeStatus":null,"HealthStatus":null}}]"#;
+    STATEFUL_SET.updates(
+        &claim(r#""ReadWriteOnce""#, "1Gi"),
+        &[(
+            &claim(r#""ReadWriteOnce""#, "2Gi"),
+            &[&format!("{at}: Invalid value: {shown}: field is immutable")],
+        )],
+    );
+}
+
+#[test]
+fn a_pod_of_a_stateful_set_mounts_its_claims() {
+    let object = |mount: &str| {
+        format!(
+            r#"{{"spec":{{"volumeClaimTemplates":[{{"metadata":{{"name":"d"}},"spec":{{"accessModes":["ReadWriteOnce"],
+                "resources":{{"requests":{{"storage":"1Gi"}}}}}}}}],"template":{{"spec":{{"hostname":"Not A Host",
+                "containers":[{{"name":"main","image":"nginx:1","volumeMounts":[{{"name":"{mount}",
+                "mountPath":"/d"}}]}}]}}}}}}}}"#
+        )
+    };
+    STATEFUL_SET.creates(&[
+        (&object("d"), &[]),
+        (&object("e"), &["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"e\""]),
     ]);
 }
 

@@ -448,3 +448,6 @@ fn read_named(value: &Map, names: &[(&str, &'static str, Sort)]) -> Option<Map> 
     }
     Some(read)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::horizontal_pod_autoscaler::{ReferenceRules, check_reference};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec::resources::container_resource_name;
 use crate::kinds::workload::{int, items, text};
 use crate::names::{dns, key};
 use crate::quantity::Quantity;
@@ -130,7 +131,7 @@ fn check_resource(errors: &mut ErrorList, field: &str, source: &Value, path: &Pa
         return;
     }
     if !name.is_empty() {
-        check_resource_name(errors, name, &name_path);
+        container_resource_name(errors, &name_path, name);
     }
     let container = text(source, "container");
     let path = path.child("container");
@@ -138,30 +139,6 @@ fn check_resource(errors: &mut ErrorList, field: &str, source: &Value, path: &Pa
         errors.push(FieldError::required(&path, "must specify a container"));
     } else {
         errors.push_invalid(&path, container, dns::label(container));
-    }
-}
-
-/// Checks the name of a resource of containers: a standard one, or an extended one with a domain.
-fn check_resource_name(errors: &mut ErrorList, name: &str, path: &Path<'_>) {
-    let mut invalid = |fault: std::borrow::Cow<'static, str>| {
-        errors.push(FieldError::invalid(path, BadValue::json_string(name), fault));
-    };
-    let faults = key::label_key(name);
-    let is_well_formed = faults.is_empty();
-    faults.into_iter().for_each(&mut invalid);
-    if !name.contains('/') {
-        let is_standard =
-            matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-        if is_well_formed && !is_standard {
-            invalid("must be a standard resource type or fully qualified".into());
-        }
-        if !is_standard {
-            invalid("must be a standard resource for containers".into());
-        }
-    } else if !name.contains("kubernetes.io/")
-        && (name.starts_with("requests.") || !key::label_key(&format!("requests.{name}")).is_empty())
-    {
-        invalid("doesn't follow extended resource name standard".into());
     }
 }
 

@@ -3,12 +3,12 @@
 //! Unless a client brings its own selector, a Job selects its pods by labels that the server makes from its uid
 //! and name when it is created.
 
-use super::{job_spec, job_status, pod_failure_policy, success_policy};
+use super::{job_spec, job_status};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::workload::{
-    check_selector, check_template_labels, default_field, has_invalid_values, int, items, part, selects,
-    shown, text, warn_of_name,
+    check_selector, check_template_labels, check_unchanged, default_field, has_invalid_values, int, items,
+    part, selects, shown, text, warn_of_name,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::names::dns;
@@ -89,18 +89,13 @@ impl Rules for Job {
         keep(errors, "selector");
         check_template_update(errors, new, old, &path);
         keep(errors, "completionMode");
-        let policy = [spec, old_spec].map(|spec| spec.get("podFailurePolicy"));
-        if policy[0] != policy[1] {
-            let value = shown(Some(&pod_failure_policy::shown_inside(policy[0])));
-            errors.push(FieldError::invalid(&path.child("podFailurePolicy"), value, "field is immutable"));
-        }
+        let keep_policy = |errors: &mut ErrorList, field: &str, ty: &str| {
+            check_unchanged(errors, &path.child(field), spec.get(field), old_spec.get(field), ty);
+        };
+        keep_policy(errors, "podFailurePolicy", "*PodFailurePolicy");
         keep(errors, "backoffLimitPerIndex");
         keep(errors, "managedBy");
-        let policy = [spec, old_spec].map(|spec| spec.get("successPolicy"));
-        if policy[0] != policy[1] {
-            let value = shown(Some(&success_policy::shown_inside(policy[0])));
-            errors.push(FieldError::invalid(&path.child("successPolicy"), value, "field is immutable"));
-        }
+        keep_policy(errors, "successPolicy", "*SuccessPolicy");
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -271,19 +266,16 @@ fn check_template_update(errors: &mut ErrorList, new: &Value, old: &Value, path:
         return;
     }
     let template_path = path.child("template");
-    let (Some(template), Some(old_template)) = (template, old_template) else {
-        return check_immutable(errors, &template_path, template, old_template);
-    };
     if !may_change_template(old) {
-        return check_immutable(errors, &template_path, Some(template), Some(old_template));
+        return check_unchanged(errors, &template_path, template, old_template, "PodTemplateSpec");
     }
     let empty = Value::map();
-    let mut allowed = old_template.get("spec").cloned().unwrap_or_default();
-    let pod = template.get("spec").unwrap_or(&empty);
+    let mut allowed = old_template.and_then(|old| old.get("spec")).cloned().unwrap_or_default();
+    let pod = template.and_then(|template| template.get("spec")).unwrap_or(&empty);
     allow_scheduling(&mut allowed, pod);
     allow_resources(&mut allowed, pod, "containers");
     allow_resources(&mut allowed, pod, "initContainers");
-    check_immutable(errors, &path.child("template.spec"), Some(pod), Some(&allowed));
+    check_unchanged(errors, &template_path.child("spec"), Some(pod), Some(&allowed), "PodSpec");
 }
 
 fn may_change_template(job: &Value) -> bool {

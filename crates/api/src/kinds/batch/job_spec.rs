@@ -36,10 +36,12 @@ pub(super) fn default_nested(spec: &mut Value) {
     pod_spec::default_template(spec.ensure("template", Value::map));
 }
 
-/// Drops what this version does not serve: gang scheduling is alpha.
+/// Drops what is switched off in this version: gang scheduling, and more in the template.
 pub(super) fn drop_disabled(spec: Option<&mut Value>) {
-    if let Some(spec) = spec.and_then(Value::as_map_mut) {
-        spec.remove("scheduling");
+    let Some(spec) = spec.and_then(Value::as_map_mut) else { return };
+    spec.remove("scheduling");
+    if let Some(template) = spec.get_mut("template") {
+        pod_spec::drop_disabled_template(template);
     }
 }
 
@@ -75,7 +77,7 @@ pub(super) fn check(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, p
         if is_indexed(spec) {
             success_policy::check(errors, spec, policy, &path);
         } else {
-            let value = success_policy::bad_value(policy);
+            let value = pod_spec::internal::shown(policy, "SuccessPolicy");
             errors.push(FieldError::invalid(&path, value, "requires indexed completion mode"));
         }
     }

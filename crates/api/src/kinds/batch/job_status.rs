@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::indexes;
 use super::job_spec::is_indexed;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec::internal;
 use crate::kinds::workload::{int, items, nonnegative, shown, text};
 use crate::rfc3339;
 use crate::value::Value;
@@ -186,10 +187,7 @@ fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
         && let Some(uncounted) = uncounted.filter(|uncounted| counts(uncounted))
     {
         let path = path.child("uncountedTerminatedPods");
-        let value = crate::kinds::workload::shown_fields([
-            ("Succeeded", crate::kinds::workload::owned(uncounted, "succeeded")),
-            ("Failed", crate::kinds::workload::owned(uncounted, "failed")),
-        ]);
+        let value = internal::shown(uncounted, "UncountedTerminatedPods");
         errors.push(FieldError::invalid(&path, value, "must be empty for finished job"));
     }
 }

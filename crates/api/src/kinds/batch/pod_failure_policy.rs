@@ -4,7 +4,7 @@ use super::job_spec::quoted_list;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::workload::{items, shown, text};
 use crate::names::key;
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 const RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
@@ -134,36 +134,4 @@ fn has_container(spec: &Value, name: &str) -> bool {
     let pod = spec.at(&["template", "spec"]).unwrap_or(&Value::Null);
     let named = |list| items(pod, list).iter().any(|container| text(container, "name") == name);
     named("containers") || named("initContainers")
-}
-
-/// The policy by the names that its fields have inside upstream's server.
-pub(super) fn shown_inside(policy: Option<&Value>) -> Value {
-    let Some(policy) = policy else { return Value::Null };
-    let owned = crate::kinds::workload::owned;
-    let codes = |codes: &Value| -> Map {
-        [
-            ("ContainerName", owned(codes, "containerName")),
-            ("Operator", text(codes, "operator").into()),
-            ("Values", owned(codes, "values")),
-        ]
-        .into_iter()
-        .collect()
-    };
-    let pattern = |pattern: &Value| -> Map {
-        [("Type", Value::from(text(pattern, "type"))), ("Status", text(pattern, "status").into())]
-            .into_iter()
-            .collect()
-    };
-    let rule = |rule: &Value| -> Map {
-        let patterns: Vec<Map> = items(rule, "onPodConditions").iter().map(pattern).collect();
-        [
-            ("Action", text(rule, "action").into()),
-            ("OnExitCodes", Value::from(rule.get("onExitCodes").map(codes))),
-            ("OnPodConditions", (!patterns.is_empty()).then_some(patterns).into()),
-        ]
-        .into_iter()
-        .collect()
-    };
-    let rules: Vec<Map> = items(policy, "rules").iter().map(rule).collect();
-    Value::Map([("Rules", Value::from((!rules.is_empty()).then_some(rules)))].into_iter().collect())
 }

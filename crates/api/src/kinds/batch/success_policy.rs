@@ -1,9 +1,9 @@
 //! When an indexed Job counts as done before all of its indexes are.
 
 use super::indexes;
-use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::workload::{int, items, nonnegative, owned};
-use crate::value::{Map, Value};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::workload::{int, items, nonnegative};
+use crate::value::Value;
 
 const RULES_MAX: usize = 20;
 const INDEXES_BYTES_MAX: usize = 64 * 1024;
@@ -60,24 +60,4 @@ fn check_rule(errors: &mut ErrorList, completions: i64, rule: &Value, path: &Pat
         );
         errors.push(FieldError::invalid(&path, count, detail));
     }
-}
-
-/// The policy by the names that its fields have inside upstream's server.
-pub(super) fn shown_inside(policy: Option<&Value>) -> Value {
-    let Some(policy) = policy else { return Value::Null };
-    let rule = |rule: &Value| -> Map {
-        [
-            ("SucceededIndexes", owned(rule, "succeededIndexes")),
-            ("SucceededCount", owned(rule, "succeededCount")),
-        ]
-        .into_iter()
-        .collect()
-    };
-    let rules: Vec<Map> = items(policy, "rules").iter().map(rule).collect();
-    Value::Map([("Rules", Value::from((!rules.is_empty()).then_some(rules)))].into_iter().collect())
-}
-
-/// The same, as a message shows it.
-pub(super) fn bad_value(policy: &Value) -> BadValue {
-    crate::kinds::workload::shown(Some(&shown_inside(Some(policy))))
 }

@@ -2,9 +2,9 @@
 
 use super::condition;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec::internal;
 use crate::kinds::workload::{
-    check_at_most_whole, check_int_or_percent, check_selector, is_empty_selector, items, nonnegative, owned,
-    shown_fields, text,
+    check_at_most_whole, check_int_or_percent, check_selector, is_empty_selector, items, nonnegative, text,
 };
 use crate::kinds::{Rules, keep};
 use crate::value::Value;
@@ -95,12 +95,7 @@ fn check_spec(object: &Value, lenient: bool, errors: &mut ErrorList) {
     let path = Path::root("spec");
     let amounts = ["minAvailable", "maxUnavailable"];
     if amounts.iter().all(|field| spec.get(field).is_some()) {
-        let value = shown_fields([
-            ("MinAvailable", owned(spec, "minAvailable")),
-            ("Selector", owned(spec, "selector")),
-            ("MaxUnavailable", owned(spec, "maxUnavailable")),
-            ("UnhealthyPodEvictionPolicy", owned(spec, "unhealthyPodEvictionPolicy")),
-        ]);
+        let value = internal::shown(spec, "PodDisruptionBudgetSpec");
         let detail = "minAvailable and maxUnavailable cannot be both set";
         errors.push(FieldError::invalid(&path, value, detail));
     }

@@ -124,7 +124,8 @@ fn resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
     true
 }
 
-fn container_resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+/// What is wrong with the name of a resource that a container can use.
+pub(crate) fn container_resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     resource_name(errors, path, name);
     let fault = if !name.contains('/') {
         let good = COMPUTE.contains(&name) || name == "ephemeral-storage" || is_huge_pages(name);
