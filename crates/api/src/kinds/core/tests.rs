@@ -8,8 +8,10 @@ use crate::value::Value;
 use crate::{json, yaml};
 
 mod event;
+mod node;
 mod objects;
 mod resources;
+mod storage;
 
 /// The rules of a kind of the core group.
 pub(super) fn of(kind: &str) -> &'static dyn Rules {
@@ -94,6 +96,9 @@ fn rules_are_idempotent_in_their_defaults() {
         ("LimitRange", "{spec: {limits: [{type: Container, max: {cpu: '1'}, min: {memory: 1Gi}}]}}"),
         ("ResourceQuota", "{spec: {hard: {cpu: 100u}}}"),
         ("Endpoints", "{subsets: [{ports: [{port: 80}]}]}"),
+        ("PersistentVolume", "{spec: {hostPath: {path: /x}, azureDisk: {diskName: a, diskURI: b}}}"),
+        ("PersistentVolumeClaim", "{spec: {resources: {requests: {storage: 100u}}}}"),
+        ("Node", "{spec: {podCIDR: 10.0.0.0/8}, status: {capacity: {cpu: '1'}}}"),
     ] {
         let once = object(kind, text);
         let mut twice = once.clone();
