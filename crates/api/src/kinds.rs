@@ -23,6 +23,9 @@ pub mod scheduling;
 pub mod storage;
 pub mod storagemigration;
 
+#[cfg(test)]
+mod group_tests;
+
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
 use crate::names::NameRule;
