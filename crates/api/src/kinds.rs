@@ -23,9 +23,13 @@ pub mod flowcontrol;
 pub mod networking;
 pub mod node;
 pub mod rbac;
+pub mod resource;
 pub mod scheduling;
 pub mod storage;
 pub mod storagemigration;
+
+#[cfg(test)]
+mod group_tests;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
@@ -185,6 +189,7 @@ fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         "networking.k8s.io" => networking::rules(kind),
         "node.k8s.io" => node::rules(kind),
         "rbac.authorization.k8s.io" => rbac::rules(kind),
+        "resource.k8s.io" => resource::rules(kind),
         "scheduling.k8s.io" => scheduling::rules(kind),
         "storage.k8s.io" => storage::rules(kind),
         "storagemigration.k8s.io" => storagemigration::rules(kind),

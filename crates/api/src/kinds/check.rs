@@ -14,11 +14,13 @@ use crate::value::{Map, Value};
 
 mod condition;
 mod go;
+mod node_selector;
 mod toleration;
 
 pub(super) use condition::conditions;
 pub(super) use condition::reason_faults;
 pub(super) use go::{Go, shown_go};
+pub(super) use node_selector::node_selector;
 pub(super) use toleration::tolerations;
 
 /// What an absent field reads as.
