@@ -6,7 +6,7 @@
 //! - [`kinds`]: what is particular to each kind.
 //! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
-//! - Changes and views: [`patch`].
+//! - Changes and views: [`patch`]; [`printing`], what `kubectl get` shows.
 //! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
@@ -20,6 +20,7 @@ pub mod kinds;
 pub mod labels;
 pub mod names;
 pub mod patch;
+pub mod printing;
 pub mod quantity;
 pub mod quote;
 pub mod resources;
