@@ -104,19 +104,35 @@ impl Default for TableOptions {
     }
 }
 
+/// An object of a table, in two forms that are mostly the same value.
+#[derive(Clone, Copy, Debug)]
+pub struct TableObject<'a> {
+    /// In the storage version, which its cells are made from.
+    pub stored: &'a Value,
+    /// In the version that the client speaks, which stands beside the cells.
+    pub served: &'a Value,
+}
+
+impl<'a> From<&'a Value> for TableObject<'a> {
+    fn from(object: &'a Value) -> TableObject<'a> {
+        TableObject { stored: object, served: object }
+    }
+}
+
 /// Appends the table of a list of objects.
 pub fn write_table(
     kind: (&str, &str),
-    objects: &[&Value],
+    objects: &[TableObject<'_>],
     meta: ListMeta<'_>,
     options: TableOptions,
     now: Time,
     out: &mut Vec<u8>,
 ) {
     let printer = printer(kind.0, kind.1);
-    let mut rows: Vec<Vec<Value>> = objects.iter().map(|object| (printer.row)(object, now)).collect();
+    let mut rows: Vec<Vec<Value>> = objects.iter().map(|object| (printer.row)(object.stored, now)).collect();
     if let Some(list) = printer.list {
-        list(objects, &mut rows);
+        let stored: Vec<&Value> = objects.iter().map(|object| object.stored).collect();
+        list(&stored, &mut rows);
     }
     write_rows(kind, objects, rows, meta, options, out);
 }
@@ -124,18 +140,18 @@ pub fn write_table(
 /// Appends the table of one object.
 pub fn write_object_table(
     kind: (&str, &str),
-    object: &Value,
+    object: TableObject<'_>,
     options: TableOptions,
     now: Time,
     out: &mut Vec<u8>,
 ) {
-    let row = (printer(kind.0, kind.1).row)(object, now);
-    write_rows(kind, &[object], vec![row], ListMeta::of_object(object), options, out);
+    let row = (printer(kind.0, kind.1).row)(object.stored, now);
+    write_rows(kind, &[object], vec![row], ListMeta::of_object(object.served), options, out);
 }
 
 fn write_rows(
     (group, kind): (&str, &str),
-    objects: &[&Value],
+    objects: &[TableObject<'_>],
     rows: Vec<Vec<Value>>,
     meta: ListMeta<'_>,
     options: TableOptions,
@@ -156,13 +172,13 @@ fn write_rows(
         out.extend_from_slice(b"{\"cells\":");
         json::write(&Value::List(cells), out);
         if is_pod {
-            write_completed(object, out);
+            write_completed(object.stored, out);
         }
         out.extend_from_slice(b",\"object\":");
         match options.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(object, options.version, out),
-            IncludeObject::Object => json::write(object, out),
+            IncludeObject::Metadata => write_partial(object.served, options.version, out),
+            IncludeObject::Object => json::write(object.served, out),
         }
         out.push(b'}');
     }

@@ -1,6 +1,6 @@
 use super::table::{
-    IncludeObject, ListMeta, MetaVersion, TableOptions, partial, partial_list, write_object_table,
-    write_partial, write_partial_list, write_table,
+    IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, partial, partial_list,
+    write_object_table, write_partial, write_partial_list, write_table,
 };
 use super::*;
 use crate::json::{parse, to_text};
@@ -631,7 +631,7 @@ fn a_table_has_columns_and_rows_with_as_much_of_the_object_as_was_asked_for() {
     let kind = ("", "Secret");
     let table = |include| {
         let options = TableOptions { include, ..TableOptions::default() };
-        value(&text(|out| write_object_table(kind, &secret, options, now(), out)))
+        value(&text(|out| write_object_table(kind, (&secret).into(), options, now(), out)))
     };
     let full = table(IncludeObject::Metadata);
     assert_eq!(
@@ -670,7 +670,7 @@ fn the_row_of_a_pod_that_has_ended_says_so() {
     let conditions = |phase: &str| {
         let pod = object_with("", &format!(r#""status":{{"phase":"{phase}"}}"#));
         let table = value(&text(|out| {
-            write_object_table(("", "Pod"), &pod, TableOptions::default(), now(), out);
+            write_object_table(("", "Pod"), (&pod).into(), TableOptions::default(), now(), out);
         }));
         table.get("rows").unwrap().as_list().unwrap()[0].get("conditions").map(to_text)
     };
@@ -696,7 +696,7 @@ fn a_list_of_storage_classes_marks_the_newest_default() {
         class("newest", "2026-11-15T01:00:00Z", "false"),
     ];
     let kind = ("storage.k8s.io", "StorageClass");
-    let all: Vec<&Value> = classes.iter().collect();
+    let all: Vec<TableObject<'_>> = classes.iter().map(Into::into).collect();
     let list = text(|out| write_table(kind, &all, ListMeta::default(), TableOptions::default(), now(), out));
     let list = value(&list);
     let names: Vec<&str> = list
@@ -708,7 +708,7 @@ fn a_list_of_storage_classes_marks_the_newest_default() {
         .map(|row| row.get("cells").unwrap().as_list().unwrap()[0].as_str().unwrap())
         .collect();
     assert_eq!(names, ["old", "b", "a (default)", "newest"]);
-    let one = text(|out| write_object_table(kind, &classes[2], TableOptions::default(), now(), out));
+    let one = text(|out| write_object_table(kind, (&classes[2]).into(), TableOptions::default(), now(), out));
     assert!(one.contains(r#""cells":["a","#));
 }
 
