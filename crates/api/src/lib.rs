@@ -6,7 +6,7 @@
 //! - [`metadata`]: what all objects have; [`kinds`]: what is particular to each kind.
 //! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
-//! - Changes and views: [`patch`].
+//! - Changes and views: [`patch`]; [`printing`], what `kubectl get` shows.
 //! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
@@ -21,6 +21,7 @@ pub mod labels;
 pub mod metadata;
 pub mod names;
 pub mod patch;
+pub mod printing;
 pub mod protobuf;
 pub mod quantity;
 pub mod quote;

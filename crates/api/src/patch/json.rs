@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use super::{PatchError, duplicate_texts, unmarshal_text};
-use crate::decode::StrictError;
+use crate::decode::{STRICT_ERRORS_MAX, StrictError};
 use crate::json::{self, DEPTH_MAX, Duplicate};
 use crate::value::{Map, Value};
 
@@ -85,6 +85,7 @@ pub(super) fn check(
                 ("op" | "path" | "from", other) => {
                     return Err(wrong(other, format!("struct field jsonPatchOp.{key} of type string")));
                 }
+                _ if unknown.len() >= STRICT_ERRORS_MAX => {}
                 _ => unknown.push(StrictError::Unknown { path: format!("[{at}].{key}") }.to_string().into()),
             }
         }

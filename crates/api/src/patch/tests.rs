@@ -333,6 +333,17 @@ fn the_order_of_a_list_can_be_set() {
         r#"{"$setElementOrder/containers":[{"name":"n"}],"containers":[{"name":"n"}]}"#,
         r#"{"containers":[{"name":"n"}]}"#,
     );
+    check(
+        r#"{"containers":null}"#,
+        r#"{"$setElementOrder/containers":[{"name":"n"}],"containers":[{"name":"n"}]}"#,
+        r#"{"containers":[{"name":"n"}]}"#,
+    );
+    refuses(
+        spec,
+        r#"{"$setElementOrder/containers":[{"name":"n"}],"containers":null}"#,
+        400,
+        "expected a []interface {}, but received a %!s(<nil>)",
+    );
     refuses(
         spec,
         r#"{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"b"},{"name":"a"}]}"#,
@@ -476,6 +487,53 @@ fn pod_spec() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Operations on the trees above, most of which do not apply.
+fn operations() -> impl Strategy<Value = Value> {
+    let pointer = || "(/([a-d]|-|-?[0-3]|~0|~1)){0,4}";
+    let kind = prop::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "none"]);
+    let operation = (kind, pointer(), pointer(), tree()).prop_map(|(kind, path, from, value)| {
+        let fields =
+            [("op", Value::from(kind)), ("path", path.into()), ("from", from.into()), ("value", value)];
+        Value::Map(fields.into_iter().collect())
+    });
+    prop::collection::vec(operation, 0..8).prop_map(Value::List)
+}
+
+/// Trees in which every directive turns up where it makes sense and where it does not.
+fn directives() -> impl Strategy<Value = Value> {
+    let key = || {
+        prop::sample::select(vec![
+            "spec",
+            "containers",
+            "name",
+            "args",
+            "ports",
+            "metadata",
+            "finalizers",
+            "labels",
+            "$patch",
+            "$retainKeys",
+            "$setElementOrder/containers",
+            "$setElementOrder/args",
+            "$deleteFromPrimitiveList/args",
+            "$deleteFromPrimitiveList/finalizers",
+            "$setElementOrder",
+            "$deleteFromPrimitiveList",
+        ])
+    };
+    let word =
+        prop::sample::select(vec!["delete", "replace", "merge", "name", "a", "b"]).prop_map(Value::from);
+    let leaf = prop_oneof![Just(Value::Null), word, scalar()];
+    let tree = leaf.prop_recursive(6, 60, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::List),
+            prop::collection::btree_map(key(), inner, 0..5)
+                .prop_map(|map| Value::Map(map.into_iter().collect())),
+        ]
+    });
+    prop::collection::btree_map(key(), tree, 0..6).prop_map(|map| Value::Map(map.into_iter().collect()))
+}
+
 proptest! {
     #[test]
     fn an_empty_patch_changes_nothing(object in pod_spec()) {
@@ -516,6 +574,22 @@ proptest! {
         let sort = [PatchType::Json, PatchType::Merge, PatchType::Strategic][sort];
         if let Ok(patch) = Patch::parse(sort, body.as_bytes(), true) {
             drop(patch.apply(object, kind("Pod")));
+        }
+    }
+
+    #[test]
+    fn no_operations_make_a_json_patch_panic_or_nest_too_deep(object in tree(), operations in operations()) {
+        if let Ok(patched) = json::apply(object, &operations) {
+            // What came out can be written and read again.
+            prop_assert_eq!(parse(to_text(&patched).as_bytes()).unwrap(), patched);
+        }
+    }
+
+    #[test]
+    fn no_directives_make_a_strategic_patch_panic(object in directives(), body in directives()) {
+        let pod = kind("Pod");
+        if let Ok(patched) = strategic::apply(object, &body, pod) {
+            drop(crate::decode::decode(patched, pod, &[]));
         }
     }
 }

@@ -177,8 +177,9 @@ pub(super) fn merge_in_order<'p>(
 ) -> Result<(), StrategicError> {
     let order = order.as_list().ok_or_else(|| wrong_type(&LIST, order))?;
     let name = field?;
-    let old = list_in(original, name)?;
-    let new = list_in(patch, name)?;
+    // A list without items may stand as null in an object, but a patch that says null contradicts itself.
+    let old = original.get(name).filter(|value| !value.is_null()).map(as_list).transpose()?;
+    let new = patch.get(name).map(as_list).transpose()?;
     let rule = Rule::of(meta.field(name)?)?;
     check_order(new.unwrap_or_default(), order, rule.merge_key)?;
     let mut merged = match (old, new) {
@@ -199,8 +200,8 @@ pub(super) fn merge_in_order<'p>(
     Ok(())
 }
 
-fn list_in<'m>(map: &'m Map, name: &str) -> Result<Option<&'m [Value]>, StrategicError> {
-    map.get(name).map(|value| value.as_list().ok_or_else(|| wrong_type(&LIST, value))).transpose()
+fn as_list(value: &Value) -> Result<&[Value], StrategicError> {
+    value.as_list().ok_or_else(|| wrong_type(&LIST, value))
 }
 
 /// Checks that the items of a patch stand in the order that it gives itself, and are all in it.
