@@ -18,6 +18,7 @@ pub mod key;
 pub mod kinds;
 pub mod labels;
 pub mod names;
+pub mod openapi;
 pub mod protobuf;
 pub mod quantity;
 pub mod quote;
