@@ -20,6 +20,7 @@ pub mod kinds;
 pub mod labels;
 pub mod metadata;
 pub mod names;
+pub mod openapi;
 pub mod patch;
 pub mod printing;
 pub mod protobuf;

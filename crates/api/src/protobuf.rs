@@ -16,7 +16,7 @@ use crate::value::Value;
 mod base64;
 mod envelope;
 mod read;
-mod wire;
+pub(crate) mod wire;
 mod write;
 
 #[cfg(test)]

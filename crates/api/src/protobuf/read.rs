@@ -127,6 +127,9 @@ impl Decoder {
         depth: usize,
     ) -> Result<(), ProtoError> {
         let (name, ty) = (field.name(), field.ty());
+        if fresh && says_nothing(payload, field) {
+            return Ok(());
+        }
         let index = fields.slot(name, fresh);
         match (ty.shape(), payload) {
             (Shape::List(of), payload) if !ty.is_wrapped() => {
@@ -326,6 +329,17 @@ fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -
         }
     }
     Meaning::Unknown
+}
+
+/// Whether an occurrence of a field leaves no trace: Go writes what is no pointer even when it is zero, and most
+/// fields of most objects are. What must be shown anyway is added in the end.
+fn says_nothing(payload: Payload<'_>, field: Field<'_>) -> bool {
+    let zero = matches!(
+        (payload, field.ty().shape()),
+        (Payload::Varint(0), Shape::Int32 | Shape::Int64 | Shape::Bool)
+            | (Payload::Bytes([]), Shape::String | Shape::Time | Shape::MicroTime)
+    );
+    zero && !field.is_pointer()
 }
 
 /// Text. Go takes any bytes and shows those that are no text as replacement characters.

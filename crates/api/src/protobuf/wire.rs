@@ -14,7 +14,7 @@ pub(super) mod payload {
 
 /// What a field carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Payload<'a> {
+pub(crate) enum Payload<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
@@ -37,12 +37,12 @@ impl Payload<'_> {
 
 /// Reads the fields of one message.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field: its number and what it carries; none at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtoError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ pub(super) const fn varint_len(number: u64) -> usize {
 }
 
 /// Appends a number.
-pub(super) fn write_varint(mut number: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -136,32 +136,32 @@ pub(super) fn write_varint(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a tag.
-pub(super) fn write_tag(number: u32, wire_type: u8, out: &mut Vec<u8>) {
+pub(crate) fn write_tag(number: u32, wire_type: u8, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3 | u64::from(wire_type), out);
 }
 
 /// Appends a field of bytes.
-pub(super) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     write_tag(number, payload::BYTES, out);
     write_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a field with a number.
-pub(super) fn write_number(number: u32, value: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_number(number: u32, value: u64, out: &mut Vec<u8>) {
     write_tag(number, payload::VARINT, out);
     write_varint(value, out);
 }
 
 /// Starts a message in a field: the length takes one byte until [`close`] knows better.
-pub(super) fn open(number: u32, out: &mut Vec<u8>) -> usize {
+pub(crate) fn open(number: u32, out: &mut Vec<u8>) -> usize {
     write_tag(number, payload::BYTES, out);
     out.push(0);
     out.len()
 }
 
 /// Ends the message that started at `start`. A length of more than one byte pushes the message back.
-pub(super) fn close(start: usize, out: &mut Vec<u8>) {
+pub(crate) fn close(start: usize, out: &mut Vec<u8>) {
     let len = (out.len() - start) as u64;
     let extra = varint_len(len) - 1;
     if extra == 0 {

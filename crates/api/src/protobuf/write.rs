@@ -12,24 +12,23 @@ use crate::value::{Map, Value};
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// One run over a value.
-pub(super) struct Encoder<'v, 'o> {
+pub(super) struct Encoder<'v, 's, 'o> {
     out: &'o mut Vec<u8>,
     /// The fields of all messages on the way down, so that no message needs a vector of its own.
-    slots: Vec<Slot<'v>>,
+    slots: Vec<Slot<'v, 's>>,
 }
 
 /// A field of a message and its value.
 #[derive(Clone, Copy)]
-struct Slot<'v> {
+struct Slot<'v, 's> {
     /// The numbers of the messages around the field and its own, from the upper bits down; 0 for fields that
     /// protobuf does not carry.
     path: u64,
-    /// The place of the field in its definition.
-    index: usize,
+    field: Field<'s>,
     value: Option<&'v Value>,
 }
 
-impl Slot<'_> {
+impl Slot<'_, '_> {
     fn number(self, level: u32) -> u32 {
         (self.path >> (48 - 16 * level)) as u32 & 0xffff
     }
@@ -39,42 +38,30 @@ impl Slot<'_> {
     }
 }
 
-impl<'v, 'o> Encoder<'v, 'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Encoder<'v, 'o> {
+impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>) -> Encoder<'v, 's, 'o> {
         Encoder { out, slots: Vec::with_capacity(128) }
     }
 
     /// Appends the fields of a message. A value that is no object is taken for one without fields.
-    pub(super) fn message(&mut self, value: Option<&'v Value>, of: Struct<'_>) {
+    pub(super) fn message(&mut self, value: Option<&'v Value>, of: Struct<'s>) {
         let first = self.slots.len();
-        let fields = of.fields().enumerate();
-        self.slots.extend(fields.map(|(index, field)| Slot { path: path(field), index, value: None }));
+        self.slots.extend(of.fields().map(|field| Slot { path: path(field), field, value: None }));
         if let Some(Value::Map(map)) = value {
-            self.fill(first, map, of);
+            fill(&mut self.slots[first..], map);
         }
         let end = self.slots.len();
-        self.slots[first..].sort_unstable_by_key(|slot| slot.path);
-        let skipped = self.slots[first..].iter().take_while(|slot| slot.path == 0).count();
-        self.fields(first + skipped, end, 0, of);
+        let slots = &mut self.slots[first..];
+        if !slots.is_sorted_by_key(|slot| slot.path) {
+            slots.sort_unstable_by_key(|slot| slot.path);
+        }
+        let skipped = slots.iter().take_while(|slot| slot.path == 0).count();
+        self.fields(first + skipped, end, 0);
         self.slots.truncate(first);
     }
 
-    /// Finds the values of the fields. They are mostly in the order of the definition, so the search for each
-    /// goes on where the one before ended.
-    fn fill(&mut self, first: usize, map: &'v Map, of: Struct<'_>) {
-        let count = of.len();
-        let mut cursor = 0;
-        for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
-            let places = (cursor..count).chain(0..cursor);
-            if let Some(found) = places.into_iter().find(|index| of.field_at(*index).name() == key) {
-                self.slots[first + found].value = Some(value);
-                cursor = found + 1;
-            }
-        }
-    }
-
     /// Appends the fields in some slots; those that share the number of a message around them go into it.
-    fn fields(&mut self, mut at: usize, end: usize, level: u32, of: Struct<'_>) {
+    fn fields(&mut self, mut at: usize, end: usize, level: u32) {
         while at < end {
             let slot = self.slots[at];
             if slot.is_deeper(level) {
@@ -82,18 +69,20 @@ impl<'v, 'o> Encoder<'v, 'o> {
                 let rest = &self.slots[at..end];
                 let count = rest.iter().take_while(|slot| slot.number(level) == number).count();
                 let start = open(number, self.out);
-                self.fields(at, at + count, level + 1, of);
+                self.fields(at, at + count, level + 1);
                 close(start, self.out);
                 at += count;
             } else {
-                self.field(slot.number(level), slot.value, of.field_at(slot.index));
+                // Nothing is written for a pointer that is nil.
+                if slot.value.is_some() || !slot.field.is_pointer() {
+                    self.field(slot.number(level), slot.value, slot.field.ty());
+                }
                 at += 1;
             }
         }
     }
 
-    fn field(&mut self, number: u32, value: Option<&'v Value>, field: Field<'_>) {
-        let ty = field.ty();
+    fn field(&mut self, number: u32, value: Option<&'v Value>, ty: TypeRef<'s>) {
         match (ty.shape(), value) {
             (Shape::List(of), Some(Value::List(list))) if !ty.is_wrapped() => {
                 for item in list {
@@ -101,14 +90,13 @@ impl<'v, 'o> Encoder<'v, 'o> {
                 }
             }
             (Shape::Map(of), Some(Value::Map(map))) => self.map(number, map, of),
-            // Go writes nothing for a list, a map, bytes or a pointer that is nil, and zero for all else.
+            // Go writes nothing for a list, a map or bytes that are nil, and zero for all else.
             (Shape::List(_) | Shape::Map(_) | Shape::Bytes, None) => {}
-            (_, None) if field.is_pointer() => {}
             (_, value) => self.value(number, value, ty),
         }
     }
 
-    fn map(&mut self, number: u32, map: &'v Map, of: TypeRef<'_>) {
+    fn map(&mut self, number: u32, map: &'v Map, of: TypeRef<'s>) {
         let mut entries: Vec<(&str, &Value)> = map.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (key, value) in entries {
@@ -120,7 +108,7 @@ impl<'v, 'o> Encoder<'v, 'o> {
     }
 
     /// Appends a field with a value, or with zero where it has none of the right type.
-    fn value(&mut self, number: u32, value: Option<&'v Value>, ty: TypeRef<'_>) {
+    fn value(&mut self, number: u32, value: Option<&'v Value>, ty: TypeRef<'s>) {
         match ty.shape() {
             Shape::String => {
                 write_bytes(number, value.and_then(Value::as_str).unwrap_or_default().as_bytes(), self.out);
@@ -151,7 +139,7 @@ impl<'v, 'o> Encoder<'v, 'o> {
     }
 
     /// Appends what is behind a length.
-    fn content(&mut self, value: Option<&'v Value>, ty: TypeRef<'_>) {
+    fn content(&mut self, value: Option<&'v Value>, ty: TypeRef<'s>) {
         let text = value.and_then(Value::as_str);
         match ty.shape() {
             Shape::Struct(of) => self.message(value, of),
@@ -172,7 +160,7 @@ impl<'v, 'o> Encoder<'v, 'o> {
         }
     }
 
-    fn schema_or(&mut self, value: Option<&'v Value>, or: SchemaOr, schema: TypeRef<'_>) {
+    fn schema_or(&mut self, value: Option<&'v Value>, or: SchemaOr, schema: TypeRef<'s>) {
         match (or, value) {
             (SchemaOr::Bool, Some(Value::Map(_))) => {
                 write_number(1, 1, self.out);
@@ -193,6 +181,19 @@ impl<'v, 'o> Encoder<'v, 'o> {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// Finds the values of fields. They are mostly in the order of the definition, so the search for each goes on
+/// where the one before ended.
+fn fill<'v>(slots: &mut [Slot<'v, '_>], map: &'v Map) {
+    let mut cursor = 0;
+    for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+        let mut places = (cursor..slots.len()).chain(0..cursor);
+        if let Some(found) = places.find(|place| slots[*place].field.name() == key) {
+            slots[found].value = Some(value);
+            cursor = found + 1;
         }
     }
 }
