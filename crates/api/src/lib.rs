@@ -4,6 +4,8 @@
 //! - Objects: the [`Value`] that the write path works on, [`json`] in and out, [`yaml`] in; the [`schema`] of
 //!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] brings the two together.
 //! - [`metadata`]: what all objects have; [`kinds`]: what is particular to each kind.
+//! - [`kinds`]: what is particular to each kind.
+//! - [`apply`]: who owns which field, and merging what several writers want.
 //! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
 //! - Changes and views: [`patch`]; [`printing`], what `kubectl get` shows.
@@ -11,6 +13,7 @@
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
+pub mod apply;
 pub mod decode;
 pub mod field_error;
 pub mod fields;
