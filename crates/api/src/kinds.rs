@@ -152,6 +152,9 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("", "Node") => &core::node::Node,
         ("", "PersistentVolume") => &core::persistent_volume::PersistentVolume,
         ("", "PersistentVolumeClaim") => &core::persistent_volume_claim::PersistentVolumeClaim,
+        ("", "Pod") => &core::pod::Pod,
+        ("", "PodTemplate") => &core::pod_template::PodTemplate,
+        ("", "ReplicationController") => &core::replication_controller::ReplicationController,
         ("", "ResourceQuota") => &core::resource_quota::ResourceQuota,
         ("", "Secret") => &core::secret::Secret,
         ("", "Service") => &core::service::Service,
@@ -168,10 +171,6 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("batch", "Job") => &batch::job::Job,
         ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
         (group, kind) => return group_rules(group, kind),
-        ("", "Pod") => &core::pod::Pod,
-        ("", "PodTemplate") => &core::pod_template::PodTemplate,
-        ("", "ReplicationController") => &core::replication_controller::ReplicationController,
-        _ => return None,
     })
 }
 

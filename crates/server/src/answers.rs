@@ -3,11 +3,16 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use http::{HeaderMap, StatusCode};
+use setpoint_api::printing::table::{
+    IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
+    write_partial_list, write_table,
+};
 use setpoint_api::status::Status;
-use setpoint_api::{Value, json, protobuf};
+use setpoint_api::{Time, Value, json, protobuf};
 
 use crate::exchange::{Answer, Body};
-use crate::media::Form;
+use crate::media::{Form, View};
+use crate::query::Query;
 use crate::served::Served;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -73,6 +78,60 @@ pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool
         }
         _ => json_bytes(code, vec![bytes, Bytes::from_static(b"\n")]),
     }
+}
+
+fn table_options(query: &Query) -> Result<TableOptions, Status> {
+    let include = IncludeObject::parse(query.get("includeObject")).ok_or_else(|| {
+        Status::bad_request(format!("unrecognized includeObject value: {:?}", query.get("includeObject")))
+    })?;
+    Ok(TableOptions { include, ..TableOptions::default() })
+}
+
+/// A table, or the metadata alone, of one object.
+///
+/// # Errors
+/// If the options of the view are wrong.
+pub fn view_of_object(
+    code: u16,
+    served: &Served,
+    object: &Value,
+    view: View,
+    query: &Query,
+    now: Time,
+) -> Result<Answer, Status> {
+    let mut out = Vec::new();
+    let kind = (served.info.group, served.info.kind);
+    match view {
+        View::Table => write_object_table(kind, object.into(), table_options(query)?, now, &mut out),
+        View::Metadata => write_partial(object, MetaVersion::V1, &mut out),
+        View::Whole => json::write(object, &mut out),
+    }
+    out.push(b'\n');
+    Ok(json_bytes(code, vec![out.into()]))
+}
+
+/// A table, or the metadata alone, of a list.
+///
+/// # Errors
+/// If the options of the view are wrong.
+pub fn view_of_list(
+    served: &Served,
+    objects: &[Value],
+    meta: ListMeta<'_>,
+    view: View,
+    query: &Query,
+    now: Time,
+) -> Result<Answer, Status> {
+    let mut out = Vec::new();
+    let kind = (served.info.group, served.info.kind);
+    if view == View::Table {
+        let rows: Vec<TableObject<'_>> = objects.iter().map(TableObject::from).collect();
+        write_table(kind, &rows, meta, table_options(query)?, now, &mut out);
+    } else {
+        write_partial_list(objects, meta, MetaVersion::V1, &mut out);
+    }
+    out.push(b'\n');
+    Ok(json_bytes(200, vec![out.into()]))
 }
 
 /// Adds warnings, as headers that kubectl prints.

@@ -10,6 +10,7 @@ use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
+use setpoint_api::openapi;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_store::{Clock, Store};
 
@@ -17,7 +18,7 @@ use crate::exchange::{Answer, Body, Request, Service};
 use crate::media::{self, Form, View};
 use crate::query::Query;
 use crate::route::{Route, Target, route};
-use crate::{answers, discovery, list, watch};
+use crate::{answers, discovery, list, stored, watch};
 
 /// Chance, from outside.
 pub type Entropy = dyn Fn() -> u64 + Send + Sync;
@@ -92,7 +93,7 @@ impl Api {
     }
 
     fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
-        let form = wanted(request)?;
+        let (form, view) = wanted(request)?;
         let served = target.served;
         let missing = || Status::not_found(served.qualified(), &target.name);
         let key = served.key(&target.namespace, &target.name).map_err(|_| missing())?;
@@ -103,6 +104,10 @@ impl Api {
             return Err(Status::too_large_resource_version(asked, snapshot.revision().0, 1));
         }
         let record = snapshot.get(&key).ok_or_else(missing)?;
+        if view != View::Whole {
+            let now = self.options.clock.now();
+            return answers::view_of_object(200, served, &stored::object(record), view, query, now);
+        }
         Ok(answers::object(200, served, record.value(), form, query.flag("pretty") == Some(true)))
     }
 
@@ -124,12 +129,13 @@ impl Api {
                 &errors,
             ));
         }
-        let form = wanted(request)?;
+        let (form, view) = wanted(request)?;
+        let now = self.options.clock.now();
         if !is_watch {
-            let page = list::page(&self.store, target, query, self.options.clock.now())?;
-            return Ok(list::answer(target, &page, form));
+            let page = list::page(&self.store, target, query, now)?;
+            return list::answer(target, &page, (form, view), query, now);
         }
-        let watch = watch::start(&self.store, target, query, form)?;
+        let watch = watch::start(&self.store, target, query, form, view, now)?;
         let mut answer = answers::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
@@ -145,6 +151,7 @@ impl Api {
         }
         match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => return Ok(answers::document(&discovery::paths())),
+            ["openapi", ref rest @ ..] => return self.openapi(request, rest),
             ["healthz" | "livez" | "readyz", ..] => return Ok(answers::text(200, "ok")),
             _ => {}
         }
@@ -170,11 +177,36 @@ impl Api {
     }
 }
 
-/// The form that the client wants and can have.
-fn wanted(request: &Request) -> Result<Form, Status> {
+impl Api {
+    /// Documents about the API, made when somebody asks and kept by nobody.
+    fn openapi(&self, request: &Request, rest: &[&str]) -> Result<Answer, Status> {
+        let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match rest {
+            ["v2"] => {
+                let document = openapi::v2::document(discovery::VERSION);
+                if !accept.contains("proto-openapi") {
+                    return Ok(answers::document(&document));
+                }
+                let mut answer = answers::json_bytes(200, vec![openapi::gnostic::to_vec(&document).into()]);
+                let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+                answer.headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
+                Ok(answer)
+            }
+            ["v3"] => Ok(answers::document(&openapi::v3::index(std::iter::empty()))),
+            ["v3", name @ ..] => match openapi::v3::document(&name.join("/")) {
+                Some(document) => Ok(answers::document(&document)),
+                None => Ok(answers::text(404, "404 page not found\n")),
+            },
+            _ => Ok(answers::text(404, "404 page not found\n")),
+        }
+    }
+}
+
+/// The form and the view that the client wants and can have.
+fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let can = |form, view| view == View::Whole && form != Form::Yaml;
-    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| {
+    let can = |form, view| form == Form::Json || (form == Form::Protobuf && view == View::Whole);
+    media::wanted(accept, can).ok_or_else(|| {
         Status::not_acceptable(&[
             "application/json",
             "application/yaml",

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use setpoint_api::printing::table::ListMeta;
 use setpoint_api::protobuf::{self, ListWriter};
 use setpoint_api::status::Status;
-use setpoint_api::{Revision, Time, json};
+use setpoint_api::{Revision, Time, Value, json};
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
 
-use crate::answers;
 use crate::exchange::Answer;
-use crate::media::Form;
+use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
 use crate::select::Selection;
+use crate::{answers, stored};
 
 /// How long the rest of a list can be asked for.
 const PAGE_AGE_MAX: Duration = Duration::from_secs(5 * 60);
@@ -111,9 +112,31 @@ fn collect(
     page
 }
 
-/// Writes a page as a list.
-#[must_use]
-pub fn answer(target: &Target, page: &Page, form: Form) -> Answer {
+/// Writes a page as a list, or as what is to be shown of one.
+///
+/// # Errors
+/// If the options of the view are wrong.
+pub fn answer(
+    target: &Target,
+    page: &Page,
+    (form, view): (Form, View),
+    query: &Query,
+    now: Time,
+) -> Result<Answer, Status> {
+    if view != View::Whole {
+        let objects: Vec<Value> = page.records.iter().map(stored::object).collect();
+        let revision = page.revision.to_string();
+        let meta = ListMeta {
+            resource_version: &revision,
+            continue_token: &page.continue_token,
+            remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
+        };
+        return answers::view_of_list(target.served, &objects, meta, view, query, now);
+    }
+    Ok(whole(target, page, form))
+}
+
+fn whole(target: &Target, page: &Page, form: Form) -> Answer {
     let served = target.served;
     let kind = format!("{}List", served.info.kind);
     if form == Form::Protobuf {
@@ -148,12 +171,12 @@ fn meta(page: &Page) -> String {
 
 fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
     let served = target.served;
-    let meta = json::parse(meta(page).as_bytes()).unwrap_or(setpoint_api::Value::Null);
+    let meta = json::parse(meta(page).as_bytes()).unwrap_or(Value::Null);
     let messages: Vec<Vec<u8>> = page
         .records
         .iter()
         .map(|record| {
-            let mut value = json::parse(record.value_bytes()).unwrap_or(setpoint_api::Value::Null);
+            let mut value = json::parse(record.value_bytes()).unwrap_or(Value::Null);
             for field in ["kind", "apiVersion"] {
                 value.make_map().remove(field);
             }

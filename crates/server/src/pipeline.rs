@@ -6,6 +6,7 @@
 
 pub mod create;
 pub mod delete;
+pub mod ownership;
 pub mod update;
 
 use setpoint_api::field_error::ErrorList;

@@ -1,18 +1,20 @@
 //! Watches: a cursor as a stream of lines.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use setpoint_api::printing::table::{MetaVersion, TableOptions, write_object_table, write_partial};
 use setpoint_api::status::Status;
-use setpoint_api::{Revision, Value, json, protobuf};
+use setpoint_api::{Revision, Time, Value, json, protobuf};
 use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
 use tokio::time::Sleep;
 
 use crate::exchange::Frames;
-use crate::media::Form;
+use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
 use crate::select::Selection;
@@ -30,6 +32,10 @@ pub struct Watch {
     served: &'static Served,
     cursor: Cursor,
     form: Form,
+    view: View,
+    now: Time,
+    /// Whether a table has shown its columns yet.
+    columns_shown: Cell<bool>,
     /// Objects that are shown first.
     initial: std::vec::IntoIter<Record>,
     /// After the first objects, say so with a bookmark.
@@ -44,7 +50,14 @@ pub struct Watch {
 ///
 /// # Errors
 /// If its options are wrong, or its revision is gone.
-pub fn start(store: &Store, target: &Target, query: &Query, form: Form) -> Result<Watch, Status> {
+pub fn start(
+    store: &Store,
+    target: &Target,
+    query: &Query,
+    form: Form,
+    view: View,
+    now: Time,
+) -> Result<Watch, Status> {
     let selection = Selection::parse(target, query)?;
     let filter = selection.filter(target);
     let resource = &target.served.resource;
@@ -80,6 +93,9 @@ pub fn start(store: &Store, target: &Target, query: &Query, form: Form) -> Resul
         served: target.served,
         cursor,
         form,
+        view,
+        now,
+        columns_shown: Cell::new(false),
         initial: records.into_iter(),
         announce_end,
         bookmarks,
@@ -107,6 +123,13 @@ impl Watch {
 
     /// Appends one line, or one frame of protobuf.
     fn put(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
+        let viewed;
+        let object = if self.view != View::Whole && word != "ERROR" {
+            viewed = self.viewed(object);
+            &viewed[..]
+        } else {
+            object
+        };
         if self.form != Form::Protobuf {
             out.extend_from_slice(b"{\"type\":\"");
             out.extend_from_slice(word.as_bytes());
@@ -123,6 +146,21 @@ impl Watch {
         protobuf::write_watch_event(word, api_version, kind, &message, &mut frame);
         out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend_from_slice(&frame);
+    }
+
+    /// What is to be shown of an object.
+    fn viewed(&self, object: &[u8]) -> Vec<u8> {
+        let value = json::parse(object).unwrap_or(Value::Null);
+        let mut out = Vec::with_capacity(object.len());
+        if self.view == View::Metadata {
+            write_partial(&value, MetaVersion::V1, &mut out);
+            return out;
+        }
+        let kind = (self.served.info.group, self.served.info.kind);
+        let with_columns = !self.columns_shown.replace(true);
+        let options = TableOptions { with_columns, ..TableOptions::default() };
+        write_object_table(kind, (&value).into(), options, self.now, &mut out);
+        out
     }
 
     fn put_bookmark(&self, out: &mut BytesMut, revision: Revision, initial_end: bool) {

@@ -1,22 +1,24 @@
 //! Writes: the pipeline decides, the store commits, and where the world moved meanwhile it is all done again.
 
 use http::header::CONTENT_TYPE;
-use setpoint_api::decode::decode;
+use setpoint_api::apply::manager_name;
+use setpoint_api::decode::{StrictError, decode};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Value, json, metadata};
+use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
 use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
 use crate::exchange::{Answer, Identity, Request};
+use crate::media::{Form, View};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Step, World, Writer};
+use crate::pipeline::{Step, World, Writer, ownership};
 use crate::query::Query;
 use crate::route::Target;
 use crate::{answers, list, stored};
@@ -41,14 +43,14 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
-        let form = wanted(request)?;
+        let wanted = wanted(request)?;
         let (object, mut warnings) = self.body(request, target, query)?;
         warnings.extend(target.served.rules.warnings(&object, None));
         let writer = writer(request, query, None)?;
         let done = self
-            .perform(|world| create(target.served, &target.namespace, object.clone(), &writer, world))
+            .perform(|world| create(target.served, &target.namespace, object.clone(), None, &writer, world))
             .await?;
-        let mut answer = shown(target, done, 201, form, query);
+        let mut answer = shown(target, done, 201, wanted, query, self.options.clock.now())?;
         answers::warn(&mut answer, &warnings);
         Ok(answer)
     }
@@ -59,7 +61,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
-        let form = wanted(request)?;
+        let wanted = wanted(request)?;
         let (mut object, mut warnings) = self.body(request, target, query)?;
         metadata::create::ensure_namespace(&mut object, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -78,16 +80,17 @@ impl Api {
         let mut created = false;
         let done = self
             .perform(|world| match self.find(target, world.snapshot) {
-                Ok(record) => update(target.served, part, object.clone(), &record, &writer, world),
+                Ok(record) => update(target.served, part, object.clone(), None, &record, &writer, world),
                 Err(_) if creates => {
                     created = true;
-                    create(target.served, &target.namespace, object.clone(), &writer, world)
+                    create(target.served, &target.namespace, object.clone(), None, &writer, world)
                 }
                 Err(missing) => Err(missing),
             })
             .await?;
         warnings.extend(target.served.rules.warnings(&object, None));
-        let mut answer = shown(target, done, if created { 201 } else { 200 }, form, query);
+        let mut answer =
+            shown(target, done, if created { 201 } else { 200 }, wanted, query, self.options.clock.now())?;
         answers::warn(&mut answer, &warnings);
         Ok(answer)
     }
@@ -98,8 +101,11 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
-        let form = wanted(request)?;
+        let wanted = wanted(request)?;
         let content_type = header(request).unwrap_or_default();
+        if content_type.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml") {
+            return self.apply(request, target, query).await;
+        }
         let strictness = Strictness::of(query.get("fieldValidation"));
         let sort = PatchType::from_media_type(content_type).ok_or_else(|| {
             Status::unsupported_media_type(&[
@@ -128,10 +134,43 @@ impl Api {
                     Strictness::Warn => warnings = decoded.strict.iter().map(ToString::to_string).collect(),
                     _ => {}
                 }
-                update(target.served, part(target), decoded.value, &record, &writer, world)
+                update(target.served, part(target), decoded.value, None, &record, &writer, world)
             })
             .await?;
-        let mut answer = shown(target, done, 200, form, query);
+        let mut answer = shown(target, done, 200, wanted, query, self.options.clock.now())?;
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+
+    async fn apply(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+        let wanted = wanted(request)?;
+        let writer = writer(request, query, Some(true))?;
+        let force = query.flag("force") == Some(true);
+        let strictness = Strictness::of(query.get("fieldValidation"));
+        let (config, warnings) = applied_config(request, target, strictness)?;
+        let (served, part) = (target.served, part(target));
+        let mut created = false;
+        let done = self
+            .perform(|world| {
+                let record = self.find(target, world.snapshot);
+                let live = record.as_ref().ok().map(stored::object);
+                let (object, managed) =
+                    ownership::merge(served, part, &writer, world, live.as_ref(), &config, force)?;
+                let object = decode(object, served.schema, &[])
+                    .map_err(|error| Status::bad_request(error.to_string()))?
+                    .value;
+                match record {
+                    Ok(record) => update(served, part, object, Some(managed), &record, &writer, world),
+                    Err(missing) if part == Part::Status => Err(missing),
+                    Err(_) => {
+                        created = true;
+                        create(served, &target.namespace, object, Some(managed), &writer, world)
+                    }
+                }
+            })
+            .await?;
+        let code = if created { 201 } else { 200 };
+        let mut answer = shown(target, done, code, wanted, query, self.options.clock.now())?;
         answers::warn(&mut answer, &warnings);
         Ok(answer)
     }
@@ -142,7 +181,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
-        let form = wanted(request)?;
+        let wanted = wanted(request)?;
         let options = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         let writer = Writer { dry_run: !options.dry_run.is_empty(), ..writer(request, query, None)? };
@@ -157,7 +196,7 @@ impl Api {
                 let uid = metadata::text(&object, "uid");
                 answers::status(&Status::deleted(target.served.qualified(), &target.name, uid))
             }
-            done => shown(target, done, 200, form, query),
+            done => shown(target, done, 200, wanted, query, self.options.clock.now())?,
         })
     }
 
@@ -167,7 +206,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
-        let form = wanted(request)?;
+        let wanted = wanted(request)?;
         let options = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         let writer = Writer { dry_run: !options.dry_run.is_empty(), ..writer(request, query, None)? };
@@ -187,7 +226,7 @@ impl Api {
                 .await;
             outcome?;
         }
-        Ok(list::answer(target, &page, form))
+        list::answer(target, &page, wanted, query, self.options.clock.now())
     }
 
     fn body(
@@ -251,11 +290,43 @@ impl Api {
             let snapshot = self.store.snapshot();
             let entropy = [(); 3].map(|()| (self.options.entropy)());
             let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
-            if let Ok(Step::Commit(proposal)) = create(served, "", object, &writer, &world) {
+            if let Ok(Step::Commit(proposal)) = create(served, "", object, None, &writer, &world) {
                 self.store.commit(*proposal).map_err(|error| commit_status(&error))?;
             }
         }
         Ok(())
+    }
+}
+
+/// The configuration of an apply: YAML or JSON, of the kind and name that the path says.
+fn applied_config(
+    request: &Request,
+    target: &Target,
+    strictness: Strictness,
+) -> Result<(Value, Vec<String>), Status> {
+    let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {error}"));
+    let (mut config, duplicates) = yaml::parse_strict(&request.body).map_err(|error| bad(&error))?;
+    if config.as_map().is_none() {
+        return Err(Status::bad_request("the applied configuration is no object"));
+    }
+    let name = metadata::name(&config).to_owned();
+    if name.is_empty() {
+        config.ensure_map("metadata").insert("name", target.name.as_str());
+    } else if name != target.name {
+        let asked = &target.name;
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({asked})");
+        return Err(Status::bad_request(message));
+    }
+    metadata::create::ensure_namespace(&mut config, &target.namespace)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let decoded = decode(config.clone(), target.served.schema, &duplicates);
+    let strict = decoded.map(|decoded| decoded.strict).unwrap_or_default();
+    match strictness {
+        Strictness::Strict if !strict.is_empty() => {
+            Err(Status::bad_request(StrictError::join(&strict).to_string()))
+        }
+        Strictness::Warn => Ok((config, strict.iter().map(ToString::to_string).collect())),
+        _ => Ok((config, Vec::new())),
     }
 }
 
@@ -294,13 +365,8 @@ fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Write
         return Err(Status::invalid(Qualified { group: "meta.k8s.io", name }, "", &errors));
     }
     let agent = request.headers.get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let own = agent.split('/').next().filter(|word| !word.is_empty()).unwrap_or("unknown");
-    let manager = if options.field_manager.is_empty() { own } else { options.field_manager };
-    Ok(Writer {
-        identity: request.identity.clone(),
-        manager: manager.to_owned(),
-        dry_run: !dry_run.is_empty(),
-    })
+    let manager = manager_name(options.field_manager, agent).into_owned();
+    Ok(Writer { identity: request.identity.clone(), manager, dry_run: !dry_run.is_empty() })
 }
 
 /// The options of a delete: the body's, or the query's.
@@ -334,7 +400,14 @@ fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
     Ok(options)
 }
 
-fn shown(target: &Target, done: Done, code: u16, form: crate::media::Form, query: &Query) -> Answer {
+fn shown(
+    target: &Target,
+    done: Done,
+    code: u16,
+    (form, view): (Form, View),
+    query: &Query,
+    now: Time,
+) -> Result<Answer, Status> {
     let bytes = match done {
         Done::Stored(record) => record.value(),
         Done::Removed(object) | Done::Would(object) => {
@@ -343,7 +416,11 @@ fn shown(target: &Target, done: Done, code: u16, form: crate::media::Form, query
             json::to_vec(&object).into()
         }
     };
-    answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true))
+    if view != View::Whole {
+        let object = json::parse(&bytes).unwrap_or(Value::Null);
+        return answers::view_of_object(code, target.served, &object, view, query, now);
+    }
+    Ok(answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true)))
 }
 
 fn commit_status(error: &CommitError) -> Status {

@@ -9,11 +9,12 @@ use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata::validate};
 use setpoint_store::Expect;
 
-use super::{Step, World, Writer, check, guard_namespace, metadata_rules, unstorable};
+use super::update::Part;
+use super::{Step, World, Writer, check, guard_namespace, metadata_rules, ownership, unstorable};
 use crate::served::Served;
 use crate::stored;
 
-/// Makes `object` in `namespace`.
+/// Makes `object` in `namespace`. Where it comes from an apply, its owners are known and given.
 ///
 /// # Errors
 /// If it may not be made.
@@ -21,6 +22,7 @@ pub fn create(
     served: &Served,
     namespace: &str,
     mut object: Value,
+    applied: Option<Value>,
     writer: &Writer,
     world: &World<'_>,
 ) -> Result<Step, Status> {
@@ -30,6 +32,10 @@ pub fn create(
     }
     let proposal = guard_namespace(writer.proposal(world), world, namespace, served)?;
     served.rules.default(&mut object);
+    match applied {
+        Some(managed) => ownership::set(&mut object, managed),
+        None => ownership::note(served, Part::Whole, writer, world, None, &mut object),
+    }
     wipe(&mut object);
     let uid = uid(world.entropy);
     stamp(

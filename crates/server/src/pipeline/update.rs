@@ -1,13 +1,14 @@
 //! Changing an object.
 
 use setpoint_api::Value;
+use setpoint_api::apply::keep_times;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
 use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, check, metadata_rules, unstorable};
+use super::{Step, World, Writer, check, metadata_rules, ownership, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -20,7 +21,7 @@ pub enum Part {
     Status,
 }
 
-/// Puts `new` in the place of what `record` holds.
+/// Puts `new` in the place of what `record` holds. Where it comes from an apply, its owners are known and given.
 ///
 /// # Errors
 /// If it may not be.
@@ -28,6 +29,7 @@ pub fn update(
     served: &Served,
     part: Part,
     mut new: Value,
+    applied: Option<Value>,
     record: &Record,
     writer: &Writer,
     world: &World<'_>,
@@ -35,6 +37,10 @@ pub fn update(
     let old = stored::object(record);
     let name = metadata::name(&old).to_owned();
     served.rules.default(&mut new);
+    match applied {
+        Some(managed) => ownership::set(&mut new, managed),
+        None => ownership::note(served, part, writer, world, Some(&old), &mut new),
+    }
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
     keep(&mut new, &old);
@@ -62,6 +68,7 @@ pub fn update(
     if is_released(&new, &old) {
         return Ok(Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), new));
     }
+    keep_times(&old, &mut new);
     if new == old {
         return Ok(Step::Unchanged(record.clone()));
     }
