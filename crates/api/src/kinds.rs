@@ -18,8 +18,8 @@ use crate::value::Value;
 
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
-/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`. For an update:
-/// `default`, admission, `prepare_update`, `check_update`. For the status subresource:
+/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For
+/// an update: `default`, admission, `prepare_update`, `check_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
@@ -69,6 +69,9 @@ pub trait Rules: Send + Sync {
     /// What is wrong with an object, metadata apart.
     fn validate(&self, object: &Value, errors: &mut ErrorList);
 
+    /// What is wrong with a new object, beside what is wrong with any.
+    fn validate_create(&self, _object: &Value, _errors: &mut ErrorList) {}
+
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
@@ -114,6 +117,9 @@ pub trait Rules: Send + Sync {
 pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     Some(match (group, kind) {
         ("", "ConfigMap") => &core::config_map::ConfigMap,
+        ("", "Pod") => &core::pod::Pod,
+        ("", "PodTemplate") => &core::pod_template::PodTemplate,
+        ("", "ReplicationController") => &core::replication_controller::ReplicationController,
         ("apps", "ControllerRevision") => &apps::controller_revision::ControllerRevision,
         ("apps", "DaemonSet") => &apps::daemon_set::DaemonSet,
         ("apps", "Deployment") => &apps::deployment::Deployment,

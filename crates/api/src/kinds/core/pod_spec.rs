@@ -215,3 +215,6 @@ fn classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
         resources::overhead(errors, &path.child("overhead"), spec);
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

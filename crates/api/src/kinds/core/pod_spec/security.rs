@@ -143,7 +143,7 @@ pub(crate) fn app_armor(errors: &mut ErrorList, path: &Path<'_>, profile: &Value
         }
         "RuntimeDefault" | "Unconfined" => {
             if let Some(local) = local {
-                invalid(errors, &local_path, local, "can only be set when AppArmor type is Localhost");
+                invalid_word(errors, &local_path, local, "can only be set when AppArmor type is Localhost");
             }
         }
         "" => required(errors, &path.child("type"), "type is required when appArmorProfile is set"),

@@ -1,7 +1,9 @@
 //! What only pods on Windows can say, and what only those on Linux can.
 
 use super::each_container;
-use super::read::{forbidden, invalid, list, part, required, supported, text, text_part, truth, truth_part};
+use super::read::{
+    forbidden, invalid, invalid_word, list, part, required, supported, text, text_part, truth, truth_part,
+};
 use crate::field_error::{ErrorList, Path};
 use crate::names::dns;
 use crate::value::Value;
@@ -49,10 +51,10 @@ pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) 
     if let Some(credentials) = text_part(options, "gmsaCredentialSpec") {
         let path = path.child("gmsaCredentialSpec");
         if credentials.is_empty() {
-            invalid(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
+            invalid_word(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
         } else if credentials.len() > CREDENTIALS_KIB_MAX * 1024 {
             let detail = format!("gmsaCredentialSpec size must be under {CREDENTIALS_KIB_MAX} KiB");
-            invalid(errors, &path, credentials, detail);
+            invalid_word(errors, &path, credentials, detail);
         }
     }
     if let Some(name) = text_part(options, "runAsUserName") {
@@ -63,13 +65,13 @@ pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) 
 /// `user`, or `domain\user`.
 fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
-        return invalid(errors, path, name, "runAsUserName cannot be an empty string");
+        return invalid_word(errors, path, name, "runAsUserName cannot be an empty string");
     }
     if name.bytes().any(|b| b.is_ascii_control()) {
-        return invalid(errors, path, name, "runAsUserName cannot contain control characters");
+        return invalid_word(errors, path, name, "runAsUserName cannot contain control characters");
     }
     if name.matches('\\').count() > 1 {
-        return invalid(errors, path, name, "runAsUserName cannot contain more than one backslash");
+        return invalid_word(errors, path, name, "runAsUserName cannot contain more than one backslash");
     }
     let (domain, user) = match name.split_once('\\') {
         Some((domain, user)) => (Some(domain), user),
@@ -78,26 +80,26 @@ fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if let Some(domain) = domain {
         if domain.len() >= DOMAIN_BYTES_END {
             let detail = format!("runAsUserName's Domain length must be under {DOMAIN_BYTES_END} characters");
-            invalid(errors, path, name, detail);
+            invalid_word(errors, path, name, detail);
         }
         if !is_net_bios(domain) && !is_dns(domain) {
             let detail = "runAsUserName's Domain doesn't match the NetBios nor the DNS format";
-            invalid(errors, path, name, detail);
+            invalid_word(errors, path, name, detail);
         }
     }
     if user.is_empty() {
-        invalid(errors, path, name, "runAsUserName's User cannot be empty");
+        invalid_word(errors, path, name, "runAsUserName's User cannot be empty");
     } else if user.len() > USER_BYTES_MAX {
         let detail =
             format!("runAsUserName's User length must not be longer than {USER_BYTES_MAX} characters");
-        invalid(errors, path, name, detail);
+        invalid_word(errors, path, name, detail);
     }
     if !user.is_empty() && user.bytes().all(|b| matches!(b, b'.' | b' ')) {
-        invalid(errors, path, name, "runAsUserName's User cannot contain only periods or spaces");
+        invalid_word(errors, path, name, "runAsUserName's User cannot contain only periods or spaces");
     }
     if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
         let detail = "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]";
-        invalid(errors, path, name, detail);
+        invalid_word(errors, path, name, detail);
     }
 }
 

@@ -118,7 +118,7 @@ fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
 /// and a part of its own.
 fn is_iqn(name: &str) -> bool {
     name.match_indices("iqn.").any(|(at, start)| {
-        let rest = name[at + start.len()..].as_bytes();
+        let rest = &name.as_bytes()[at + start.len()..];
         let [y1, y2, y3, y4, b'-', m1, m2, b'.', rest @ ..] = rest else { return false };
         let is_own =
             |b: &u8| !matches!(b, b',' | b';' | b'*' | b'&' | b'$' | b'|') && !b.is_ascii_whitespace();

@@ -1,0 +1,111 @@
+//! Giving a pod its node.
+
+use thiserror::Error;
+
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec::annotations;
+use crate::kinds::core::pod_spec::read::{list, list_mut, part, required, text, text_entries};
+use crate::names::dns;
+use crate::quote::Quoted;
+use crate::value::{Map, Value};
+
+/// Why a pod cannot be given a node. Clients see it as a conflict on `pods/binding`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BindError {
+    /// It is on its way out.
+    #[error("pod {0} is being deleted, cannot be assigned to a host")]
+    Deleting(Box<str>),
+    /// It has one.
+    #[error("pod {pod} is already assigned to node {}", Quoted(node))]
+    Assigned {
+        /// The pod's name.
+        pod: Box<str>,
+        /// Its node.
+        node: Box<str>,
+    },
+    /// It waits at a gate.
+    #[error("pod {0} has non-empty .spec.schedulingGates")]
+    Gated(Box<str>),
+}
+
+/// What is wrong with a binding.
+pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
+    let none = Value::map();
+    let target = part(binding, "target").unwrap_or(&none);
+    let (kind, name) = (text(target, "kind"), text(target, "name"));
+    let path = Path::root("target");
+    let is_node = matches!(kind, "" | "Node");
+    if !is_node {
+        errors.push(FieldError::not_supported(&path.child("kind"), kind, &["Node", "<empty>"]));
+    }
+    if name.is_empty() {
+        required(errors, &path.child("name"), "");
+    } else if is_node {
+        errors.push_invalid(&path.child("name"), name, dns::subdomain(name));
+    }
+}
+
+/// Gives a pod the node that a binding names, with the binding's labels and annotations. `now` is written as the API
+/// writes times.
+///
+/// # Errors
+/// If the pod cannot be given a node; it is unchanged then.
+pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError> {
+    let name: Box<str> = pod.str_at(&["metadata", "name"]).into();
+    let none = Value::map();
+    let spec = part(pod, "spec").unwrap_or(&none);
+    if pod.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
+        return Err(BindError::Deleting(name));
+    }
+    let node = text(spec, "nodeName");
+    if !node.is_empty() {
+        return Err(BindError::Assigned { pod: name, node: node.into() });
+    }
+    if !list(spec, "schedulingGates").is_empty() {
+        return Err(BindError::Gated(name));
+    }
+    let node = binding.str_at(&["target", "name"]);
+    pod.ensure_map("spec").insert("nodeName", node);
+    let from = part(binding, "metadata").unwrap_or(&none);
+    for field in ["annotations", "labels"] {
+        let mut given = text_entries(from, field).peekable();
+        if given.peek().is_some() {
+            let map = pod.ensure_map("metadata").ensure_map(field);
+            given.for_each(|(key, value)| drop(map.insert(key, value)));
+            map.sort();
+        }
+    }
+    if let Some(meta) = pod.get_mut("metadata") {
+        annotations::drop_obsolete(meta);
+    }
+    let status = pod.make_map().ensure("status", Value::map);
+    status.make_map().remove("nominatedNodeName");
+    scheduled(status, now);
+    Ok(())
+}
+
+/// Notes that the pod has its node.
+fn scheduled(status: &mut Value, now: &str) {
+    let known = list_mut(status, "conditions").iter_mut().find(|one| text(one, "type") == "PodScheduled");
+    let since = match &known {
+        Some(known) if text(known, "status") == "True" => text(known, "lastTransitionTime").to_owned(),
+        _ => now.to_owned(),
+    };
+    let fields: [(&str, Value); 4] = [
+        ("type", "PodScheduled".into()),
+        ("status", "True".into()),
+        ("lastProbeTime", Value::Null),
+        ("lastTransitionTime", since.into()),
+    ];
+    let condition = Value::Map(fields.into_iter().collect::<Map>());
+    match known {
+        Some(known) => *known = condition,
+        None => {
+            let conditions = status.make_map().ensure("conditions", || Value::List(Vec::new()));
+            match conditions.as_list_mut() {
+                Some(list) => list.push(condition),
+                None => *conditions = Value::List(vec![condition]),
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Containers that are added to a running pod to look inside. They are never changed and never removed.
+
+use super::{is_mirror, validate_pod};
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::core::pod_spec::read::{forbidden, list, part, same, text};
+use crate::kinds::core::pod_spec::{annotations, diff, drop_disabled, internal};
+use crate::kinds::keep;
+use crate::quote::Quoted;
+use crate::value::Value;
+
+/// Keeps of a write of `ephemeralcontainers` what it is for.
+pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
+    let added = new.get_mut("spec").and_then(|spec| spec.get_mut("ephemeralContainers")).map(Value::take);
+    keep(new, old, "spec");
+    keep(new, old, "status");
+    if let Some(spec) = new.get_mut("spec").and_then(Value::as_map_mut) {
+        match added {
+            Some(added) => drop(spec.insert("ephemeralContainers", added)),
+            None => drop(spec.remove("ephemeralContainers")),
+        }
+    }
+    drop_disabled(new);
+}
+
+/// What is wrong with a write of `ephemeralcontainers`, the pod itself included.
+pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut ErrorList) {
+    if is_mirror(old) {
+        *errors = ErrorList::new();
+        return forbidden(errors, &Path::root(""), "static pods do not support ephemeral containers");
+    }
+    validate_pod(errors, new);
+    let meta_path = Path::root("metadata");
+    annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
+    let none = Value::map();
+    let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let path = Path::root("spec");
+    let path = path.child("ephemeralContainers");
+    for before in list(old, "ephemeralContainers") {
+        let name = text(before, "name");
+        let now = list(new, "ephemeralContainers").iter().rev().find(|new| text(new, "name") == name);
+        let name = Quoted(name);
+        match now {
+            None => {
+                forbidden(
+                    errors,
+                    &path,
+                    format!("existing ephemeral containers {name} may not be removed\n"),
+                );
+            }
+            Some(now) if !same(now, before) => {
+                let pretty = |one: &Value| internal::pretty(one, "EphemeralContainer");
+                let difference = diff::unified(&pretty(before), &pretty(now));
+                let detail = format!("existing ephemeral containers {name} may not be changed\n{difference}");
+                forbidden(errors, &path, detail);
+            }
+            Some(_) => {}
+        }
+    }
+}

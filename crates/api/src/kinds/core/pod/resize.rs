@@ -1,0 +1,232 @@
+//! Changing the resources of a pod while it runs: cpu and memory, nothing else.
+
+use super::{is_mirror, keep_pod_resources, qos_class, validate_pod};
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::core::pod_spec::drop_disabled;
+use crate::kinds::core::pod_spec::read::{entries, forbidden, invalid_word, list, part, same, text};
+use crate::kinds::core::pod_spec::resources::{default_pod_level, is_sidecar};
+use crate::kinds::keep;
+use crate::value::Value;
+
+/// What may change.
+const MUTABLE: [&str; 2] = ["cpu", "memory"];
+
+/// Keeps of a write of `resize` what it is for. Where containers come, go or are renamed everything is kept, so that
+/// validation can say so.
+pub fn prepare_resize(new: &mut Value, old: &Value) {
+    let count = |pod: &Value, field: &str| {
+        pod.at(&["spec", field]).map_or(0, |list| list.as_list().map_or(0, <[_]>::len))
+    };
+    let same_counts =
+        ["containers", "initContainers"].iter().all(|field| count(new, field) == count(old, field));
+    if same_counts && let Some(spec) = new.get_mut("spec").map(Value::take) {
+        keep(new, old, "spec");
+        keep(new, old, "status");
+        let kept = new.ensure_map("spec");
+        match part(&spec, "resources") {
+            Some(resources) => drop(kept.insert("resources", resources.clone())),
+            None => drop(kept.remove("resources")),
+        }
+        for field in ["containers", "initContainers"] {
+            if let Some(containers) = kept.get_mut(field).and_then(Value::as_list_mut) {
+                take_resources(containers, list(&spec, field));
+            }
+        }
+    }
+    keep_pod_resources(new, old);
+    if let Some(spec) = new.get_mut("spec") {
+        default_pod_level(spec);
+    }
+    drop_disabled(new);
+}
+
+fn take_resources(kept: &mut Vec<Value>, new: &[Value]) {
+    if kept.iter().zip(new).any(|(kept, new)| text(kept, "name") != text(new, "name")) {
+        *kept = new.to_vec();
+        return;
+    }
+    for (kept, new) in kept.iter_mut().zip(new) {
+        for field in ["resources", "resizePolicy"] {
+            match part(new, field) {
+                Some(value) => drop(kept.make_map().insert(field, value.clone())),
+                None => drop(kept.make_map().remove(field)),
+            }
+        }
+    }
+}
+
+/// What is wrong with a write of `resize`, the pod itself included.
+pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let none = Value::map();
+    let (new_spec, old_spec) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let refusal = if is_mirror(old) {
+        Some("static pods cannot be resized")
+    } else if old_spec.str_at(&["os", "name"]) == "windows" {
+        Some("windows pods cannot be resized")
+    } else {
+        None
+    };
+    if let Some(refusal) = refusal {
+        *errors = ErrorList::new();
+        return forbidden(errors, &Path::root(""), refusal);
+    }
+    validate_pod(errors, new);
+    let path = Path::root("spec");
+    let class = match old.str_at(&["status", "qosClass"]) {
+        "" => qos_class(old_spec),
+        class => class,
+    };
+    if class != qos_class(new_spec) {
+        let shown = new.str_at(&["status", "qosClass"]);
+        invalid_word(errors, &path, shown, "Pod QOS Class may not change as a result of resizing");
+    }
+    if !is_supported(old) {
+        forbidden(errors, &path, "Pod running on node without support for resize");
+    }
+    let mut rest = new_spec.clone();
+    if has_pod_level(old_spec) || has_pod_level(new_spec) {
+        pod_level(errors, &path, &mut rest, new_spec, old_spec);
+    }
+    if !in_order(errors, &path, new_spec, old_spec) {
+        return;
+    }
+    containers(errors, &path, &mut rest, new_spec, old_spec);
+    if !same_field(new_spec, old_spec, "volumes") {
+        let detail = "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled";
+        forbidden(errors, &path.child("volumes"), detail);
+    }
+    if errors.is_empty() && !same(&rest, old_spec) {
+        forbidden(errors, &path, "only cpu and memory resources are mutable");
+    }
+}
+
+fn same_field(a: &Value, b: &Value, field: &str) -> bool {
+    match (part(a, field), part(b, field)) {
+        (Some(a), Some(b)) => same(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// A node that says what its containers have can also change it; one without running containers is believed.
+fn is_supported(pod: &Value) -> bool {
+    let Some(status) = part(pod, "status") else { return true };
+    let is_running = |one: &&Value| one.at(&["state", "running"]).is_some_and(|state| !state.is_null());
+    list(status, "containerStatuses")
+        .iter()
+        .find(is_running)
+        .is_none_or(|one| part(one, "resources").is_some())
+}
+
+fn has_pod_level(spec: &Value) -> bool {
+    part(spec, "resources")
+        .is_some_and(|own| entries(own, "requests").chain(entries(own, "limits")).next().is_some())
+}
+
+fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
+    let resources_path = path.child("resources");
+    let (was, is) = (part(old, "resources"), part(new, "resources"));
+    if let Some(was) = was {
+        let Some(is) = is else {
+            return forbidden(errors, &resources_path, "pod-level resources cannot be removed");
+        };
+        for sort in ["requests", "limits"] {
+            if is_removed(is, was, sort) {
+                let detail = format!("pod-level resource {sort} cannot be removed");
+                forbidden(errors, &resources_path.child(sort), detail);
+            }
+        }
+    }
+    if let Some(resources) = rest.get_mut("resources") {
+        set_back(resources, was.unwrap_or(&Value::Null));
+        if was.is_none() && resources.is_empty() {
+            rest.make_map().remove("resources");
+        }
+    }
+    if !same_field(rest, old, "resources") {
+        forbidden(errors, path, "only cpu and memory resources are mutable at pod-level");
+    }
+}
+
+fn is_removed(new: &Value, old: &Value, sort: &str) -> bool {
+    entries(old, sort).any(|(name, _)| part(new, sort).is_none_or(|new| new.get(name).is_none()))
+}
+
+/// Sets what may change back to what it was.
+fn set_back(resources: &mut Value, old: &Value) {
+    for sort in ["limits", "requests"] {
+        let amounts = resources.ensure_map(sort);
+        for name in MUTABLE {
+            amounts.remove(name);
+            if let Some(amount) = part(old, sort).and_then(|old| old.get(name)) {
+                amounts.insert(name, amount.clone());
+            }
+        }
+        if amounts.is_empty() {
+            resources.make_map().remove(sort);
+        }
+    }
+}
+
+/// Whether the containers are the same ones in the same order.
+fn in_order(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+    let mut good = true;
+    for field in ["containers", "initContainers"] {
+        let (new, old) = (list(new, field), list(old, field));
+        let path = path.child(field);
+        if new.len() != old.len() {
+            good = false;
+            forbidden(errors, &path, format!("{field} may not be added or removed on resize"));
+            continue;
+        }
+        for (i, _) in new.iter().zip(old).enumerate().filter(|(_, (a, b))| text(a, "name") != text(b, "name"))
+        {
+            good = false;
+            let detail = format!("{field} may not be renamed or reordered on resize");
+            forbidden(errors, &path.index(i).child("name"), detail);
+        }
+    }
+    good
+}
+
+fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
+    let none = Value::map();
+    for field in ["initContainers", "containers"] {
+        let list_path = path.child(field);
+        for (i, (new, old)) in list(new, field).iter().zip(list(old, field)).enumerate() {
+            let path = list_path.index(i);
+            let path = path.child("resources");
+            let (is, was) =
+                (part(new, "resources").unwrap_or(&none), part(old, "resources").unwrap_or(&none));
+            for sort in ["requests", "limits"] {
+                if is_removed(is, was, sort) {
+                    forbidden(errors, &path.child(sort), format!("resource {sort} cannot be removed"));
+                }
+            }
+        }
+    }
+    for field in ["containers", "initContainers"] {
+        let list_path = path.child(field);
+        let kept = crate::kinds::core::pod_spec::read::list_mut(rest, field);
+        for (i, (container, old)) in kept.iter_mut().zip(list(old, field)).enumerate() {
+            let was_modified = !same(container, old);
+            let resources = container.make_map().ensure("resources", Value::map);
+            set_back(resources, part(old, "resources").unwrap_or(&none));
+            let is_init = field == "initContainers";
+            if !same(container, old) {
+                if is_init {
+                    let detail = "only cpu and memory resources for init or sidecar containers are mutable";
+                    forbidden(errors, &list_path.index(i), detail);
+                } else {
+                    forbidden(errors, path, "only cpu and memory resources are mutable");
+                }
+            }
+            if is_init && was_modified && !is_sidecar(container) {
+                let restarts = |policy: &&Value| text(policy, "restartPolicy") == "RestartContainer";
+                for _ in list(container, "resizePolicy").iter().filter(restarts) {
+                    let detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+                    forbidden(errors, &list_path.index(i), detail);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! What a node may say of a pod: above all, a container that has ended for good stays ended.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec::read::{
+    entries, forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity,
+    required, supported, text, text_part,
+};
+use crate::kinds::core::pod_spec::{annotations, internal};
+use crate::names::{dns, ip, key};
+use crate::value::Value;
+
+/// How long the word on the health of a device may be.
+const HEALTH_MESSAGE_BYTES_MAX: usize = 1024;
+/// Conditions that need no domain before their name to be known.
+const OWN_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+
+/// Keeps what clients leave out because they do not know it.
+pub(super) fn prepare(new: &mut Value, old: &Value) {
+    let none = Value::map();
+    let old = part(old, "status").unwrap_or(&none);
+    let status = new.make_map().ensure("status", Value::map);
+    for field in ["qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "observedGeneration"] {
+        if part(status, field).is_none_or(Value::is_empty)
+            && let Some(value) = part(old, field)
+        {
+            status.make_map().insert(field, value.clone());
+        }
+    }
+    let mut generations: Vec<(&str, i64)> = list(old, "conditions")
+        .iter()
+        .map(|condition| (text(condition, "type"), number(condition, "observedGeneration")))
+        .collect();
+    for condition in list_mut(status, "conditions") {
+        let known = generations.iter().position(|(ty, _)| *ty == text(condition, "type"));
+        let generation = known.map_or(0, |at| generations.remove(at).1);
+        if number(condition, "observedGeneration") == 0 && generation != 0 {
+            condition.make_map().insert("observedGeneration", generation);
+        }
+    }
+}
+
+/// What is wrong with a change of the status.
+pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let meta_path = Path::root("metadata");
+    annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
+    let none = Value::map();
+    let (spec, old_spec) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let (status, old_status) = (part(new, "status").unwrap_or(&none), part(old, "status").unwrap_or(&none));
+    let path = Path::root("status");
+    conditions(errors, &path.child("conditions"), list(status, "conditions"));
+    if text(spec, "nodeName") != text(old_spec, "nodeName") {
+        forbidden(errors, &path.child("nodeName"), "may not be changed directly");
+    }
+    nomination(errors, &path.child("nominatedNodeName"), status, old_status, old_spec);
+    if number(status, "observedGeneration") < 0 {
+        let generation = number(status, "observedGeneration");
+        invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
+    }
+    if text(status, "qosClass") != text(old_status, "qosClass") {
+        invalid_word(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
+    }
+    for (field, containers) in [
+        ("containerStatuses", Some("containers")),
+        ("initContainerStatuses", Some("initContainers")),
+        ("ephemeralContainerStatuses", None),
+    ] {
+        let (new, old) = (list(status, field), list(old_status, field));
+        ended_stay_ended(errors, &path.child(field), new, old, old_spec, containers);
+    }
+    claim_statuses(errors, &path.child("resourceClaimStatuses"), status, spec);
+    if let Some(claim) = part(status, "extendedResourceClaimStatus") {
+        extended_claim(errors, &path.child("extendedResourceClaimStatus"), claim, spec);
+    }
+    pod_addresses(errors, &path.child("podIPs"), status, old_status);
+    host_addresses(errors, &path.child("hostIPs"), status, old_status);
+    let is_windows = spec.str_at(&["os", "name"]) == "windows";
+    for field in STATUSES {
+        users(errors, &path.child(field), list(status, field), is_windows);
+    }
+    for (field, containers) in
+        [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")]
+    {
+        allocated(errors, &path.child(field), list(status, field), list(spec, containers), status);
+    }
+    let ephemeral_path = path.child("ephemeralContainerStatuses");
+    for (i, one) in list(status, "ephemeralContainerStatuses").iter().enumerate() {
+        if !list(one, "allocatedResourcesStatus").is_empty() {
+            let path = ephemeral_path.index(i);
+            let detail = "must not be specified in container status";
+            forbidden(errors, &path.child("allocatedResourcesStatus"), detail);
+        }
+    }
+}
+
+fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
+    for (i, condition) in conditions.iter().enumerate() {
+        let path = path.index(i);
+        let generation = number(condition, "observedGeneration");
+        if generation < 0 {
+            invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
+        }
+        let ty = text(condition, "type");
+        if !OWN_CONDITIONS.contains(&ty) {
+            errors.push_invalid(&path.child("Type"), ty, key::label_key(ty));
+        }
+    }
+}
+
+fn nomination(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value, old_spec: &Value) {
+    let node = text(status, "nominatedNodeName");
+    if node.is_empty() || node == text(old, "nominatedNodeName") {
+        return;
+    }
+    errors.push_invalid(path, node, dns::subdomain(node));
+    if !text(old_spec, "nodeName").is_empty() {
+        forbidden(errors, path, "may not be set on pods that are already bound to a node");
+    }
+}
+
+/// A container that ended and is not to be started again may not run again. Those that were added to look inside never
+/// start again.
+fn ended_stay_ended(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    new: &[Value],
+    old: &[Value],
+    spec: &Value,
+    containers: Option<&str>,
+) {
+    if containers.is_some() && restarts_all(spec) {
+        return;
+    }
+    let ended =
+        |status: &Value| status.at(&["state", "terminated"]).filter(|state| !state.is_null()).cloned();
+    for (i, before) in old.iter().enumerate() {
+        let Some(end) = ended(before) else { continue };
+        let name = text(before, "name");
+        let runs_again = |now: &&Value| text(now, "name") == name && ended(now).is_none();
+        let Some(field) = containers else {
+            for _ in new.iter().filter(runs_again) {
+                forbidden(
+                    errors,
+                    &path.index(i).child("state"),
+                    "may not be transitioned to non-terminated state",
+                );
+            }
+            continue;
+        };
+        let container = list(spec, field).iter().find(|container| text(container, "name") == name);
+        let may = container.is_some_and(|container| restarts(container, spec, number(&end, "exitCode")));
+        if !may && new.iter().any(|now| runs_again(&now)) {
+            forbidden(
+                errors,
+                &path.index(i).child("state"),
+                "may not be transitioned to non-terminated state",
+            );
+        }
+    }
+}
+
+/// Whether the end of some container may start all of them again.
+fn restarts_all(spec: &Value) -> bool {
+    list(spec, "initContainers")
+        .iter()
+        .chain(list(spec, "containers"))
+        .flat_map(|container| list(container, "restartPolicyRules"))
+        .any(|rule| text(rule, "action") == "RestartAllContainers")
+}
+
+/// Whether a container that ended with this code is started again.
+fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
+    let by_policy = |policy: &str| match policy {
+        "Never" => Some(false),
+        "OnFailure" => Some(exit_code != 0),
+        "Always" => Some(true),
+        _ => None,
+    };
+    if let Some(policy) = text_part(container, "restartPolicy") {
+        let matching = list(container, "restartPolicyRules").iter().find(|rule| {
+            part(rule, "exitCodes").is_some_and(|codes| {
+                let named = list(codes, "values").iter().any(|code| code.as_i64() == Some(exit_code));
+                match text(codes, "operator") {
+                    "In" => named,
+                    "NotIn" => !named,
+                    _ => false,
+                }
+            })
+        });
+        if matching.is_some_and(|rule| matches!(text(rule, "action"), "Restart" | "RestartAllContainers")) {
+            return true;
+        }
+        if let Some(restarts) = by_policy(policy) {
+            return restarts;
+        }
+    }
+    by_policy(text(spec, "restartPolicy")).unwrap_or(true)
+}
+
+fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec: &Value) {
+    let mut seen = BTreeSet::new();
+    for (i, claim) in list(status, "resourceClaimStatuses").iter().enumerate() {
+        let path = path.index(i);
+        let name = text(claim, "name");
+        if !list(spec, "resourceClaims").iter().any(|known| text(known, "name") == name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            invalid(errors, &path.child("name"), name, detail);
+        }
+        if !seen.insert(name) {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        }
+        if let Some(made) = text_part(claim, "resourceClaimName") {
+            errors.push_invalid(&path.child("resourceClaimName"), made, dns::subdomain(made));
+        }
+    }
+}
+
+fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: &Value) {
+    let mappings = list(claim, "requestMappings");
+    let mappings_path = path.child("requestMappings");
+    if mappings.is_empty() {
+        required(errors, &mappings_path, "at least one request mapping is required");
+    }
+    let mut seen = BTreeSet::new();
+    for (i, mapping) in mappings.iter().enumerate() {
+        let path_here = mappings_path.index(i);
+        let of = ["containerName", "resourceName", "requestName"].map(|field| text(mapping, field));
+        let [container, resource, request] = of;
+        let mut all = list(spec, "containers").iter().chain(list(spec, "initContainers"));
+        match all.find(|one| text(one, "name") == container) {
+            None => {
+                let detail =
+                    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                invalid(errors, &path_here.child("containerName"), container, detail);
+            }
+            Some(one) if one.at(&["resources", "requests", resource]).is_none() => {
+                let detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
+                invalid(errors, &path_here.child("resourceName"), resource, detail);
+            }
+            Some(_) => {}
+        }
+        errors.push_invalid(&path.child("requestName"), request, dns::label(request));
+        if !seen.insert(of) {
+            for (field, value) in ["containerName", "resourceName", "requestName"].into_iter().zip(of) {
+                errors.push(FieldError::duplicate(&path_here.child(field), value));
+            }
+        }
+    }
+    let name_path = path.child("resourceClaimName");
+    match text(claim, "resourceClaimName") {
+        "" => required(errors, &name_path, ""),
+        name => errors.push_invalid(&name_path, name, dns::subdomain(name)),
+    }
+}
+
+/// What is wrong with a list of addresses; those that were there before are not judged again.
+fn addresses(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value], ty: &str) {
+    let kept: Vec<&str> = old.iter().map(|address| text(address, "ip")).collect();
+    for (i, address) in new.iter().enumerate() {
+        ip::ip_legacy(errors, &path.index(i), text(address, "ip"), true, &kept);
+    }
+    if new.len() < 2 {
+        return;
+    }
+    let mut families = (false, false);
+    for (i, address) in new.iter().enumerate() {
+        match ip::parse_ip(text(address, "ip")) {
+            Some(IpAddr::V4(_)) => families.0 = true,
+            Some(IpAddr::V6(_)) => families.1 = true,
+            None => {
+                let detail = format!(
+                    "failed to check for dual stack with error:invalid IP[{i}]: {:?}",
+                    text(address, "ip")
+                );
+                errors.push(FieldError::internal(path, detail));
+                families = (false, false);
+                break;
+            }
+        }
+    }
+    if families != (true, true) || new.len() > 2 {
+        let detail = "may specify no more than one IP for each IP family";
+        invalid(errors, path, internal::shown_list(new, ty), detail);
+    }
+}
+
+fn pod_addresses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value) {
+    let (one, all) = (text(status, "podIP"), list(status, "podIPs"));
+    addresses(errors, path, all, list(old, "podIPs"), "PodIP");
+    if one.is_empty() != all.is_empty() {
+        let detail = "podIP and podIPs must either both be set or both be unset";
+        invalid(errors, path, internal::shown_list(all, "PodIP"), detail);
+    } else if let Some(first) = all.first().map(|first| text(first, "ip")).filter(|first| *first != one) {
+        invalid(errors, &path.index(0).child("ip"), first, "must be equal to `podIP`");
+    }
+}
+
+fn host_addresses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value) {
+    let all = list(status, "hostIPs");
+    let Some(first) = all.first().map(|first| text(first, "ip")) else { return };
+    if first != text(status, "hostIP") {
+        invalid(errors, &path.index(0).child("ip"), first, "must be equal to `hostIP`");
+    }
+    addresses(errors, path, all, list(old, "hostIPs"), "HostIP");
+}
+
+fn users(errors: &mut ErrorList, path: &Path<'_>, statuses: &[Value], is_windows: bool) {
+    for (i, status) in statuses.iter().enumerate() {
+        let Some(user) = status.at(&["user", "linux"]).filter(|user| !user.is_null()) else { continue };
+        let path = path.index(i);
+        let path = path.child("user");
+        let path = path.child("linux");
+        if is_windows {
+            forbidden(errors, &path, "cannot be set for a windows pod");
+            continue;
+        }
+        // The node reports what it found, so any id of the kernel's will do.
+        let uid = number(user, "uid");
+        number_faults(errors, &path.child("uid"), uid, key::in_range(uid, 0, i64::from(u32::MAX)));
+        let gid = number(user, "gid");
+        number_faults(errors, &path.child("gid"), gid, key::unix_id(gid));
+        let groups_path = path.child("supplementalGroups");
+        for (j, group) in list(user, "supplementalGroups").iter().enumerate() {
+            let group = group.as_i64().unwrap_or_default();
+            number_faults(errors, &groups_path.index(j), group, key::unix_id(group));
+        }
+    }
+}
+
+/// What is wrong with the health of the devices that containers have.
+fn allocated(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    statuses: &[Value],
+    containers: &[Value],
+    status: &Value,
+) {
+    for (i, one) in statuses.iter().enumerate() {
+        let path = path.index(i);
+        let path = path.child("allocatedResourcesStatus");
+        let container = containers.iter().find(|container| text(container, "name") == text(one, "name"));
+        for (j, resource) in list(one, "allocatedResourcesStatus").iter().enumerate() {
+            let path = path.index(j);
+            if let Some(container) = container {
+                allocated_name(errors, &path.child("name"), text(resource, "name"), container, status);
+            }
+            let resources_path = path.child("resources");
+            let mut seen = BTreeSet::new();
+            for (k, device) in list(resource, "resources").iter().enumerate() {
+                let path = resources_path.index(k);
+                supported(
+                    errors,
+                    &path.child("health"),
+                    text(device, "health"),
+                    &["Healthy", "Unhealthy", "Unknown"],
+                );
+                match text_part(device, "message") {
+                    Some("") => required(errors, &path.child("message"), "must be non-empty if specified"),
+                    Some(message) if message.len() > HEALTH_MESSAGE_BYTES_MAX => {
+                        errors.push(FieldError::too_long(&path.child("message"), HEALTH_MESSAGE_BYTES_MAX));
+                    }
+                    _ => {}
+                }
+                let id = text(device, "resourceID");
+                if !seen.insert(id) {
+                    let shown = crate::field_error::BadValue::json_string(id);
+                    errors.push(FieldError::duplicate(&path.child("resourceID"), shown));
+                }
+            }
+        }
+    }
+}
+
+fn allocated_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, container: &Value, status: &Value) {
+    let none = Value::map();
+    let resources = part(container, "resources").unwrap_or(&none);
+    let Some(claimed) = name.strip_prefix("claim:") else {
+        if !entries(resources, "requests").any(|(known, _)| known == name) {
+            invalid_word(errors, path, name, "must match one of the container's resource requests");
+        }
+        return;
+    };
+    let is_claim = list(resources, "claims").iter().any(|claim| match text(claim, "request") {
+        "" => claimed == text(claim, "name"),
+        request => claimed.split_once('/') == Some((text(claim, "name"), request)),
+    });
+    if !is_claim && !is_extended_claim(claimed, container, status) {
+        let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
+        invalid_word(errors, path, name, detail);
+    }
+}
+
+fn is_extended_claim(claimed: &str, container: &Value, status: &Value) -> bool {
+    let Some((claim, request)) =
+        claimed.split_once('/').filter(|(claim, request)| !claim.is_empty() && !request.is_empty())
+    else {
+        return false;
+    };
+    let Some(extended) = part(status, "extendedResourceClaimStatus") else { return false };
+    text(extended, "resourceClaimName") == claim
+        && list(extended, "requestMappings").iter().any(|mapping| {
+            text(mapping, "containerName") == text(container, "name")
+                && text(mapping, "requestName") == request
+                && container
+                    .at(&["resources", "requests", text(mapping, "resourceName")])
+                    .is_some_and(|amount| !quantity(amount).is_zero())
+        })
+}

@@ -1,0 +1,210 @@
+//! What of a pod may change once it is there: images, deadlines, more tolerations, fewer gates.
+
+use crate::field_error::{BadValue, ErrorList, Path};
+use crate::kinds::core::pod_spec::read::{
+    entries, forbidden, invalid, list, number_part, part, required, same, shown, text, text_entries,
+};
+use crate::kinds::core::pod_spec::{annotations, diff, internal, scheduling};
+use crate::names::key;
+use crate::value::Value;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// What is wrong with a change of a pod.
+pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let meta_path = Path::root("metadata");
+    annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
+    let none = Value::map();
+    let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let path = Path::root("spec");
+    for field in ["containers", "initContainers"] {
+        if !containers(errors, &path.child(field), list(new, field), list(old, field)) {
+            return;
+        }
+    }
+    if !deadline(errors, &path.child("activeDeadlineSeconds"), new, old) {
+        return;
+    }
+    tolerations(errors, &path.child("tolerations"), list(new, "tolerations"), list(old, "tolerations"));
+    let gates_path = path.child("schedulingGates");
+    scheduling_gates(errors, &gates_path, list(new, "schedulingGates"), list(old, "schedulingGates"));
+    if same(new, old) {
+        return;
+    }
+    let rest = without_updatable(errors, &path, new, old);
+    if !same(&rest, old) {
+        let difference =
+            diff::unified(&internal::pretty(old, "PodSpec"), &internal::pretty(&rest, "PodSpec"));
+        forbidden(
+            errors,
+            &path,
+            format!("pod updates may not change fields other than {UPDATABLE}\n{difference}"),
+        );
+    }
+}
+
+/// Whether the containers are the same ones; what is wrong with their new images.
+fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) -> bool {
+    if new.len() != old.len() {
+        forbidden(errors, path, "pod updates may not add or remove containers");
+        return false;
+    }
+    for (i, container) in new.iter().enumerate() {
+        let path = path.index(i);
+        let image = text(container, "image");
+        if image.is_empty() {
+            required(errors, &path.child("image"), "");
+        }
+        if image.trim().len() != image.len() {
+            invalid(errors, &path.child("image"), image, "must not have leading or trailing whitespace");
+        }
+    }
+    true
+}
+
+/// A deadline may be set, and come nearer. Says whether it makes sense to look further.
+fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+    let field = "activeDeadlineSeconds";
+    match (number_part(new, field), number_part(old, field)) {
+        (Some(new), old) => {
+            let faults = key::in_range(new, 0, i64::from(i32::MAX));
+            let is_good = faults.is_empty();
+            for fault in faults {
+                invalid(errors, path, new, fault);
+            }
+            if is_good && old.is_some_and(|old| old < new) {
+                invalid(errors, path, new, "must be less than or equal to previous value");
+                return false;
+            }
+            is_good
+        }
+        (None, Some(_)) => {
+            invalid(errors, path, BadValue::Null, "must not update from a positive integer to nil value");
+            true
+        }
+        (None, None) => true,
+    }
+}
+
+/// Tolerations may be added; of those that are there only the time may change.
+fn tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
+    let fields = ["key", "operator", "value", "effect"];
+    let is_kept =
+        |old: &Value| new.iter().any(|new| fields.iter().all(|field| text(new, field) == text(old, field)));
+    if !old.iter().all(is_kept) {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        return forbidden(errors, path, detail);
+    }
+    scheduling::tolerations(errors, path, new);
+}
+
+fn scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
+    for (i, gate) in new.iter().enumerate() {
+        let name = text(gate, "name");
+        let is_known = old.iter().any(|old| text(old, "name") == name);
+        let comes_again = new[i + 1..].iter().any(|other| text(other, "name") == name);
+        if !is_known && !comes_again {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            forbidden(errors, &path.index(i).child("name"), detail);
+        }
+    }
+}
+
+/// The new spec with everything that may change set back to what it was.
+fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> Value {
+    let mut rest = new.clone();
+    for field in ["containers", "initContainers"] {
+        for (at, before) in list(old, field).iter().enumerate() {
+            if let Some(container) =
+                crate::kinds::core::pod_spec::read::list_mut(&mut rest, field).get_mut(at)
+            {
+                set_back(container, before, "image");
+            }
+        }
+    }
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        set_back(&mut rest, old, field);
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if number_part(old, grace).is_some_and(|seconds| seconds < 0) && number_part(new, grace) == Some(1) {
+        set_back(&mut rest, old, grace);
+    }
+    if !list(old, "schedulingGates").is_empty() {
+        node_choice(errors, path, &mut rest, old);
+    }
+    rest
+}
+
+fn set_back(new: &mut Value, old: &Value, field: &str) {
+    match part(old, field) {
+        Some(value) => drop(new.make_map().insert(field, value.clone())),
+        None => drop(new.make_map().remove(field)),
+    }
+}
+
+/// While a pod waits at a gate, the choice of its node may be narrowed.
+fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &Value) {
+    if rest.get("nodeSelector") != old.get("nodeSelector") {
+        let narrows = entries(old, "nodeSelector")
+            .all(|(label, value)| part(rest, "nodeSelector").and_then(|new| new.get(label)) == Some(value));
+        if !narrows {
+            let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+            let new =
+                part(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
+            invalid(errors, &path.child("nodeSelector"), shown(new), detail);
+        }
+        set_back(rest, old, "nodeSelector");
+    }
+    let of = |spec: &Value| spec.at(&["affinity", "nodeAffinity"]).filter(|nodes| !nodes.is_null()).cloned();
+    let (new_nodes, old_nodes) = (of(rest), of(old));
+    if new_nodes == old_nodes {
+        return;
+    }
+    let affinity_path = path.child("affinity");
+    let nodes_path = affinity_path.child("nodeAffinity");
+    node_affinity(errors, &nodes_path, new_nodes.as_ref(), old_nodes.as_ref());
+    let affinity = rest.ensure_map("affinity");
+    match old_nodes {
+        Some(nodes) => drop(affinity.insert("nodeAffinity", nodes)),
+        None => drop(affinity.remove("nodeAffinity")),
+    }
+    if affinity.is_empty() && part(old, "affinity").is_none() {
+        rest.make_map().remove("affinity");
+    }
+}
+
+/// Terms that nodes must meet may get further requirements; where there were none, anything may come.
+fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
+    fn terms(nodes: Option<&Value>) -> &[Value] {
+        nodes
+            .and_then(|nodes| part(nodes, REQUIRED))
+            .map_or(&[], |selector| list(selector, "nodeSelectorTerms"))
+    }
+    let (new, old) = (terms(new), terms(old));
+    if old.is_empty() {
+        return;
+    }
+    let path = path.child(REQUIRED);
+    let path = path.child("nodeSelectorTerms");
+    if new.len() != old.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return invalid(errors, &path, internal::shown_list(new, "NodeSelectorTerm"), detail);
+    }
+    for (i, (new, old)) in new.iter().zip(old).enumerate() {
+        if !only_adds(new, old) {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            invalid(errors, &path.index(i), internal::shown(new, "NodeSelectorTerm"), detail);
+        }
+    }
+}
+
+fn only_adds(new: &Value, old: &Value) -> bool {
+    let lists = ["matchExpressions", "matchFields"].map(|field| (list(new, field), list(old, field)));
+    let was_empty = lists.iter().all(|(_, old)| old.is_empty());
+    let is_empty = lists.iter().all(|(new, _)| new.is_empty());
+    if was_empty {
+        return is_empty;
+    }
+    lists.iter().all(|(new, old)| new.starts_with(old))
+}

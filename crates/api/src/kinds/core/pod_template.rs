@@ -1,0 +1,54 @@
+//! PodTemplate: a pod yet to be made, kept for others to use.
+
+use super::pod_spec;
+use super::pod_spec::read::part;
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::Rules;
+use crate::value::Value;
+
+/// The rules of PodTemplate.
+pub struct PodTemplate;
+
+impl Rules for PodTemplate {
+    fn default(&self, object: &mut Value) {
+        pod_spec::default_template(object.make_map().ensure("template", Value::map));
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        if let Some(template) = object.get_mut("template") {
+            pod_spec::drop_disabled_template(template);
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, _old: &Value) {
+        self.prepare_create(new);
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+        new.get("template") != old.get("template")
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let none = Value::map();
+        let template = part(object, "template").unwrap_or(&none);
+        pod_spec::validate_template(template, &Path::root("template"), errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if old.is_none_or(|old| self.desire_changed(new, old))
+            && let Some(template) = part(new, "template")
+        {
+            let before = old.and_then(|old| part(old, "template"));
+            pod_spec::template_warnings(template, before, &Path::root("template"), &mut warnings);
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests;

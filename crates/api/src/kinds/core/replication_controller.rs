@@ -1,0 +1,198 @@
+//! ReplicationController: so many pods of one kind, the oldest way to say it.
+
+use super::pod_spec;
+use super::pod_spec::read::{
+    forbidden, invalid, nonnegative, number, number_part, part, required, shown, supported, text,
+    text_entries,
+};
+use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::{Rules, keep};
+use crate::names::dns;
+use crate::value::Value;
+
+/// The rules of ReplicationController.
+pub struct ReplicationController;
+
+const LABELS: FieldLabels<'static> = FieldLabels {
+    known: &[
+        ("metadata.name", "metadata.name"),
+        ("metadata.namespace", "metadata.namespace"),
+        ("status.replicas", "status.replicas"),
+    ],
+    refusal: Refusal::Plain,
+};
+/// Marks fields that another version of the API said and this one cannot.
+const NON_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
+
+impl Rules for ReplicationController {
+    fn default(&self, object: &mut Value) {
+        let labels =
+            object.at(&["spec", "template", "metadata", "labels"]).filter(|labels| !labels.is_empty());
+        if let Some(labels) = labels.cloned() {
+            if object.at(&["metadata", "labels"]).is_none_or(Value::is_empty) {
+                object.ensure_map("metadata").insert("labels", labels.clone());
+            }
+            let spec = object.ensure_map("spec");
+            if spec.get("selector").is_none_or(Value::is_empty) {
+                spec.insert("selector", labels);
+            }
+        }
+        let spec = object.ensure_map("spec");
+        if spec.get("replicas").is_none_or(Value::is_null) {
+            spec.insert("replicas", 1);
+        }
+        if let Some(template) = spec.get_mut("template").filter(|template| !template.is_null()) {
+            pod_spec::default_template(template);
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        let mut status = crate::value::Map::new();
+        status.insert("replicas", 0);
+        object.make_map().insert("status", status);
+        drop_disabled(object);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        drop_disabled(new);
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let none = Value::map();
+        let spec = part(object, "spec").unwrap_or(&none);
+        let path = Path::root("spec");
+        nonnegative(errors, &path.child("minReadySeconds"), number(spec, "minReadySeconds"));
+        if text_entries(spec, "selector").next().is_none() {
+            required(errors, &path.child("selector"), "");
+        }
+        match number_part(spec, "replicas") {
+            None => required(errors, &path.child("replicas"), ""),
+            Some(replicas) => nonnegative(errors, &path.child("replicas"), replicas),
+        }
+        validate_template(errors, &path.child("template"), spec);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let none = Value::map();
+        for (key, value) in text_entries(part(old, "metadata").unwrap_or(&none), "annotations") {
+            let field = match key.split_once('/') {
+                Some((_, field)) if key.starts_with(NON_CONVERTIBLE) && !field.contains('/') => field,
+                _ => continue,
+            };
+            if !field.contains("selector") {
+                errors.push(FieldError {
+                    kind: ErrorKind::NotFound,
+                    field: field.to_owned(),
+                    bad_value: value.into(),
+                    detail: "unknown non-convertible field".into(),
+                });
+            } else if new.at(&["spec", "selector"]) != old.at(&["spec", "selector"]) {
+                let path = Path::root("spec");
+                let detail = "cannot update non-convertible selector";
+                invalid(errors, &path.child("selector"), shown(new.at(&["spec", "selector"])), detail);
+            }
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        let none = Value::map();
+        let status = part(new, "status").unwrap_or(&none);
+        let path = Path::root("status");
+        let replicas = number(status, "replicas");
+        let fields =
+            ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
+        for field in fields {
+            nonnegative(errors, &path.child(field), number(status, field));
+        }
+        for field in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+            let count = number(status, field);
+            if count > replicas {
+                invalid(errors, &path.child(field), count, "cannot be greater than status.replicas");
+            }
+        }
+        let available = number(status, "availableReplicas");
+        if available > number(status, "readyReplicas") {
+            invalid(
+                errors,
+                &path.child("availableReplicas"),
+                available,
+                "cannot be greater than readyReplicas",
+            );
+        }
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let path = Path::root("spec");
+        let path = path.child("template");
+        let template_of =
+            |object: Option<&Value>| object.and_then(|object| object.at(&["spec", "template"])).cloned();
+        let about = match old {
+            None => {
+                let faults = dns::label(new.str_at(&["metadata", "name"]));
+                if !faults.is_empty() {
+                    warnings.push(format!(
+                        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+                        faults.join(" ")
+                    ));
+                }
+                template_of(Some(new))
+            }
+            // Clients have always been told about the template that goes, not about the one that comes.
+            Some(old) if self.desire_changed(new, old) => template_of(Some(old)),
+            Some(_) => None,
+        };
+        if let Some(template) = about {
+            pod_spec::template_warnings(&template, None, &path, &mut warnings);
+        }
+        warnings
+    }
+
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
+        &LABELS
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        let replicas = part(object, "status").map_or(0, |status| number(status, "replicas"));
+        vec![("status.replicas", replicas.to_string())]
+    }
+}
+
+fn drop_disabled(object: &mut Value) {
+    if let Some(template) = object.at_mut(&["spec", "template"]) {
+        pod_spec::drop_disabled_template(template);
+    }
+}
+
+/// What is wrong with the template of something that keeps pods running.
+fn validate_template(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let Some(template) = part(spec, "template") else { return required(errors, path, "") };
+    let label = |key: &str| template.at(&["metadata", "labels", key]).and_then(Value::as_str);
+    if !text_entries(spec, "selector").all(|(key, value)| label(key) == Some(value)) {
+        let meta_path = path.child("metadata");
+        let labels = template.at(&["metadata", "labels"]);
+        let detail = "`selector` does not match template `labels`";
+        invalid(errors, &meta_path.child("labels"), shown(labels), detail);
+    }
+    pod_spec::validate_template(template, path, errors);
+    let Some(pod) = part(template, "spec") else { return };
+    let path = path.child("spec");
+    supported(errors, &path.child("restartPolicy"), text(pod, "restartPolicy"), &["Always"]);
+    if part(pod, "activeDeadlineSeconds").is_some() {
+        let detail = "activeDeadlineSeconds in ReplicationController is not Supported";
+        forbidden(errors, &path.child("activeDeadlineSeconds"), detail);
+    }
+}
+
+#[cfg(test)]
+mod tests;
