@@ -12,7 +12,7 @@ use crate::json::Duplicate;
 use crate::schema::{Field, SchemaOr, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
-mod bytes;
+pub(crate) mod bytes;
 mod error;
 mod path;
 mod scalar;

@@ -7,9 +7,29 @@
 pub mod apps;
 pub mod autoscaling;
 pub mod batch;
+mod check;
 pub mod core;
 pub mod policy;
 pub mod workload;
+
+pub mod admissionregistration;
+pub mod apiregistration;
+pub mod authentication;
+pub mod authorization;
+pub mod certificates;
+pub mod coordination;
+pub mod discovery;
+pub mod flowcontrol;
+pub mod networking;
+pub mod node;
+pub mod rbac;
+pub mod resource;
+pub mod scheduling;
+pub mod storage;
+pub mod storagemigration;
+
+#[cfg(test)]
+mod group_tests;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
@@ -75,6 +95,8 @@ pub trait Rules: Send + Sync {
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
+    /// What is wrong with an update, the new object and the change together: by default both, one after the other.
+    /// Kinds that let a fault stay which the old object had, or that name faults in another order, say so here.
     /// What is wrong with an update: by default [`Rules::validate`] of the new object, then
     /// [`Rules::validate_update`]. A kind that forgives what the old object said already, or that judges
     /// updates by other rules than creates, says so here.
@@ -116,7 +138,20 @@ pub trait Rules: Send + Sync {
 #[must_use]
 pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     Some(match (group, kind) {
+        ("", "Binding") => &core::binding::Binding,
         ("", "ConfigMap") => &core::config_map::ConfigMap,
+        ("", "Endpoints") => &core::endpoints::Endpoints,
+        ("", "Event") => &core::event::CORE,
+        ("events.k8s.io", "Event") => &core::event::EVENTS,
+        ("", "LimitRange") => &core::limit_range::LimitRange,
+        ("", "Namespace") => &core::namespace::Namespace,
+        ("", "Node") => &core::node::Node,
+        ("", "PersistentVolume") => &core::persistent_volume::PersistentVolume,
+        ("", "PersistentVolumeClaim") => &core::persistent_volume_claim::PersistentVolumeClaim,
+        ("", "ResourceQuota") => &core::resource_quota::ResourceQuota,
+        ("", "Secret") => &core::secret::Secret,
+        ("", "Service") => &core::service::Service,
+        ("", "ServiceAccount") => &core::service_account::ServiceAccount,
         ("", "Pod") => &core::pod::Pod,
         ("", "PodTemplate") => &core::pod_template::PodTemplate,
         ("", "ReplicationController") => &core::replication_controller::ReplicationController,
@@ -131,8 +166,30 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("batch", "CronJob") => &batch::cron_job::CronJob,
         ("batch", "Job") => &batch::job::Job,
         ("policy", "PodDisruptionBudget") => &policy::pod_disruption_budget::PodDisruptionBudget,
-        _ => return None,
+        (group, kind) => return group_rules(group, kind),
     })
+}
+
+/// The rules of the kinds outside the core and workload groups.
+fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
+    match group {
+        "admissionregistration.k8s.io" => admissionregistration::rules(kind),
+        "apiregistration.k8s.io" => apiregistration::rules(kind),
+        "authentication.k8s.io" => authentication::rules(kind),
+        "authorization.k8s.io" => authorization::rules(kind),
+        "certificates.k8s.io" => certificates::rules(kind),
+        "coordination.k8s.io" => coordination::rules(kind),
+        "discovery.k8s.io" => discovery::rules(kind),
+        "flowcontrol.apiserver.k8s.io" => flowcontrol::rules(kind),
+        "networking.k8s.io" => networking::rules(kind),
+        "node.k8s.io" => node::rules(kind),
+        "rbac.authorization.k8s.io" => rbac::rules(kind),
+        "resource.k8s.io" => resource::rules(kind),
+        "scheduling.k8s.io" => scheduling::rules(kind),
+        "storage.k8s.io" => storage::rules(kind),
+        "storagemigration.k8s.io" => storagemigration::rules(kind),
+        _ => None,
+    }
 }
 
 /// Sets a top-level field of `new` back to what it is in `old`.

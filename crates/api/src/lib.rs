@@ -3,13 +3,17 @@
 //! - Identifiers: [`Revision`], [`Time`], [`Resource`], [`Key`].
 //! - Objects: the [`Value`] that the write path works on, [`json`] in and out, [`yaml`] in; the [`schema`] of
 //!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] brings the two together.
+//! - [`metadata`]: what all objects have; [`kinds`]: what is particular to each kind.
 //! - [`kinds`]: what is particular to each kind.
+//! - [`apply`]: who owns which field, and merging what several writers want.
 //! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
+//! - Changes and views: [`patch`]; [`printing`], what `kubectl get` shows.
 //! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
+pub mod apply;
 pub mod decode;
 pub mod field_error;
 pub mod fields;
@@ -17,7 +21,12 @@ pub mod json;
 pub mod key;
 pub mod kinds;
 pub mod labels;
+pub mod metadata;
 pub mod names;
+pub mod openapi;
+pub mod patch;
+pub mod printing;
+pub mod protobuf;
 pub mod quantity;
 pub mod quote;
 pub mod resources;

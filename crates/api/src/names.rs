@@ -33,6 +33,10 @@ pub enum NameRule {
     Dns1035Label,
     /// Anything that can stand in a path: roles and others.
     PathSegment,
+    /// An address in canonical form.
+    Ip,
+    /// Anything: the kind has a rule of its own, or none.
+    Any,
 }
 
 impl NameRule {
@@ -41,6 +45,8 @@ impl NameRule {
     pub fn check(self, name: &str) -> Faults {
         match self {
             NameRule::PathSegment => key::path_segment(name),
+            NameRule::Ip => ip::faults(name),
+            NameRule::Any => Faults::new(),
             rule => rule.check_bytes(name.as_bytes()),
         }
     }
@@ -51,6 +57,7 @@ impl NameRule {
         let bytes = prefix.as_bytes();
         match self {
             NameRule::PathSegment => key::path_segment_prefix(prefix),
+            NameRule::Ip | NameRule::Any => self.check(prefix),
             // The dash and the character before it are taken for one letter, so what stands before a dash is
             // never judged: `a_-` is a good prefix. Clients have come to rely on it.
             rule if bytes.len() > 1 && bytes.ends_with(b"-") => {
@@ -64,7 +71,9 @@ impl NameRule {
 
     fn check_bytes(self, name: &[u8]) -> Faults {
         match self {
-            NameRule::Subdomain | NameRule::PathSegment => dns::subdomain_bytes(name),
+            NameRule::Subdomain | NameRule::PathSegment | NameRule::Ip | NameRule::Any => {
+                dns::subdomain_bytes(name)
+            }
             NameRule::Label => dns::label_bytes(name),
             NameRule::Dns1035Label => dns::label_1035_bytes(name),
         }

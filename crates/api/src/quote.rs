@@ -40,7 +40,7 @@ fn is_plain(c: char) -> bool {
 ///
 /// The standard library tells printable characters from others only when it escapes them, and it also
 /// escapes combining marks unless another character goes before; hence the `a`.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     let mut bytes = [b'a'; 5];
     let end = 1 + c.encode_utf8(&mut bytes[1..]).len();
     std::str::from_utf8(&bytes[..end]).is_ok_and(|pair| pair.escape_debug().nth(2).is_none())

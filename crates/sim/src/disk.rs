@@ -30,7 +30,7 @@ struct Inner {
     faults: Faults,
     operations: u64,
     syncs: u64,
-    /// A cut happened: nothing works until [`SimDisk::power_on`].
+    /// A cut happened: nothing works until [`SimDisk::power_cycle`].
     off: bool,
 }
 

@@ -1,10 +1,15 @@
-//! Does it always converge? A world that is owned by a seed.
+//! Does it always converge? What tests stand on: worlds owned by a seed, oracles, checkers and suites.
 //!
-//! Today: a disk that loses what was not synced ([`disk`]), checkers of the promises that a watch makes
-//! ([`watch`]), a naive store to compare with ([`model`]), and both side by side ([`store_world`]). Everything
-//! here is used by tests of other crates and is no part of the product.
+//! Nothing here is part of the product. [`disk`] loses what was not synced; [`watch`] checks the promises that
+//! a watch makes; [`model`] is a naive store and [`store_world`] sets it beside the real one. [`log_suite`]
+//! holds every log to the same claims, [`redb_log`] is a second log to run it on, [`naive`] is what a log
+//! would be if it could be slow, and [`linear`] judges histories recorded from many threads.
 
 pub mod disk;
+pub mod linear;
+pub mod log_suite;
 pub mod model;
+pub mod naive;
+pub mod redb_log;
 pub mod store_world;
 pub mod watch;

@@ -85,6 +85,11 @@ pub fn open(disk: &SimDisk) -> Result<Store, LogError> {
     Store::open(Box::new(DiskLog::new(Arc::new(disk.clone()), options())), retention(), |_| ())
 }
 
+/// What each key's revision is: enough to see what is wrong, without the values.
+fn heads(state: &State) -> Vec<(&Key, Revision)> {
+    state.iter().map(|(key, (revision, _))| (key, *revision)).collect()
+}
+
 fn proposal(changes: &[Change], now: Time) -> Proposal {
     changes.iter().fold(Proposal::new(Cause::default(), now), |proposal, (key, expect, value)| match value {
         Some(value) => {
@@ -163,7 +168,13 @@ impl StoreWorld {
             Ok(snapshot) => {
                 assert_eq!(snapshot.revision(), revision);
                 let expected = without_exempt(self.model.at(revision));
-                assert_eq!(without_exempt(&state_of(&snapshot)), expected, "at {revision}");
+                let found = without_exempt(&state_of(&snapshot));
+                assert!(
+                    found == expected,
+                    "at {revision}: {:?}, expected {:?}",
+                    heads(&found),
+                    heads(&expected)
+                );
                 for (key, (version, value)) in expected {
                     let record = self.store.get_at(&key, revision).expect("it was just read");
                     let record = record.expect("it was just seen");

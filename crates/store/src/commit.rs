@@ -5,6 +5,7 @@
 //! that shows its own revision to clients leaves a hole for it ([`Draft::with_hole`]), and whoever applies
 //! the commit fills it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::record::Envelope;
 
 /// The most bytes a commit may take in the log, keys and envelopes included.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// The most changes a commit may hold.
+/// The most changes, and the most guards, a commit may hold.
 pub const COMMIT_CHANGES_MAX: usize = 64;
 
 /// A commit that somebody asks for.
@@ -59,10 +60,28 @@ impl Proposal {
         self
     }
 
+    /// When its writer says it is.
+    #[must_use]
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    /// What the commit writes if it is admitted, in order: what a log has to keep.
+    pub fn writes(&self) -> impl ExactSizeIterator<Item = &Write> {
+        self.changes.iter().map(|change| &change.write)
+    }
+
     /// Whether it only deletes: such a commit is admitted when the disk is full.
     #[must_use]
     pub fn only_deletes(&self) -> bool {
         self.changes.iter().all(|change| change.write.body.is_none())
+    }
+
+    /// Whether it changes one of these resources.
+    #[must_use]
+    pub fn touches_any(&self, resources: &BTreeSet<Resource>) -> bool {
+        !resources.is_empty()
+            && self.changes.iter().any(|change| resources.contains(change.write.key.resource()))
     }
 
     /// About how many bytes the commit takes in the log.
@@ -76,8 +95,9 @@ impl Proposal {
         if self.changes.is_empty() {
             return Err(Refusal::Empty);
         }
-        if self.changes.len() > COMMIT_CHANGES_MAX {
-            return Err(Refusal::TooManyChanges { changes: self.changes.len() });
+        let parts = self.changes.len().max(self.guards.len());
+        if parts > COMMIT_CHANGES_MAX {
+            return Err(Refusal::TooManyChanges { changes: parts });
         }
         for (i, change) in self.changes.iter().enumerate() {
             let resource = change.write.key.resource();
@@ -283,7 +303,7 @@ pub enum Refusal {
         resource: Resource,
     },
     /// It has more changes than [`COMMIT_CHANGES_MAX`].
-    #[error("the commit has {changes} changes, at most {COMMIT_CHANGES_MAX} are allowed")]
+    #[error("the commit has {changes} changes or guards, at most {COMMIT_CHANGES_MAX} are allowed")]
     TooManyChanges {
         /// How many it has.
         changes: usize,

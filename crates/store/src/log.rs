@@ -84,8 +84,8 @@ pub trait LogReader: Send {
     /// The newest base at or before `at_most`.
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError>;
 
-    /// Gives the commits after `after` up to `until`, in order. Compaction may have left out the writes of
-    /// resources that are exempt from history.
+    /// Gives the commits after `after` up to `until`, in order; `until` has been acknowledged, or is `u64::MAX`
+    /// for all there are. Compaction may have left out the writes of resources that are exempt from history.
     fn tail(
         &mut self,
         after: Revision,

@@ -230,13 +230,22 @@ impl Rings {
         if revision < ring.floor {
             return Err(Compacted { floor: ring.floor });
         }
-        if now.is_some_and(|record| record.revision() <= revision) {
-            return Ok(now.cloned());
+        // Follow the versions back; where the key was created, go on with the deletion before that, if any.
+        let (mut version, mut end) = (now.cloned(), ring.events.len());
+        loop {
+            let event = match &version {
+                Some(record) if record.revision() <= revision => return Ok(version),
+                Some(record) => {
+                    ring.events.binary_search_by_key(&record.revision(), |event| event.revision).ok()
+                }
+                None => {
+                    let start = ring.events.partition_point(|event| event.revision <= revision);
+                    (start..end).rev().find(|at| ring.events[*at].after.path() == key.path())
+                }
+            };
+            let Some(at) = event else { return Ok(None) };
+            (version, end) = (ring.events[at].before.clone(), at);
         }
-        // The first change after that moment tells what was there before it.
-        let first = ring.events.partition_point(|event| event.revision <= revision);
-        let change = ring.events.range(first..).find(|event| event.after.path() == key.path());
-        Ok(change.map_or(now.cloned(), |event| event.before.clone()))
     }
 
     /// How many bytes the rings hold that would otherwise be gone.

@@ -5,7 +5,11 @@
 //! one sync and for nobody's scheduling, and sixty-four writers share one. A server gives the lead to a
 //! thread of its own ([`Store::drive`]), so that no task ever waits for the disk.
 //!
-//! Lock order: `writer`, then `queue` or `published`, then a lane. Nothing is called back under a lock.
+//! Who finds the writer taken goes to sleep; so whoever lets go of it, for whatever purpose it was taken, wakes
+//! one of those who wait ([`Shared::hand_on`]).
+//!
+//! Lock order: `chores`, `writer`, then `queue` or `published`, then a lane or a mailbox. Nothing is called back
+//! under a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +49,8 @@ pub(crate) struct Shared {
     driver: Mutex<Option<Thread>>,
     pub failure: OnceLock<Arc<LogError>>,
     on_failure: Box<dyn Fn(&LogError) + Send + Sync>,
+    /// Held while a chore is made and done: two compactions at a time would write the same files.
+    chores: Mutex<()>,
     chore_due: Mutex<bool>,
     chore_changed: Condvar,
     retention: Retention,
@@ -128,6 +134,7 @@ impl Store {
                 driver: Mutex::default(),
                 failure: OnceLock::new(),
                 on_failure: Box::new(on_failure),
+                chores: Mutex::default(),
                 chore_due: Mutex::default(),
                 chore_changed: Condvar::new(),
                 retention,
@@ -328,6 +335,7 @@ impl Store {
     pub fn tend(&self, now: Time) -> Result<(), ChoreError> {
         self.shared.published.write().rings.evict(now);
         loop {
+            let _alone = self.shared.chores.lock();
             let chore = self.shared.with_writer(|writer| writer.log.chore(&self.snapshot(), now));
             let Some(chore) = chore.map_err(|error| self.shared.chore_failed(error))? else { return Ok(()) };
             chore.run().map_err(|error| self.shared.chore_failed(error))?;
@@ -339,6 +347,7 @@ impl Store {
     /// # Errors
     /// As [`Store::tend`].
     pub fn compact(&self, now: Time) -> Result<(), ChoreError> {
+        let _alone = self.shared.chores.lock();
         let chore = self.shared.with_writer(|writer| {
             let snapshot = self.snapshot();
             let chore = writer.log.compact(&snapshot, now);
@@ -370,7 +379,7 @@ impl Store {
     /// # Errors
     /// If the log cannot be read.
     pub fn catch_up(&self) -> Result<(), LogError> {
-        self.shared.with_writer(|writer| writer.catch_up(&self.shared)).map(|_| ())
+        self.shared.with_writer(|writer| writer.catch_up(&self.shared).map(|_| ()))
     }
 
     /// How large it is.
@@ -423,24 +432,34 @@ impl Shared {
         let Some(mut writer) = self.writer.try_lock() else { return false };
         let led = writer.lead(self);
         drop(writer);
-        self.pass_on();
+        self.hand_on();
         led
     }
 
-    /// Does something to the writer between two batches.
-    fn with_writer<T>(&self, act: impl FnOnce(&mut Writer) -> T) -> T {
-        let done = act(&mut self.writer.lock());
-        self.pass_on();
-        done
+    /// Uses the writer for something else than a batch.
+    fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
+        let mut writer = self.writer.lock();
+        let result = work(&mut writer);
+        drop(writer);
+        self.hand_on();
+        result
     }
 
-    /// Whoever held the writer calls this after letting it go: those who queued up meanwhile found the lead
-    /// taken, and sleep. The first of them then leads.
-    fn pass_on(&self) {
-        let next = self.queue.lock().front().map(|queued| Arc::clone(&queued.mailbox));
-        if let Some(next) = next {
-            self.wake_driver();
-            next.nudge();
+    /// Wakes somebody to lead. Who queued up while the writer was taken sleeps, and the first in the queue may
+    /// be nobody's concern any more: it is the first who waits that is to be woken.
+    pub fn hand_on(&self) {
+        let waits = {
+            let queue = self.queue.lock();
+            if queue.is_empty() || self.wake_driver() {
+                return;
+            }
+            queue
+                .iter()
+                .find(|queued| queued.mailbox.is_waited_for())
+                .map(|queued| Arc::clone(&queued.mailbox))
+        };
+        if let Some(mailbox) = waits {
+            mailbox.nudge();
         }
     }
 
@@ -448,10 +467,9 @@ impl Shared {
         self.driver.lock().is_some()
     }
 
-    fn wake_driver(&self) {
-        if let Some(driver) = &*self.driver.lock() {
-            driver.unpark();
-        }
+    /// False if there is none.
+    fn wake_driver(&self) -> bool {
+        self.driver.lock().as_ref().map(Thread::unpark).is_some()
     }
 
     /// Says that there may be something to tend.

@@ -36,6 +36,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether somebody would be woken.
+    pub fn is_waited_for(&self) -> bool {
+        self.0.lock().waker.is_some()
+    }
+
     /// Wakes who waits, so that it may lead the next batch.
     pub fn nudge(&self) {
         let waker = self.0.lock().waker.clone();
@@ -79,20 +84,36 @@ impl Future for Ticket {
 impl Ticket {
     /// Waits in this thread, and writes the batch if nobody else does.
     pub fn wait(self) -> Outcome {
-        let waker = Waker::from(Arc::new(Unparker(std::thread::current())));
-        loop {
-            if let Some(outcome) = self.mailbox.poll(&waker) {
-                return outcome;
+        THIS_THREAD.with(|waker| {
+            loop {
+                if let Some(outcome) = self.mailbox.poll(waker) {
+                    return outcome;
+                }
+                if !self.shared.try_lead() {
+                    std::thread::park();
+                }
             }
-            if !self.shared.try_lead() {
-                std::thread::park();
-            }
+        })
+    }
+}
+
+thread_local! {
+    /// Wakes this thread; made once, for a thread that writes usually writes again.
+    static THIS_THREAD: Waker = Waker::from(Arc::new(Unparker(std::thread::current())));
+}
+
+impl Drop for Ticket {
+    /// Who gives up may just have been woken to lead: somebody else must.
+    fn drop(&mut self) {
+        let waited = self.mailbox.0.lock().waker.take().is_some();
+        if waited {
+            self.shared.hand_on();
         }
     }
 }
 
 /// Wakes a thread.
-pub(crate) struct Unparker(pub Thread);
+struct Unparker(Thread);
 
 impl Wake for Unparker {
     fn wake(self: Arc<Self>) {

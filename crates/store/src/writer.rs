@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use setpoint_api::{Resource, Revision};
+use setpoint_api::Revision;
 
 use crate::commit::{Commit, Proposal};
 use crate::lane::Lane;
 use crate::log::{Log, LogError, Verdict};
-use crate::mirror::Snapshot;
-use crate::record::Record;
-use crate::store::{CommitError, Committed, Shared};
+use crate::store::{CommitError, Committed, Published, Shared};
 use crate::ticket::Mailbox;
 
 /// The most commits that share one sync.
@@ -23,21 +21,13 @@ pub(crate) struct Writer {
     pub log: Box<dyn Log>,
     proposals: Vec<Proposal>,
     mailboxes: Vec<Arc<Mailbox>>,
-    events: Vec<(Resource, Option<Record>, Record)>,
     woken: Vec<Arc<Lane>>,
     wakers: Vec<Waker>,
 }
 
 impl Writer {
     pub fn new(log: Box<dyn Log>) -> Writer {
-        Writer {
-            log,
-            proposals: Vec::new(),
-            mailboxes: Vec::new(),
-            events: Vec::new(),
-            woken: Vec::new(),
-            wakers: Vec::new(),
-        }
+        Writer { log, proposals: Vec::new(), mailboxes: Vec::new(), woken: Vec::new(), wakers: Vec::new() }
     }
 
     /// Takes what is queued up and makes commits of it. False if there was nothing.
@@ -84,15 +74,15 @@ impl Writer {
         if let Some(failure) = shared.failure.get() {
             return Err(Arc::clone(failure));
         }
-        let mut snapshot = shared.published.read().snapshot.clone();
-        let verdicts = self.log.append(&self.proposals, &snapshot).map_err(|error| shared.fail(error))?;
+        let heads = shared.published.read().snapshot.clone();
+        let verdicts = self.log.append(&self.proposals, &heads).map_err(|error| shared.fail(error))?;
+        // Held any longer, it would make every change below copy what it touches.
+        drop(heads);
         let outcomes = if self.log.is_shared() {
             let committed = self.catch_up(shared).map_err(|error| shared.fail(error))?;
             outcomes_of(verdicts, committed)
         } else {
-            let outcomes = self.apply(&mut snapshot, verdicts);
-            self.publish(shared, snapshot);
-            outcomes
+            self.publish_admitted(shared, verdicts)
         };
         self.log.published(&shared.published.read().snapshot);
         if self.log.has_chore() {
@@ -101,74 +91,64 @@ impl Writer {
         Ok(outcomes)
     }
 
-    /// Applies the admitted proposals to `snapshot`.
-    fn apply(
+    /// Applies the admitted proposals and shows them.
+    fn publish_admitted(
         &mut self,
-        snapshot: &mut Snapshot,
+        shared: &Shared,
         verdicts: Vec<Verdict>,
     ) -> Vec<Result<Committed, CommitError>> {
         let mut outcomes = Vec::with_capacity(verdicts.len());
+        let mut commits = Vec::with_capacity(verdicts.len());
         for (proposal, verdict) in self.proposals.drain(..).zip(verdicts) {
-            outcomes.push(match verdict {
-                Err(refusal) => Err(CommitError::Refused(refusal)),
-                Ok(revision) => {
-                    let writes = proposal.changes.into_iter().map(|change| change.write).collect();
-                    let commit = Commit { revision, time: proposal.time, writes };
-                    Ok(Committed { revision, records: apply_one(snapshot, &mut self.events, &commit) })
-                }
-            });
+            outcomes.push(verdict.map_err(CommitError::Refused).map(|revision| {
+                let writes = proposal.changes.into_iter().map(|change| change.write).collect();
+                commits.push(Commit { revision, time: proposal.time, writes });
+                Committed { revision, records: Vec::new() }
+            }));
+        }
+        let committed = self.publish(shared, &commits);
+        for (outcome, committed) in outcomes.iter_mut().filter_map(|o| o.as_mut().ok()).zip(committed) {
+            *outcome = committed;
         }
         outcomes
     }
 
     /// Takes in all commits of a shared log that the mirror has not seen, and gives them back.
     pub fn catch_up(&mut self, shared: &Shared) -> Result<Vec<Committed>, LogError> {
-        let mut snapshot = shared.published.read().snapshot.clone();
+        let revision = shared.published.read().snapshot.revision();
         let mut commits = Vec::new();
-        self.log.tail(snapshot.revision(), &mut |commit| commits.push(commit))?;
-        let events = &mut self.events;
-        let committed = commits
-            .iter()
-            .map(|commit| Committed {
-                revision: commit.revision,
-                records: apply_one(&mut snapshot, events, commit),
-            })
-            .collect();
-        self.publish(shared, snapshot);
-        Ok(committed)
+        self.log.tail(revision, &mut |commit| commits.push(commit))?;
+        Ok(self.publish(shared, &commits))
     }
 
-    /// Shows the new state to readers, and wakes the cursors it concerns.
-    fn publish(&mut self, shared: &Shared, snapshot: Snapshot) {
-        let expiry = snapshot.next_expiry();
+    /// Applies commits, shows the new state to readers, and wakes the cursors it concerns.
+    ///
+    /// The state is changed in place, under the lock: what nobody else holds a snapshot of is not copied, and a
+    /// batch is a matter of microseconds.
+    fn publish(&mut self, shared: &Shared, commits: &[Commit]) -> Vec<Committed> {
+        let mut committed = Vec::with_capacity(commits.len());
         let mut published = shared.published.write();
-        let old = std::mem::replace(&mut published.snapshot, snapshot);
-        for (resource, before, after) in self.events.drain(..) {
-            published.rings.push(&resource, before, after, &mut self.woken);
+        let Published { snapshot, rings } = &mut *published;
+        let expiry = snapshot.next_expiry();
+        for commit in commits {
+            let mut records = Vec::with_capacity(commit.writes.len());
+            snapshot.apply(commit, |resource, before, after| {
+                records.push(after.clone());
+                rings.push(resource, before, after, &mut self.woken);
+            });
+            committed.push(Committed { revision: commit.revision, records });
         }
+        let sooner = snapshot.next_expiry().is_some_and(|at| expiry.is_none_or(|before| at < before));
         drop(published);
-        if expiry.is_some_and(|at| old.next_expiry().is_none_or(|before| at < before)) {
+        if sooner {
             shared.announce_chore();
         }
-        drop(old);
         for lane in self.woken.drain(..) {
             lane.take_wakers(&mut self.wakers);
         }
         self.wakers.drain(..).for_each(Waker::wake);
+        committed
     }
-}
-
-fn apply_one(
-    snapshot: &mut Snapshot,
-    events: &mut Vec<(Resource, Option<Record>, Record)>,
-    commit: &Commit,
-) -> Vec<Record> {
-    let mut records = Vec::with_capacity(commit.writes.len());
-    snapshot.apply(commit, |resource, before, after| {
-        records.push(after.clone());
-        events.push((resource.clone(), before, after));
-    });
-    records
 }
 
 /// Finds for each verdict of a shared log the commit that came back.

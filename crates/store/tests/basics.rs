@@ -9,11 +9,11 @@ use setpoint_store::{
 };
 
 fn pods() -> Resource {
-    Resource::new("pods").unwrap()
+    Resource::new("pods").expect("a plain word")
 }
 
 fn key(path: &str) -> Key {
-    Key::from_path(&pods(), path).unwrap()
+    Key::from_path(&pods(), path).expect("a plain path")
 }
 
 fn put(path: &str, expect: Expect, value: &str) -> Proposal {
@@ -86,8 +86,12 @@ fn a_guard_holds_a_commit_to_a_key_it_does_not_change() {
 
 #[test]
 fn a_delete_of_nothing_is_a_conflict() {
-    let refused = store().commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), Expect::Any));
-    assert!(matches!(refused, Err(CommitError::Refused(Refusal::Conflict(_)))));
+    let store = store();
+    for expect in [Expect::Any, Expect::Present, Expect::Absent, Expect::Revision(Revision(1))] {
+        let refused = store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), expect));
+        assert!(matches!(refused, Err(CommitError::Refused(Refusal::Conflict(_)))), "{expect:?}");
+    }
+    assert_eq!(store.snapshot().revision(), Revision::ZERO);
 }
 
 #[test]

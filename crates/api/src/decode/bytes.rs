@@ -88,6 +88,35 @@ fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<bool, DecodeError> 
     Ok(end == at + 4 - digits)
 }
 
+/// Writes bytes as Go writes them.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let sextet = (bits >> (18 - 6 * digit)) & 0b11_1111;
+            text.push(if digit > chunk.len() { '=' } else { char::from(ALPHABET[sextet as usize]) });
+        }
+    }
+    text
+}
+
+/// The bytes of a text that [`canonical`] has let through.
+pub(crate) fn decode(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0);
+    for sextet in text.bytes().filter_map(sextet) {
+        bits = bits << 6 | u32::from(sextet);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 0xff) as u8);
+        }
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

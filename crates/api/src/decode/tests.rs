@@ -1,3 +1,5 @@
+//! What the decoder keeps, drops, refuses and reports.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Round trips, an oracle, and texts that clients know.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Every form of a label selector.
+
 use proptest::prelude::*;
 
 use super::*;

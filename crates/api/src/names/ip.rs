@@ -100,6 +100,13 @@ fn canonical_fault(canonical: impl fmt::Display) -> Cow<'static, str> {
     format!("must be in canonical form ({})", Quoted(&canonical.to_string())).into()
 }
 
+/// What is wrong with an address that must be in canonical form.
+pub(super) fn faults(text: &str) -> super::Faults {
+    let mut errors = ErrorList::new();
+    ip(&mut errors, &Path::NONE, text);
+    errors.into_iter().map(|error| error.detail).collect()
+}
+
 /// Checks an address in a field that takes the canonical form alone.
 pub fn ip(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     match ip_fault(text, true) {

@@ -1,3 +1,5 @@
+//! Amounts, forms and limits.
+
 use proptest::prelude::*;
 
 use super::*;

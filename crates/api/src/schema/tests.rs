@@ -1,3 +1,5 @@
+//! The table against the project's own facts.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;

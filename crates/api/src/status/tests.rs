@@ -1,3 +1,5 @@
+//! Texts, codes and reasons of every Status.
+
 use super::*;
 use crate::field_error::{FieldError, Path};
 

@@ -2,7 +2,7 @@
 //!
 //! Commits go into zeroed segments, a frame per batch, and one sync makes a batch durable for all who wait.
 //! Now and then all objects are written to a checkpoint, and the segments before it become history, which is
-//! kept by budget. See [`files`] for what lies in the directory and [`format`] for what lies in a file.
+//! kept by budget. See [`files`] for what lies in the directory and [`mod@format`] for what lies in a file.
 //!
 //! Opening reads the newest checkpoint and the segments after it. Only the end of the last segment may be torn,
 //! and only in the way a cut can tear it; any other damage is an error that names file and position.
@@ -15,6 +15,7 @@ mod reader;
 mod room;
 mod segment;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -72,6 +73,8 @@ pub struct DiskLog {
     head: Revision,
     active: Option<Segment>,
     state: Arc<Mutex<State>>,
+    /// The segments of this process, by first revision, that hold nothing exempt from history.
+    plain: BTreeSet<Revision>,
     /// The frame of the current batch; kept for its room.
     frame: Vec<u8>,
     syncs: u64,
@@ -119,6 +122,7 @@ impl DiskLog {
             head: Revision::ZERO,
             active: None,
             state: Arc::default(),
+            plain: BTreeSet::new(),
             frame: Vec::new(),
             syncs: 0,
         }
@@ -169,7 +173,7 @@ impl DiskLog {
             state.live_bytes += ending.position as u64;
             if next.is_none() {
                 let mut segment = Segment::resume(&self.disk, file, ending.position as u64)?;
-                segment.clear_tail(&content.1[ending.position..])?;
+                segment.settle(&content.1[ending.position..])?;
                 self.active = Some(segment);
             }
         }
@@ -197,6 +201,7 @@ impl DiskLog {
         let file = room::use_room(&self.disk, room, self.id, self.head.next())?;
         self.syncs += 2;
         self.active = Some(Segment::resume(&self.disk, &file, format::FILE_HEADER_BYTES as u64)?);
+        self.plain.insert(file.first);
         Ok(())
     }
 
@@ -232,6 +237,12 @@ impl DiskLog {
         let segment = self.active.as_mut().expect("room was made for the frame");
         segment.append(&self.frame)?;
         self.syncs += 1;
+        let first = segment.first();
+        let exempt = &self.options.retention.exempt;
+        let mut admitted = batch.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
+        if admitted.any(|(proposal, _)| proposal.touches_any(exempt)) {
+            self.plain.remove(&first);
+        }
         self.head = Revision(self.head.0 + u64::from(count));
         self.state.lock().live_bytes += self.frame.len() as u64;
         Ok(true)
@@ -301,7 +312,10 @@ impl Log for DiskLog {
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
         let verdicts = decide(batch, heads, self.head, true);
         if self.write(batch, &verdicts)? {
-            self.state.lock().full = false;
+            // A batch that was refused as a whole needed no room, and says nothing about it.
+            if verdicts.iter().any(Result::is_ok) {
+                self.state.lock().full = false;
+            }
             return Ok(verdicts);
         }
         self.state.lock().full = true;
@@ -347,6 +361,9 @@ impl Log for DiskLog {
                 other => other?,
             }
         }
+        let active = self.active.as_ref().map_or(self.head.next(), Segment::first);
+        let plain = self.plain.clone();
+        self.plain.retain(|first| *first >= active);
         let mut state = self.state.lock();
         state.busy = true;
         state.sealing_bytes =
@@ -359,6 +376,7 @@ impl Log for DiskLog {
             snapshot: snapshot.clone(),
             retention: self.options.retention.clone(),
             now,
+            plain,
         }))
     }
 

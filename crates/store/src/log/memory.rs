@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use setpoint_api::{Revision, Time};
 
 use super::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict, decide};
-use crate::commit::{Commit, Proposal};
+use crate::commit::{Commit, Proposal, Write};
 use crate::mirror::Snapshot;
 
 /// How many bytes of commits are kept before the mirror's snapshot becomes the base.
-const COMMITS_BYTES_MAX: usize = 1 << 20;
+const COMMITS_BYTES_MAX: usize = 4 << 20;
 
 /// A log that is lost with its process.
 #[derive(Debug, Default)]
@@ -28,7 +28,8 @@ struct Truth {
     base: Snapshot,
     commits: Vec<Commit>,
     commits_bytes: usize,
-    /// What a shared log decides by: no store's mirror can be trusted to be the newest.
+    /// What a shared log decides by: no store's mirror can be trusted to be the newest. Not kept while the log
+    /// is not shared, so that it holds on to nothing that the mirror has let go.
     newest: Snapshot,
     batches: u64,
 }
@@ -37,13 +38,16 @@ impl MemoryLog {
     /// A log that starts from `base`, whose data it shares.
     #[must_use]
     pub fn starting_at(base: Snapshot) -> MemoryLog {
-        let truth = Truth { newest: base.clone(), base, ..Truth::default() };
+        let truth = Truth { base, ..Truth::default() };
         MemoryLog { truth: Arc::new(Mutex::new(truth)), shared: false }
     }
 
     /// Another handle on the same truth. From now on both expect commits of others.
     #[must_use]
     pub fn share(&mut self) -> MemoryLog {
+        if !self.shared {
+            self.truth.lock().catch_up();
+        }
         self.shared = true;
         MemoryLog { truth: Arc::clone(&self.truth), shared: true }
     }
@@ -117,9 +121,24 @@ impl Truth {
         self.commits_bytes += proposal.bytes();
     }
 
+    /// Applies to `newest` what came while one store's mirror was enough to decide by.
+    fn catch_up(&mut self) {
+        if self.newest.revision() < self.base.revision() {
+            self.newest = self.base.clone();
+        }
+        let known = self.newest.revision();
+        for commit in self.commits.iter().filter(|commit| commit.revision > known) {
+            self.newest.apply(commit, |_, _, _| ());
+        }
+    }
+
+    /// Takes `base` for its base, unless it has a newer one: the commits between them are gone.
     fn rebase(&mut self, base: &Snapshot) {
+        if base.revision() <= self.base.revision() {
+            return;
+        }
         self.commits.retain(|commit| commit.revision > base.revision());
-        self.commits_bytes = 0;
+        self.commits_bytes = self.commits.iter().flat_map(|commit| &commit.writes).map(Write::bytes).sum();
         self.base = base.clone();
     }
 }
@@ -161,5 +180,45 @@ impl LogReader for MemoryReader {
         let wanted = truth.commits[start..].iter().take_while(|commit| commit.revision <= until);
         wanted.for_each(|commit| each(commit.clone()));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::{Cause, Draft, Expect};
+    use setpoint_api::{Key, Resource};
+
+    fn put(expect: Expect) -> Proposal {
+        let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
+        Proposal::new(Cause::default(), Time(1)).put(key, expect, Draft::new("v"))
+    }
+
+    #[test]
+    fn a_log_that_is_shared_late_knows_what_came_before() {
+        let mut log = MemoryLog::default();
+        let nothing = Snapshot::default();
+        log.append(&[put(Expect::Absent)], &nothing).unwrap();
+        let mut other = log.share();
+        assert!(other.append(&[put(Expect::Absent)], &nothing).unwrap()[0].is_err());
+        assert!(log.append(&[put(Expect::Revision(Revision(1)))], &nothing).unwrap()[0].is_ok());
+    }
+
+    #[test]
+    fn an_older_base_does_not_replace_a_newer_one() {
+        let mut log = MemoryLog::default();
+        let mut snapshots = vec![Snapshot::default()];
+        for _ in 0..3 {
+            let heads = snapshots.last().unwrap();
+            log.append(&[put(Expect::Any)], heads).unwrap();
+            let mut next = heads.clone();
+            log.tail(heads.revision(), &mut |commit| next.apply(&commit, |_, _, _| ())).unwrap();
+            snapshots.push(next);
+        }
+        let late = log.compact(&snapshots[1], Time(1)).unwrap();
+        log.compact(&snapshots[2], Time(1)).unwrap().run().unwrap();
+        late.run().unwrap();
+        assert_eq!(log.reader().base(Revision(3)).unwrap().revision(), Revision(2));
+        assert!(matches!(log.tail(Revision(1), &mut |_| ()), Err(LogError::Compacted { .. })));
     }
 }

@@ -1,7 +1,10 @@
 //! ConfigMap: data that is not secret.
 
+use std::collections::BTreeSet;
+
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
+use crate::kinds::core::secret::decoded_len;
 use crate::names::key::config_key;
 use crate::value::{Map, Value};
 
@@ -15,25 +18,23 @@ impl Rules for ConfigMap {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (data, binary) = (entries(object, "data"), entries(object, "binaryData"));
         let (data_path, binary_path) = (Path::root("data"), Path::root("binaryData"));
+        let binary_keys: BTreeSet<&str> = binary.into_iter().flat_map(Map::keys).collect();
         let mut bytes = 0;
         for (key, value) in data.into_iter().flat_map(Map::iter) {
             let path = data_path.key(key);
-            for fault in config_key(key) {
-                errors.push(FieldError::invalid(&path, key, fault));
-            }
-            if binary.is_some_and(|binary| binary.contains(key)) {
+            errors.push_invalid(&path, key, config_key(key));
+            if binary_keys.contains(key) {
                 errors.push(FieldError::invalid(&path, key, "duplicate of key present in binaryData"));
             }
             bytes += value.as_str().map_or(0, str::len);
         }
         for (key, value) in binary.into_iter().flat_map(Map::iter) {
-            for fault in config_key(key) {
-                errors.push(FieldError::invalid(&binary_path.key(key), key, fault));
-            }
-            bytes += value.as_str().map_or(0, decoded_bytes);
+            errors.push_invalid(&binary_path.key(key), key, config_key(key));
+            bytes += value.as_str().map_or(0, decoded_len);
         }
+        // Clients know this one fault by a path of no field.
         if bytes > DATA_BYTES_MAX {
-            errors.push(FieldError::too_long(&Path::NONE, DATA_BYTES_MAX));
+            errors.push(FieldError::too_long(&Path::NONE.key(""), DATA_BYTES_MAX));
         }
     }
 
@@ -53,11 +54,11 @@ impl Rules for ConfigMap {
             }
         }
     }
-}
 
-/// How many bytes base64 stands for.
-fn decoded_bytes(text: &str) -> usize {
-    text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count()
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_update(new, old, errors);
+        self.validate(new, errors);
+    }
 }
 
 fn entries<'a>(object: &'a Value, field: &str) -> Option<&'a Map> {

@@ -1,3 +1,5 @@
+//! Addresses and networks, strict and sloppy.
+
 use super::*;
 
 fn details(check: impl FnOnce(&mut ErrorList, &Path<'_>)) -> String {

@@ -68,7 +68,7 @@ fn object(resource: &Resource, record: &Record) -> Value {
     line
 }
 
-/// Reads what [`write`] wrote, all of it or nothing.
+/// Reads what [`write()`] wrote, all of it or nothing.
 pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
     let mut lines = input.lines();
     let header = lines.next().context("the export is empty")?.context("cannot read the export")?;

@@ -63,6 +63,8 @@ pub(super) struct Compact {
     pub snapshot: Snapshot,
     pub retention: Retention,
     pub now: Time,
+    /// The segments, by first revision, that are known to hold nothing exempt from history.
+    pub plain: BTreeSet<Revision>,
 }
 
 impl Chore for Compact {
@@ -81,21 +83,17 @@ impl Compact {
             Some(file) if file.first == base => self.state.lock().base_bytes,
             _ => checkpoint::write(&self.disk, self.id, &self.snapshot)?,
         };
-        let sealed: Vec<(LogFile, Revision)> = files
-            .segments
-            .windows(2)
-            .map(|pair| (pair[0].clone(), Revision(pair[1].first.0 - 1)))
-            .filter(|(_, last)| *last <= base)
-            .collect();
-        for (segment, last) in &sealed {
-            if self.retention.cold_bytes > 0 {
-                self.keep_history(segment, *last)?;
+        for pair in files.sources().windows(2) {
+            let last = Revision(pair[1].first.0 - 1);
+            if pair[0].kind == FileKind::Segment && last <= base && self.retention.cold_bytes > 0 {
+                self.keep_history(pair[0], last)?;
             }
         }
-        for (segment, _) in &sealed {
-            remove(&self.disk, &segment.name())?;
-        }
+        // The floor rises before the commits below it go, so that a reader never finds a gap above it.
         let history_bytes = forget(&self.disk, &self.retention, self.now)?;
+        for pair in files.segments.windows(2).filter(|pair| pair[1].first <= base.next()) {
+            remove_if_there(&self.disk, &pair[0].name())?;
+        }
         let mut state = self.state.lock();
         state.base = base;
         state.base_bytes = base_bytes;
@@ -105,10 +103,19 @@ impl Compact {
         Ok(())
     }
 
-    /// Copies a segment without what is exempt from history.
+    /// Turns a segment into history: by another name if it holds nothing that is exempt, else by a copy without
+    /// that.
     fn keep_history(&self, segment: &LogFile, last: Revision) -> Result<(), LogError> {
-        let content = segment.read(&*self.disk)?;
         let history = LogFile::history(segment.first, last);
+        if self.plain.contains(&segment.first) {
+            let renamed = self.disk.rename(&segment.name(), &history.name());
+            return renamed.and_then(|()| self.disk.sync_names()).map_err(|source| LogError::Io {
+                action: "rename",
+                file: segment.name(),
+                source,
+            });
+        }
+        let content = segment.read(&*self.disk)?;
         let mut frames = Frames { id: self.id, out: Vec::new(), frame: Vec::new(), open: None };
         let mut time = Time::EPOCH;
         scan(segment, &content, Reading::Sealed, Revision::ZERO, &mut |commit| {
@@ -184,7 +191,7 @@ pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> 
         }
         let oldest = generation(&files, newest.first);
         let too_old = match oldest.iter().rev().find(|file| file.kind == FileKind::History) {
-            Some(file) => now.since(file.header(&**disk)?.time) > retention.cold_age,
+            Some(file) => now.since(last_time(disk, file)?) > retention.cold_age,
             None => false,
         };
         if oldest.is_empty() || (bytes <= retention.cold_bytes && !too_old) {
@@ -214,6 +221,24 @@ fn generation(files: &Files, newest: Revision) -> Vec<LogFile> {
     };
     gone.extend(files.history.iter().filter(|file| file.last <= end).cloned());
     gone
+}
+
+/// The time of the last commit in a history file.
+fn last_time(disk: &Arc<dyn Disk>, file: &LogFile) -> Result<Time, LogError> {
+    let content = file.read(&**disk)?;
+    if content.0.kind == FileKind::History {
+        return Ok(content.0.time);
+    }
+    let mut time = Time::EPOCH;
+    scan(file, &content, Reading::Sealed, Revision::ZERO, &mut |commit| time = time.max(commit.time))?;
+    Ok(time)
+}
+
+fn remove_if_there(disk: &Arc<dyn Disk>, name: &str) -> Result<(), LogError> {
+    match remove(disk, name) {
+        Err(LogError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 fn length(disk: &Arc<dyn Disk>, name: &str) -> Result<u64, LogError> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! segment-00000000000000000042.log                         commits from revision 42 on
-//! history-00000000000000000001-00000000000000000041.log    commits 1 to 41, before a checkpoint
+//! history-00000000000000000001-00000000000000000041.log    commits 1 to 41, before a checkpoint: a segment
+//!                                                          under a new name, or a copy without what is exempt
 //! checkpoint-00000000000000000041.log                      all objects at revision 41
 //! spare.log, reserve.log                                   zeroed room, see `room`
 //! *.tmp                                                    never finished: to be removed
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use setpoint_api::Revision;
 
-use super::format::{FILE_HEADER_BYTES, FileHeader, FileKind, corrupt};
+use super::format::{FileHeader, FileKind, corrupt};
 use crate::disk::Disk;
 use crate::log::LogError;
 
@@ -81,16 +82,6 @@ impl LogFile {
         }
     }
 
-    /// Reads its header.
-    pub fn header(&self, disk: &dyn Disk) -> Result<FileHeader, LogError> {
-        let name = self.name();
-        let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
-        let file = disk.open(&name).map_err(failed)?;
-        let mut bytes = vec![0; FILE_HEADER_BYTES];
-        file.read_at(0, &mut bytes).map_err(failed)?;
-        self.checked(FileHeader::decode(&name, &bytes)?)
-    }
-
     /// Reads it whole, and checks that its header fits its name.
     pub fn read(&self, disk: &dyn Disk) -> Result<(FileHeader, Bytes), LogError> {
         let name = self.name();
@@ -102,9 +93,11 @@ impl LogFile {
         Ok((header, Bytes::from(bytes)))
     }
 
-    /// Lets a header pass that fits the name.
+    /// Lets a header pass that fits the name. History may be a segment that was only given another name.
     pub fn checked(&self, header: FileHeader) -> Result<FileHeader, LogError> {
-        if (header.kind, header.first, header.last) == (self.kind, self.first, self.last) {
+        let renamed = self.kind == FileKind::History && header.kind == FileKind::Segment;
+        let same = (header.kind, header.last) == (self.kind, self.last);
+        if header.first == self.first && (renamed || same) {
             Ok(header)
         } else {
             Err(corrupt(&self.name(), 0, "the file's header does not fit its name"))
@@ -113,7 +106,7 @@ impl LogFile {
 }
 
 /// The files of a log, each kind in the order of revisions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// Segments; the last one is being written.
     pub segments: Vec<LogFile>,
@@ -153,6 +146,16 @@ impl Files {
         files.history.sort_by_key(|file| file.first);
         files.checkpoints.sort_by_key(|file| file.first);
         Ok(files)
+    }
+
+    /// The files that hold commits, in order, each revision once: a cut may have left a segment beside the
+    /// history that was made of it.
+    #[must_use]
+    pub fn sources(&self) -> Vec<&LogFile> {
+        let made = |segment: &&LogFile| !self.history.iter().any(|history| history.first == segment.first);
+        let mut sources: Vec<&LogFile> = self.segments.iter().filter(made).chain(&self.history).collect();
+        sources.sort_by_key(|file| file.first);
+        sources
     }
 
     /// The newest checkpoint at or before `at_most`.

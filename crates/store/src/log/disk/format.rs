@@ -80,7 +80,7 @@ impl FileHeader {
             return Err(corrupt(0, "this is not a file of a setpoint store"));
         }
         let version = u32_at(bytes, 8);
-        if version > FORMAT {
+        if version == 0 || version > FORMAT {
             return Err(LogError::Format { file: name.to_owned(), found: version, known: FORMAT });
         }
         if crc32fast::hash(&bytes[..60]) != u32_at(bytes, 60) {

@@ -38,21 +38,27 @@ impl DiskReader {
         for file in &files.checkpoints {
             newest = newest.max(checkpoint::read(&self.disk, file)?.0.revision());
         }
-        for file in &files.history {
+        let sources = files.sources();
+        let mut id = None;
+        for (i, file) in sources.iter().enumerate() {
             let content = file.read(&*self.disk)?;
-            scan(file, &content, Reading::History, Revision::ZERO, &mut |_| ())?;
-        }
-        for (i, file) in files.segments.iter().enumerate() {
-            let content = file.read(&*self.disk)?;
-            let next = files.segments.get(i + 1);
-            let reading = if next.is_some() { Reading::Sealed } else { Reading::Last };
-            let ending = scan(file, &content, reading, Revision::ZERO, &mut |_| ())?;
-            if let Some(next) = next
-                && next.first != ending.last.next()
-            {
-                return Err(missing(next, ending.last));
+            if *id.get_or_insert(content.0.id) != content.0.id {
+                return Err(corrupt(&file.name(), 0, "it belongs to another log"));
             }
-            newest = newest.max(ending.last);
+            let next = sources.get(i + 1);
+            let reading = match (file.kind, next) {
+                (FileKind::History, _) => Reading::of_history(&content.0),
+                (_, Some(_)) => Reading::Sealed,
+                (_, None) => Reading::Last,
+            };
+            let ending = scan(file, &content, reading, Revision::ZERO, &mut |_| ())?;
+            let last = if file.kind == FileKind::History { file.last } else { ending.last };
+            if let Some(next) = next
+                && next.first != last.next()
+            {
+                return Err(missing(next, last));
+            }
+            newest = newest.max(last);
         }
         Ok(newest)
     }
@@ -60,13 +66,10 @@ impl DiskReader {
 
 impl LogReader for DiskReader {
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
-        look_again(|| {
-            let files = Files::list(&self.disk)?;
-            match files.checkpoint(at_most) {
-                Some(file) => Ok(checkpoint::read(&self.disk, file)?.0),
-                None if files.floor() == Revision::ZERO => Ok(Snapshot::default()),
-                None => Err(LogError::Compacted { floor: files.floor() }),
-            }
+        look_again(&self.disk, |files| match files.checkpoint(at_most) {
+            Some(file) => Ok(checkpoint::read(&self.disk, file)?.0),
+            None if files.floor() == Revision::ZERO => Ok(Snapshot::default()),
+            None => Err(LogError::Compacted { floor: files.floor() }),
         })
     }
 
@@ -77,12 +80,11 @@ impl LogReader for DiskReader {
         each: &mut dyn FnMut(Commit),
     ) -> Result<(), LogError> {
         let mut reached = after;
-        look_again(|| {
-            let files = Files::list(&self.disk)?;
+        look_again(&self.disk, |files| {
             if reached < files.floor() {
                 return Err(LogError::Compacted { floor: files.floor() });
             }
-            self.read_files(&files, &mut reached, until, each)
+            self.read_files(files, &mut reached, until, each)
         })
     }
 }
@@ -95,8 +97,7 @@ impl DiskReader {
         until: Revision,
         each: &mut dyn FnMut(Commit),
     ) -> Result<(), LogError> {
-        let mut sources: Vec<&LogFile> = files.history.iter().chain(&files.segments).collect();
-        sources.sort_by_key(|file| file.first);
+        let sources = files.sources();
         for (i, file) in sources.iter().enumerate() {
             // A file is of use only if the next one starts after what is wanted.
             let covered = match file.kind {
@@ -109,15 +110,24 @@ impl DiskReader {
             if file.first > reached.next() {
                 return Err(missing(file, *reached));
             }
-            let reading = if file.kind == FileKind::History { Reading::History } else { Reading::Live };
             let content = file.read(&*self.disk)?;
+            let past = file.kind == FileKind::History;
+            let reading = if past { Reading::of_history(&content.0) } else { Reading::Live };
             let ending = scan(file, &content, reading, *reached, &mut |commit| {
                 if commit.revision <= until {
+                    // Noted one by one: who looks again must not be given a commit twice.
+                    *reached = commit.revision;
                     each(commit);
                 }
             })?;
-            let end = if file.kind == FileKind::History { file.last } else { ending.last };
+            let end = if past { file.last } else { ending.last };
             *reached = (*reached).max(end).min(until);
+            // What was acknowledged is there. A frame that cannot be read is otherwise taken for the end.
+            let written = covered.min(until);
+            if *reached < written && written != Revision(u64::MAX) {
+                let what = format!("revision {written} was written, but nothing after {reached} can be read");
+                return Err(corrupt(&file.name(), ending.position as u64, &what));
+            }
         }
         Ok(())
     }
@@ -128,14 +138,23 @@ pub fn missing(next: &LogFile, last: Revision) -> LogError {
     corrupt(&next.name(), 0, &format!("it follows revision {last}: a file between them is missing"))
 }
 
-fn look_again<T>(mut attempt: impl FnMut() -> Result<T, LogError>) -> Result<T, LogError> {
-    let mut looks = 0;
-    loop {
-        looks += 1;
-        match attempt() {
-            Err(LogError::Io { source, .. })
-                if source.kind() == std::io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
-            result => return result,
+/// Tries until it works, or fails although nobody moved a file meanwhile: a listing that was overtaken proves
+/// nothing, be it that a file is gone or that none of its two names was seen.
+fn look_again<T>(
+    disk: &Arc<dyn Disk>,
+    mut attempt: impl FnMut(&Files) -> Result<T, LogError>,
+) -> Result<T, LogError> {
+    let mut files = Files::list(disk)?;
+    for _ in 1..LOOKS_MAX {
+        let result = attempt(&files);
+        if matches!(result, Ok(_) | Err(LogError::Compacted { .. })) {
+            return result;
         }
+        let now = Files::list(disk)?;
+        if now == files {
+            return result;
+        }
+        files = now;
     }
+    attempt(&files)
 }

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use setpoint_api::Revision;
 
 use super::files::LogFile;
-use super::format::{FILE_HEADER_BYTES, FileHeader, Slot, corrupt, looks_torn, newer_frame_after, slot_at};
+use super::format::{
+    FILE_HEADER_BYTES, FileHeader, FileKind, Slot, corrupt, looks_torn, newer_frame_after, slot_at,
+};
 use crate::commit::Commit;
 use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
@@ -67,14 +69,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Zeroes everything after the last whole frame, so that what a cut left there is never read again.
-    pub fn clear_tail(&mut self, tail: &[u8]) -> Result<(), LogError> {
-        if tail.iter().all(|byte| *byte == 0) {
-            return Ok(());
+    /// Zeroes everything after the last whole frame, so that what a cut left there is never read again; and
+    /// makes durable what was read, for a killed process may have left it to the system's memory.
+    pub fn settle(&mut self, tail: &[u8]) -> Result<(), LogError> {
+        let failed = |source| LogError::Io { action: "settle the end of", file: self.name.clone(), source };
+        if tail.iter().any(|byte| *byte != 0) {
+            self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
         }
-        let failed =
-            |source| LogError::Io { action: "clear the torn tail of", file: self.name.clone(), source };
-        self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
         self.file.sync().map_err(failed)
     }
 }
@@ -99,6 +100,14 @@ pub enum Reading {
     Live,
     /// Commits may have been left out of it.
     History,
+}
+
+impl Reading {
+    /// How a history file with this header is read: one that is a renamed segment must be whole.
+    #[must_use]
+    pub fn of_history(header: &FileHeader) -> Reading {
+        if header.kind == FileKind::Segment { Reading::Sealed } else { Reading::History }
+    }
 }
 
 /// Reads the frames of a segment or history file and gives each commit after `after` to `each`.

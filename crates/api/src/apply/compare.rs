@@ -1,0 +1,251 @@
+//! Which paths differ between two objects of a kind: added, modified, removed.
+//!
+//! The result decides who owns what after a write, and tells what a write changed. An object or list that is
+//! empty on both sides, or one whole by its schema, counts as a single path. Items of lists are matched by their
+//! keys or values, so their order does not count. Of items that share a key, only the key is told.
+
+use super::element::{Element, same};
+use super::field_set::{FieldSet, Node};
+use super::types::{Atom, Items, Level, Type, zip};
+use crate::schema::Struct;
+use crate::value::{Map, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// The paths in which two objects differ. No path is in two of the sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// In the old object only.
+    pub removed: FieldSet,
+    /// In both, with different values.
+    pub modified: FieldSet,
+    /// In the new object only.
+    pub added: FieldSet,
+}
+
+/// Compares two objects of a kind; `metadata.managedFields` is left out.
+#[must_use]
+pub fn compare(old: &Value, new: &Value, of: Struct<'_>) -> Comparison {
+    let mut found = Building::default();
+    found.value(Some(old), Some(new), Type::Kind(of), Level::Root);
+    found.finish()
+}
+
+impl Comparison {
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
+    }
+
+    /// All paths that differ.
+    #[must_use]
+    pub fn changed(&self) -> FieldSet {
+        let mut all = self.modified.clone();
+        all.union(self.added.clone());
+        all.union(self.removed.clone());
+        all
+    }
+}
+
+/// What became of one path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    removed: bool,
+    modified: bool,
+    added: bool,
+}
+
+impl Marks {
+    fn any(self) -> bool {
+        self.removed || self.modified || self.added
+    }
+}
+
+/// The paths below one place, not yet in order.
+#[derive(Default)]
+struct Building {
+    removed: Vec<Node>,
+    modified: Vec<Node>,
+    added: Vec<Node>,
+}
+
+impl Building {
+    fn finish(self) -> Comparison {
+        Comparison {
+            removed: FieldSet::from_nodes(self.removed),
+            modified: FieldSet::from_nodes(self.modified),
+            added: FieldSet::from_nodes(self.added),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
+    }
+
+    /// Adds what was found at and below one step.
+    fn push(&mut self, element: Element, marks: Marks, below: Building) {
+        let Comparison { removed, modified, added } = below.finish();
+        let add = |to: &mut Vec<Node>, member: bool, below: FieldSet| {
+            if member || !below.is_empty() {
+                to.push(Node { element: element.clone(), member, below });
+            }
+        };
+        add(&mut self.removed, marks.removed, removed);
+        add(&mut self.modified, marks.modified, modified);
+        add(&mut self.added, marks.added, added);
+    }
+
+    /// Compares the values at one place, of which at least one is there. What is below the place is gathered
+    /// here, what became of the place itself is handed back.
+    fn value(&mut self, old: Option<&Value>, new: Option<&Value>, ty: Type<'_>, level: Level) -> Marks {
+        let atom = ty.atom(new.or(old));
+        let mut marks = Marks::default();
+        if let (Some(_), Some(_)) = (old, new) {
+            let before = ty.atom(old);
+            if !before.is_like(atom) {
+                // Where anything goes, a value can change its sort; then both sorts have their say.
+                self.atom(before, old, new, level, &mut marks);
+            }
+        }
+        if !self.atom(atom, old, new, level, &mut marks) {
+            marks.added |= old.is_none();
+            marks.removed |= new.is_none();
+        }
+        marks
+    }
+
+    /// Compares as one sort of value, and says whether that took the place as one whole.
+    fn atom(
+        &mut self,
+        atom: Atom<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        level: Level,
+        marks: &mut Marks,
+    ) -> bool {
+        match atom {
+            Atom::Struct { atomic, .. } | Atom::Map { atomic, .. } => {
+                let (a, b) = (old.and_then(Value::as_map), new.and_then(Value::as_map));
+                let none = Map::new();
+                let (a, b) = (a.unwrap_or(&none), b.unwrap_or(&none));
+                if !atomic && (!a.is_empty() || !b.is_empty()) {
+                    self.fields(atom, a, b, level);
+                    return false;
+                }
+            }
+            Atom::List(items) => {
+                let a = old.and_then(Value::as_list).unwrap_or_default();
+                let b = new.and_then(Value::as_list).unwrap_or_default();
+                if !items.is_atomic() && (!a.is_empty() || !b.is_empty()) {
+                    // To tell items apart costs more than to see that they are the same.
+                    let is_same = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
+                    if !is_same {
+                        self.items(items, a, b);
+                    }
+                    return false;
+                }
+            }
+            Atom::Scalar(_) => {}
+        }
+        let found = leaf(old, new);
+        marks.removed |= found.removed;
+        marks.modified |= found.modified;
+        marks.added |= found.added;
+        true
+    }
+
+    fn fields(&mut self, atom: Atom<'_>, old: &Map, new: &Map, level: Level) {
+        zip(old, new, |key, old, new| {
+            if level.skips(key) {
+                return;
+            }
+            let mut below = Building::default();
+            let marks = if is_leaf(old) && is_leaf(new) {
+                // Whatever the type, a value without parts is one whole, and most values have none.
+                leaf(old, new)
+            } else {
+                let ty = atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
+                below.value(old, new, ty, level.of_field(key))
+            };
+            if marks.any() || !below.is_empty() {
+                self.push(Element::field(key), marks, below);
+            }
+        });
+    }
+
+    fn items(&mut self, items: Items<'_>, old: &[Value], new: &[Value]) {
+        // Items without a key cannot be told apart, and decoded objects have none.
+        let keyed = |list: &[Value], is_new: bool| -> Vec<(Element, bool, usize)> {
+            let item = |(at, item)| Some((items.element(item).ok()?, is_new, at));
+            list.iter().enumerate().filter_map(item).collect()
+        };
+        let mut all = keyed(old, false);
+        all.extend(keyed(new, true));
+        all.sort_unstable();
+        for group in all.chunk_by_mut(|a, b| a.0 == b.0) {
+            let split = group.partition_point(|(_, is_new, _)| !is_new);
+            let element = std::mem::replace(&mut group[0].0, Element::Index(0));
+            let (olds, news) = group.split_at(split);
+            self.group(element, items.of, Same { list: old, at: olds }, Same { list: new, at: news });
+        }
+    }
+
+    /// Compares the items with one key, of which there can be several on either side.
+    fn group(&mut self, element: Element, of: Type<'_>, old: Same<'_>, new: Same<'_>) {
+        let mut below = Building::default();
+        let mut marks = Marks::default();
+        match (old.at.len(), new.at.len()) {
+            (0 | 1, 0 | 1) => marks = below.value(old.first(), new.first(), of, Level::Inner),
+            (2.., 2..) => marks.modified = !old.is_same(new),
+            (2.., _) => {
+                if let Some(only) = new.first() {
+                    marks = below.value(None, Some(only), of, Level::Inner);
+                }
+                marks.removed = true;
+            }
+            _ => {
+                if let Some(only) = old.first() {
+                    marks = below.value(Some(only), None, of, Level::Inner);
+                }
+                marks.added = true;
+            }
+        }
+        if marks.any() || !below.is_empty() {
+            self.push(element, marks, below);
+        }
+    }
+}
+
+/// Whether a value has no parts, if there is one.
+fn is_leaf(value: Option<&Value>) -> bool {
+    !matches!(value, Some(Value::Map(_) | Value::List(_)))
+}
+
+/// What became of a place that is one whole.
+fn leaf(old: Option<&Value>, new: Option<&Value>) -> Marks {
+    let modified = matches!((old, new), (Some(old), Some(new)) if !same(old, new));
+    Marks { removed: new.is_none(), modified, added: old.is_none() }
+}
+
+/// The items of a list that have one key.
+#[derive(Clone, Copy)]
+struct Same<'v> {
+    list: &'v [Value],
+    at: &'v [(Element, bool, usize)],
+}
+
+impl<'v> Same<'v> {
+    fn items(self) -> impl Iterator<Item = &'v Value> {
+        self.at.iter().map(move |(_, _, at)| &self.list[*at])
+    }
+
+    fn first(self) -> Option<&'v Value> {
+        self.items().next()
+    }
+
+    fn is_same(self, other: Same<'_>) -> bool {
+        self.at.len() == other.at.len() && self.items().zip(other.items()).all(|(a, b)| same(a, b))
+    }
+}

@@ -1,0 +1,199 @@
+//! Server-side apply: a configuration is merged into an object, and what others own is refused unless forced.
+//!
+//! The object is a decoded one of the version in which the request is made; the configuration is what the body said.
+//! This runs before admission, so that a manager owns what it sent and not what the server made of it.
+
+use thiserror::Error;
+
+use super::compare::{Comparison, compare};
+use super::conflict::{Conflict, Conflicts};
+use super::last_applied;
+use super::managers::{Entry, Managers, ManagersError, Operation};
+use super::merge::merge;
+use super::paths::{Violations, paths, unowned, validate};
+use super::prune::prune;
+use super::update::{is_same_object, update_managers};
+use super::writer::{Comparisons, Writer, managed_fields};
+use crate::value::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// The manager that owns what an object had before anyone applied to it.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The manager for whom objects that were applied by the client are taken over without conflicts.
+pub const KUBECTL: &str = "kubectl";
+
+/// What an apply makes of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The object, without `metadata.managedFields`; it is to be decoded and defaulted yet.
+    pub object: Value,
+    /// The new `metadata.managedFields`; null if there are none.
+    pub managed: Value,
+    /// What the apply changed.
+    pub changed: Comparison,
+}
+
+/// Why a configuration is not applied.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ApplyError {
+    /// It is of another kind or version than the request.
+    #[error("invalid object type: {0}")]
+    Type(Box<str>),
+    /// It says who owns it.
+    #[error("metadata.managedFields must be nil")]
+    ManagedFields,
+    /// The schema does not allow it.
+    #[error("failed to create typed patch object ({object}): {violations}")]
+    Config {
+        /// The object, its version and its kind.
+        object: Box<str>,
+        /// What is wrong.
+        violations: Violations,
+    },
+    /// The owners of the object are not understood.
+    #[error("failed to decode managed fields: {0}")]
+    Managers(#[from] ManagersError),
+    /// Others own some of it.
+    #[error("{0}")]
+    Conflicts(Conflicts),
+}
+
+/// Merges a configuration into an object, for which nothing stands where it is to be created.
+///
+/// # Errors
+/// If the configuration is not one of the kind, or others own what it changes and `force` is not set.
+pub fn apply(
+    writer: &Writer<'_>,
+    live: Option<&Value>,
+    config: &Value,
+    force: bool,
+) -> Result<Applied, ApplyError> {
+    check_type(writer, config)?;
+    let managers = managers_of_apply(writer, live)?;
+    if matches!(managed_fields(config), Value::List(_)) {
+        return Err(ApplyError::ManagedFields);
+    }
+    validate(config, writer.of)
+        .map_err(|violations| ApplyError::Config { object: described(config).into(), violations })?;
+    let zero;
+    let old = if let Some(live) = live {
+        live
+    } else {
+        zero = writer.zero_object();
+        &zero
+    };
+    let mut applied = match apply_valid(writer, old, config, managers, force) {
+        Err(conflicts) if writer.manager == KUBECTL => {
+            let rest = last_applied::conflicts_left(conflicts, old, writer);
+            if !rest.0.is_empty() {
+                return Err(ApplyError::Conflicts(rest));
+            }
+            apply_valid(writer, old, config, managers_of_apply(writer, live)?, true)
+        }
+        outcome => outcome,
+    }
+    .map_err(ApplyError::Conflicts)?;
+    if writer.manager == KUBECTL {
+        last_applied::refresh(&mut applied.object, config);
+    }
+    Ok(applied)
+}
+
+fn check_type(writer: &Writer<'_>, config: &Value) -> Result<(), ApplyError> {
+    if config.str_at(&["apiVersion"]) == writer.api_version && config.str_at(&["kind"]) == writer.of.name() {
+        return Ok(());
+    }
+    Err(ApplyError::Type(type_of(config).into()))
+}
+
+/// The group, version and kind of an object, as upstream prints them: `apps/v1, Kind=Deployment`.
+fn type_of(object: &Value) -> String {
+    let (api_version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
+    match api_version.split_once('/') {
+        Some((_, version)) if version.contains('/') => "/, Kind=".to_owned(),
+        Some((group, version)) => format!("{group}/{version}, Kind={kind}"),
+        None => format!("/{api_version}, Kind={kind}"),
+    }
+}
+
+fn described(object: &Value) -> String {
+    let (namespace, name) = (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
+    format!("{namespace}/{name}; {}", type_of(object))
+}
+
+/// The owners that an apply begins with. What an object without owners has belongs to one from now on.
+fn managers_of_apply(writer: &Writer<'_>, live: Option<&Value>) -> Result<Managers, ManagersError> {
+    let Some(live) = live else { return Ok(Managers::default()) };
+    let mut managers = Managers::from_value(managed_fields(live))?;
+    if managers.is_empty() {
+        let zero = writer.zero_object();
+        let changed = writer.compare(&zero, live);
+        update_managers(writer, &zero, live, &changed, &mut managers, BEFORE_FIRST_APPLY);
+    }
+    Ok(managers)
+}
+
+fn apply_valid(
+    writer: &Writer<'_>,
+    old: &Value,
+    config: &Value,
+    mut managers: Managers,
+    force: bool,
+) -> Result<Applied, Conflicts> {
+    writer.reconcile(&mut managers);
+    let filter = writer.filter();
+    let id = writer.id(writer.manager, Operation::Apply);
+    let last = managers.take(&id);
+    let mut fields = paths(config, writer.of);
+    if let Some(filter) = filter {
+        filter.apply(&mut fields);
+    }
+    let mut object = merge(old, config, writer.of);
+    if let Some(last) = &last {
+        prune(writer, &mut object, &managers, &fields, last);
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) {
+        metadata.remove("managedFields");
+    }
+    let mut changed = compare(old, &object, writer.of);
+    let is_noop = changed.is_same() && is_same_object(old, &object);
+    if let Some(filter) = filter {
+        filter.apply_to(&mut changed);
+    }
+    let mut versions = Comparisons::new(writer, old, &object, &changed);
+    if !force {
+        let conflicts = conflicts(&managers, &mut versions);
+        if !conflicts.0.is_empty() {
+            return Err(conflicts);
+        }
+    }
+    versions.take_from(&mut managers);
+    fields.subtract(unowned());
+    if !fields.is_empty() {
+        let time = if is_noop { last.and_then(|last| last.time) } else { Some(writer.time()) };
+        managers.put(Entry {
+            manager: id.manager,
+            operation: Operation::Apply,
+            api_version: writer.api_version.into(),
+            subresource: id.subresource,
+            time,
+            fields,
+        });
+    }
+    Ok(Applied { managed: managers.to_value(), object, changed })
+}
+
+/// What others own of what changed.
+fn conflicts(managers: &Managers, versions: &mut Comparisons<'_>) -> Conflicts {
+    let mut found = Vec::new();
+    for entry in managers.entries() {
+        let Some(changed) = versions.of(&entry.api_version) else { continue };
+        let mut taken = entry.fields.intersection(&changed.modified);
+        taken.union(entry.fields.intersection(&changed.added));
+        let id = entry.id();
+        found.extend(taken.paths().into_iter().map(|path| Conflict { manager: id.clone(), path }));
+    }
+    Conflicts::new(found)
+}

@@ -1,0 +1,295 @@
+//! One step of a field path: a field, an item of a list by its keys or its value, or an index.
+//!
+//! Steps have one total order, in which sets of paths are kept and written: fields by name, then keys, values
+//! and indexes. Numbers are compared as numbers, whether they were written with a point or not.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use compact_str::CompactString;
+use thiserror::Error;
+
+use crate::json;
+use crate::quote::Quoted;
+use crate::value::{Map, Value};
+
+/// One step of a field path.
+#[derive(Clone, Debug)]
+pub enum Element {
+    /// The field of an object: `f:name`.
+    Field(CompactString),
+    /// The item of a list that has these values in its key fields, which are sorted by name: `k:{"name":"x"}`.
+    Key(Box<[(CompactString, Value)]>),
+    /// The item of a list that is this value: `v:"x"`.
+    Value(Box<Value>),
+    /// The item of a list at this index: `i:0`.
+    Index(i64),
+}
+
+/// Why a text is no step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ElementError {
+    /// It is too short to say what it is.
+    #[error("key must be 2 characters long:")]
+    Short,
+    /// Its second character is no colon.
+    #[error("missing colon: {0}")]
+    NoColon(Box<str>),
+    /// Its key or value is no JSON.
+    #[error("{0}")]
+    Json(Box<str>),
+    /// Its index is no integer.
+    #[error("invalid index: {0}")]
+    Index(Box<str>),
+}
+
+impl Element {
+    /// The field with this name.
+    #[must_use]
+    pub fn field(name: &str) -> Element {
+        Element::Field(CompactString::from(name))
+    }
+
+    /// The item with these values in its key fields, in whatever order they are given.
+    #[must_use]
+    pub fn key(mut fields: Vec<(CompactString, Value)>) -> Element {
+        fields.sort_by(|a, b| a.0.cmp(&b.0));
+        Element::Key(fields.into())
+    }
+
+    /// The item that is this value.
+    #[must_use]
+    pub fn value(value: Value) -> Element {
+        Element::Value(Box::new(value))
+    }
+
+    /// Reads the form in which a set of fields is stored. Nothing, if it is of a sort that is not known.
+    ///
+    /// # Errors
+    /// If the text does not say what it is, or says it wrongly.
+    pub fn parse(text: &str) -> Result<Option<Element>, ElementError> {
+        let &[sort, colon, ..] = text.as_bytes() else { return Err(ElementError::Short) };
+        if colon != b':' {
+            return Err(ElementError::NoColon(text.into()));
+        }
+        // Of a longer character there is no boundary behind the colon, but then the colon is not there either.
+        let rest = &text[2..];
+        let read =
+            || json::parse(rest.as_bytes()).map_err(|error| ElementError::Json(error.to_string().into()));
+        Ok(Some(match sort {
+            b'f' => Element::field(rest),
+            b'v' => Element::value(read()?),
+            b'k' => match read()? {
+                Value::Map(map) => Element::key(map.into_entries()),
+                Value::Null => Element::Key(Box::default()),
+                _ => return Err(ElementError::Json("expected an object".into())),
+            },
+            b'i' => Element::Index(rest.parse().map_err(|_| ElementError::Index(rest.into()))?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The form in which a set of fields is stored.
+    #[must_use]
+    pub fn to_text(&self) -> CompactString {
+        match self {
+            Element::Field(name) => {
+                let mut text = CompactString::with_capacity(name.len() + 2);
+                text.push_str("f:");
+                text.push_str(name);
+                text
+            }
+            Element::Key(fields) => {
+                let mut out = b"k:{".to_vec();
+                for (at, (name, value)) in fields.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    json::write_str(name, &mut out);
+                    out.push(b':');
+                    json::write(value, &mut out);
+                }
+                out.push(b'}');
+                CompactString::from_utf8(out).expect("JSON of UTF-8 strings is UTF-8")
+            }
+            Element::Value(value) => {
+                let mut out = b"v:".to_vec();
+                json::write(value, &mut out);
+                CompactString::from_utf8(out).expect("JSON of UTF-8 strings is UTF-8")
+            }
+            Element::Index(index) => compact_str::format_compact!("i:{index}"),
+        }
+    }
+
+    /// The order among elements, with a field's name at hand instead of an element.
+    pub(super) fn cmp_field(&self, name: &str) -> Ordering {
+        match self {
+            Element::Field(own) => own.as_str().cmp(name),
+            _ => Ordering::Greater,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Element::Field(_) => 0,
+            Element::Key(_) => 1,
+            Element::Value(_) => 2,
+            Element::Index(_) => 3,
+        }
+    }
+}
+
+impl Ord for Element {
+    fn cmp(&self, other: &Element) -> Ordering {
+        match (self, other) {
+            (Element::Field(a), Element::Field(b)) => a.as_str().cmp(b.as_str()),
+            (Element::Key(a), Element::Key(b)) => cmp_entries(
+                a.iter().map(|(name, value)| (name.as_str(), value)),
+                b.iter().map(|(name, value)| (name.as_str(), value)),
+            ),
+            (Element::Value(a), Element::Value(b)) => cmp_values(a, b),
+            (Element::Index(a), Element::Index(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Element {
+    fn partial_cmp(&self, other: &Element) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Element {
+    fn eq(&self, other: &Element) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Element {}
+
+impl fmt::Display for Element {
+    /// As people read it in conflicts: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Field(name) => write!(f, ".{name}"),
+            Element::Key(fields) => {
+                f.write_str("[")?;
+                for (at, (name, value)) in fields.iter().enumerate() {
+                    write!(f, "{}{name}={}", if at > 0 { "," } else { "" }, Shown(value))?;
+                }
+                f.write_str("]")
+            }
+            Element::Value(value) => write!(f, "[={}]", Shown(value)),
+            Element::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// A value as people read it in a path.
+struct Shown<'a>(&'a Value);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("null"),
+            Value::Bool(truth) => write!(f, "{truth}"),
+            Value::Int(number) => write!(f, "{number}"),
+            Value::Float(_) => f.write_str(&json::to_text(self.0)),
+            Value::Str(text) => write!(f, "{}", Quoted(text)),
+            Value::List(list) => {
+                f.write_str("[")?;
+                for (at, item) in list.iter().enumerate() {
+                    write!(f, "{}{}", if at > 0 { "," } else { "" }, Shown(item))?;
+                }
+                f.write_str("]")
+            }
+            Value::Map(map) => map.iter().try_for_each(|(key, value)| write!(f, "{key}={}", Shown(value))),
+        }
+    }
+}
+
+/// The order of values: numbers, texts, truth values, lists, objects, null.
+pub(super) fn cmp_values(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
+            as_float(a).partial_cmp(&as_float(b)).unwrap_or(Ordering::Equal)
+        }
+        (Value::Str(a), Value::Str(b)) => a.as_str().cmp(b.as_str()),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::List(a), Value::List(b)) => {
+            let mut pairs = a.iter().zip(b).map(|(a, b)| cmp_values(a, b));
+            pairs.find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (Value::Map(a), Value::Map(b)) => cmp_entries(sorted(a).into_iter(), sorted(b).into_iter()),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+/// Whether two values are the same: numbers as numbers, objects whatever the order of their fields.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Map(a), Value::Map(b)) => same_maps(a, b),
+        (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => as_float(a) == as_float(b),
+        _ => a == b,
+    }
+}
+
+fn same_maps(a: &Map, b: &Map) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    // Mostly the order is the same, and then one walk is enough.
+    if a.keys().eq(b.keys()) {
+        return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(a, b));
+    }
+    let (a, b) = (sorted(a), sorted(b));
+    a.into_iter().zip(b).all(|((name_a, a), (name_b, b))| name_a == name_b && same(a, b))
+}
+
+fn sorted(map: &Map) -> Vec<(&str, &Value)> {
+    let mut entries: Vec<(&str, &Value)> = map.iter().collect();
+    entries.sort_unstable_by_key(|(name, _)| *name);
+    entries
+}
+
+fn cmp_entries<'a>(
+    mut a: impl Iterator<Item = (&'a str, &'a Value)>,
+    mut b: impl Iterator<Item = (&'a str, &'a Value)>,
+) -> Ordering {
+    loop {
+        match (a.next(), b.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Less,
+            (Some(_), None) => return Ordering::Greater,
+            (Some((name_a, a)), Some((name_b, b))) => {
+                let order = name_a.cmp(name_b).then_with(|| cmp_values(a, b));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+        }
+    }
+}
+
+fn as_float(value: &Value) -> f64 {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "an integer is compared with a float as Go does it")]
+        Value::Int(number) => *number as f64,
+        Value::Float(number) => *number,
+        _ => f64::NAN,
+    }
+}
+
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::Int(_) | Value::Float(_) => 0,
+        Value::Str(_) => 1,
+        Value::Bool(_) => 2,
+        Value::List(_) => 3,
+        Value::Map(_) => 4,
+        Value::Null => 5,
+    }
+}

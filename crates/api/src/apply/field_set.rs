@@ -1,0 +1,316 @@
+//! A set of field paths as a tree, and the form in which the API stores it.
+//!
+//! Whether a path is in the set and whether longer paths are in it are two things: of
+//! `{"f:spec":{"f:replicas":{}}}`, `.spec.replicas` is a member and `.spec` is not; in
+//! `{"f:labels":{".":{},"f:app":{}}}` both are. A node of the tree is a member or has something below it, so equal
+//! sets are equal trees. Nodes are sorted, so set operations are one walk over both trees.
+
+use std::fmt;
+
+use compact_str::CompactString;
+use thiserror::Error;
+
+use super::element::{Element, ElementError};
+use crate::value::{Map, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// Marks in the stored form that a path with others below it is itself a member.
+const SELF: &str = ".";
+
+/// A path from the root of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(pub Vec<Element>);
+
+/// A set of field paths.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) element: Element,
+    pub(super) member: bool,
+    pub(super) below: FieldSet,
+}
+
+/// Why a value is no stored set of fields.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FieldsError {
+    /// Something in it that should be an object is none.
+    #[error("expected an object, found {0}")]
+    NoObject(&'static str),
+    /// A key is no step of a path.
+    #[error("parsing key as path element: {0}")]
+    Element(#[from] ElementError),
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|element| element.fmt(f))
+    }
+}
+
+impl Path {
+    /// A path of fields.
+    #[must_use]
+    pub fn of_fields(names: &[&str]) -> Path {
+        Path(names.iter().map(|name| Element::field(name)).collect())
+    }
+}
+
+impl FieldSet {
+    /// The empty set.
+    #[must_use]
+    pub const fn new() -> FieldSet {
+        FieldSet { nodes: Vec::new() }
+    }
+
+    /// The set of these paths.
+    #[must_use]
+    pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a Path>) -> FieldSet {
+        let mut set = FieldSet::new();
+        paths.into_iter().for_each(|path| set.insert(path));
+        set
+    }
+
+    /// A set of nodes that the caller has in whatever order, but each element once.
+    pub(super) fn from_nodes(mut nodes: Vec<Node>) -> FieldSet {
+        debug_assert!(nodes.iter().all(|node| node.member || !node.below.is_empty()), "no node says nothing");
+        if !nodes.is_sorted_by(|a, b| a.element < b.element) {
+            nodes.sort_unstable_by(|a, b| a.element.cmp(&b.element));
+        }
+        FieldSet { nodes }
+    }
+
+    pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
+    /// Whether no path is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// How many paths are in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.iter().map(|node| usize::from(node.member) + node.below.len()).sum()
+    }
+
+    /// Adds a path. The empty path stands for the object as a whole, which nobody owns, and is left out.
+    pub fn insert(&mut self, path: &Path) {
+        let Some((last, parents)) = path.0.split_last() else { return };
+        let parent = parents.iter().fold(self, |set, element| &mut set.ensure(element).below);
+        parent.ensure(last).member = true;
+    }
+
+    fn ensure(&mut self, element: &Element) -> &mut Node {
+        let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).unwrap_or_else(|at| {
+            let node = Node { element: element.clone(), member: false, below: FieldSet::new() };
+            self.nodes.insert(at, node);
+            at
+        });
+        &mut self.nodes[at]
+    }
+
+    pub(super) fn node(&self, element: &Element) -> Option<&Node> {
+        let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
+        Some(&self.nodes[at])
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<&Node> {
+        let at = self.nodes.binary_search_by(|node| node.element.cmp_field(name)).ok()?;
+        Some(&self.nodes[at])
+    }
+
+    /// Whether a path is in the set.
+    #[must_use]
+    pub fn has(&self, path: &Path) -> bool {
+        let Some((last, parents)) = path.0.split_last() else { return false };
+        let parent = parents.iter().try_fold(self, |set, element| Some(&set.node(element)?.below));
+        parent.and_then(|set| set.node(last)).is_some_and(|node| node.member)
+    }
+
+    /// Adds all paths of another set.
+    pub fn union(&mut self, other: FieldSet) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        if other.is_empty() {
+            return;
+        }
+        let mut merged = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
+        let mut theirs = other.nodes.into_iter().peekable();
+        for mut own in std::mem::take(&mut self.nodes) {
+            while let Some(node) = theirs.next_if(|node| node.element < own.element) {
+                merged.push(node);
+            }
+            if let Some(node) = theirs.next_if(|node| node.element == own.element) {
+                own.member |= node.member;
+                own.below.union(node.below);
+            }
+            merged.push(own);
+        }
+        merged.extend(theirs);
+        self.nodes = merged;
+    }
+
+    /// Takes the paths of another set out. Paths below those stay.
+    pub fn subtract(&mut self, other: &FieldSet) {
+        self.retain_by(other, |own, theirs| {
+            own.member &= !theirs.member;
+            own.below.subtract(&theirs.below);
+            own.member || !own.below.is_empty()
+        });
+    }
+
+    /// Takes the paths of another set out, and with them all paths below.
+    pub fn subtract_trees(&mut self, other: &FieldSet) {
+        self.retain_by(other, |own, theirs| {
+            if theirs.member {
+                return false;
+            }
+            own.below.subtract_trees(&theirs.below);
+            own.member || !own.below.is_empty()
+        });
+    }
+
+    /// Keeps the nodes that the other set does not have, and those for which `keep` says so.
+    fn retain_by(&mut self, other: &FieldSet, mut keep: impl FnMut(&mut Node, &Node) -> bool) {
+        if other.is_empty() {
+            return;
+        }
+        let mut theirs = other.nodes.iter().peekable();
+        self.nodes.retain_mut(|own| {
+            while theirs.next_if(|node| node.element < own.element).is_some() {}
+            match theirs.next_if(|node| node.element == own.element) {
+                Some(node) => keep(own, node),
+                None => true,
+            }
+        });
+    }
+
+    /// The paths that are in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        let mut nodes = Vec::new();
+        let mut theirs = other.nodes.iter().peekable();
+        for own in &self.nodes {
+            while theirs.next_if(|node| node.element < own.element).is_some() {}
+            if let Some(node) = theirs.next_if(|node| node.element == own.element) {
+                let (member, below) = (own.member && node.member, own.below.intersection(&node.below));
+                if member || !below.is_empty() {
+                    nodes.push(Node { element: own.element.clone(), member, below });
+                }
+            }
+        }
+        FieldSet { nodes }
+    }
+
+    /// Whether every path of this set is in the other.
+    #[must_use]
+    pub fn is_subset(&self, other: &FieldSet) -> bool {
+        let mut theirs = other.nodes.iter();
+        self.nodes.iter().all(|own| {
+            let found = theirs.find(|node| node.element >= own.element);
+            found.is_some_and(|node| {
+                node.element == own.element
+                    && (!own.member || node.member)
+                    && own.below.is_subset(&node.below)
+            })
+        })
+    }
+
+    /// The paths that have no others below them.
+    #[must_use]
+    pub fn leaves(&self) -> FieldSet {
+        let leaf = |node: &Node| Node {
+            element: node.element.clone(),
+            member: node.below.is_empty(),
+            below: node.below.leaves(),
+        };
+        FieldSet { nodes: self.nodes.iter().map(leaf).collect() }
+    }
+
+    /// Keeps the nodes for which `keep` says so.
+    pub(super) fn retain(&mut self, keep: impl FnMut(&mut Node) -> bool) {
+        self.nodes.retain_mut(keep);
+    }
+
+    /// The paths: those of a level before those below them, each in order.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Path> {
+        let mut found = Vec::new();
+        self.collect(&mut Vec::new(), &mut found);
+        found
+    }
+
+    fn collect(&self, prefix: &mut Vec<Element>, found: &mut Vec<Path>) {
+        for node in self.nodes.iter().filter(|node| node.member) {
+            let path = prefix.iter().chain([&node.element]).cloned().collect();
+            found.push(Path(path));
+        }
+        for node in self.nodes.iter().filter(|node| !node.below.is_empty()) {
+            prefix.push(node.element.clone());
+            node.below.collect(prefix, found);
+            prefix.pop();
+        }
+    }
+
+    /// Reads the stored form, `fieldsV1`. Steps of a sort that is not known are left out with all below them.
+    ///
+    /// # Errors
+    /// If the value is no such form.
+    pub fn from_value(value: &Value) -> Result<FieldSet, FieldsError> {
+        Ok(FieldSet::read(value)?.1)
+    }
+
+    /// Whether the node with this value is a member, and what is below it.
+    fn read(value: &Value) -> Result<(bool, FieldSet), FieldsError> {
+        let map = match value {
+            Value::Map(map) => map,
+            Value::Null => return Ok((true, FieldSet::new())),
+            other => return Err(FieldsError::NoObject(other.type_name())),
+        };
+        let mut member = false;
+        let mut nodes = Vec::with_capacity(map.len());
+        for (key, value) in map.iter() {
+            if key == SELF {
+                member = true;
+            } else if let Some(element) = Element::parse(key)? {
+                let (member, below) = FieldSet::read(value)?;
+                nodes.push(Node { element, member, below });
+            }
+        }
+        let mut set = FieldSet::from_nodes(nodes);
+        // Two texts can mean the same step; one of them counts.
+        set.nodes.dedup_by(|a, b| a.element == b.element);
+        Ok((member || set.is_empty(), set))
+    }
+
+    /// The stored form, `fieldsV1`.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        self.write(false)
+    }
+
+    fn write(&self, member: bool) -> Value {
+        let mut entries = Vec::with_capacity(self.nodes.len() + usize::from(member));
+        if member && !self.is_empty() {
+            entries.push((CompactString::const_new(SELF), Value::map()));
+        }
+        entries.extend(self.nodes.iter().map(|node| (node.element.to_text(), node.below.write(node.member))));
+        Value::Map(Map::from_unique(entries))
+    }
+}
+
+impl fmt::Debug for FieldSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.paths().iter().map(ToString::to_string)).finish()
+    }
+}

@@ -1,0 +1,212 @@
+//! Merging an applied configuration into an object, and taking away what is no longer applied.
+//!
+//! Merging removes nothing: leaves come from the configuration where it has them, and from the object otherwise.
+//! Items of a list that both have come in the order of the configuration, the others stay where they are among
+//! them. Removal is a step of its own, [`remove`], by a set of paths.
+
+use super::element::Element;
+use super::field_set::FieldSet;
+use super::types::{Atom, Items, Level, Type, zip};
+use crate::schema::Struct;
+use crate::value::{Map, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// Up to this many items, an item is sought by looking at each.
+const LINEAR_LEN_MAX: usize = 8;
+
+/// An object with a configuration of the same kind merged into it; without `metadata.managedFields`. The
+/// configuration is valid, so no key comes twice in its lists.
+#[must_use]
+pub fn merge(live: &Value, config: &Value, of: Struct<'_>) -> Value {
+    merge_value(live, config, Type::Kind(of), Level::Root)
+}
+
+fn merge_value(live: &Value, config: &Value, ty: Type<'_>, level: Level) -> Value {
+    let atom = ty.atom(Some(config));
+    match atom {
+        Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. } => {
+            match (live.as_map(), config.as_map()) {
+                (Some(live), Some(config)) if !live.is_empty() || !config.is_empty() => {
+                    merge_fields(live, config, atom, level)
+                }
+                (Some(map), None) if !map.is_empty() => live.clone(),
+                _ => config.clone(),
+            }
+        }
+        Atom::List(items) if !items.is_atomic() => match (live.as_list(), config.as_list()) {
+            (Some(live), Some(config)) if !live.is_empty() && !config.is_empty() => {
+                Value::List(merge_items(live, config, items))
+            }
+            (Some(list), _) if !list.is_empty() => live.clone(),
+            _ => config.clone(),
+        },
+        _ => config.clone(),
+    }
+}
+
+fn merge_fields(live: &Map, config: &Map, atom: Atom<'_>, level: Level) -> Value {
+    let mut entries = Vec::with_capacity(live.len().max(config.len()));
+    zip(live, config, |key, live, config| {
+        if level.skips(key) {
+            return;
+        }
+        let merged = match (live, config) {
+            // Whatever the type, a value without parts replaces what is there.
+            (_, Some(config @ (Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_)))) => {
+                config.clone()
+            }
+            (Some(live), Some(config)) => {
+                let ty = atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
+                merge_value(live, config, ty, level.of_field(key))
+            }
+            (Some(only), None) | (None, Some(only)) => only.clone(),
+            (None, None) => return,
+        };
+        entries.push((key.into(), merged));
+    });
+    Value::Map(Map::from_unique(entries))
+}
+
+/// Where steps stand in a list.
+struct Places<'e> {
+    elements: &'e [Element],
+    /// Indexes in the order of the elements, of a long list.
+    sorted: Vec<usize>,
+}
+
+impl<'e> Places<'e> {
+    fn new(elements: &'e [Element]) -> Places<'e> {
+        let mut sorted = Vec::new();
+        if elements.len() > LINEAR_LEN_MAX {
+            sorted.extend(0..elements.len());
+            sorted.sort_by(|a, b| elements[*a].cmp(&elements[*b]));
+        }
+        Places { elements, sorted }
+    }
+
+    /// The only place of an element, or that there are several, or nothing.
+    fn find(&self, element: &Element) -> Option<Place> {
+        let (first, several) = if self.sorted.is_empty() {
+            let mut places = (0..self.elements.len()).filter(|at| self.elements[*at] == *element);
+            (places.next()?, places.next().is_some())
+        } else {
+            let from = self.sorted.partition_point(|at| self.elements[*at] < *element);
+            let is_there = |at: usize| self.sorted.get(at).is_some_and(|at| self.elements[*at] == *element);
+            if !is_there(from) {
+                return None;
+            }
+            (self.sorted[from], is_there(from + 1))
+        };
+        Some(if several { Place::Several } else { Place::One(first) })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    One(usize),
+    Several,
+}
+
+/// Merges the items of two lists that are told apart by `items`.
+fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value> {
+    let (Ok(lefts), Ok(rights)) = (items.elements(live), items.elements(config)) else {
+        // The configuration is valid; a live list whose items cannot be told apart is replaced.
+        return config.to_vec();
+    };
+    let (in_live, in_config) = (Places::new(&lefts), Places::new(&rights));
+    let take = |right: usize| match in_live.find(&rights[right]) {
+        Some(Place::One(left)) => merge_value(&live[left], &config[right], items.of, Level::Inner),
+        // Of several items with one key none is the one that was meant.
+        Some(Place::Several) | None => config[right].clone(),
+    };
+    let mut shared = rights.iter().filter(|element| in_live.find(element).is_some());
+    let mut next_shared = shared.next();
+    let mut merged = vec![false; rights.len()];
+    let mut out = Vec::with_capacity(live.len().max(config.len()));
+    let (mut left, mut right) = (0, 0);
+    while left < lefts.len() || right < rights.len() {
+        if left < lefts.len() {
+            let element = &lefts[left];
+            let place = match in_config.find(element) {
+                Some(Place::One(at)) => Some(at),
+                _ => None,
+            };
+            if right < rights.len() {
+                if place == Some(right) {
+                    out.push(take(right));
+                    merged[right] = true;
+                    (left, right) = (left + 1, right + 1);
+                    next_shared = shared.next();
+                    continue;
+                }
+                // An item that both have, but whose turn it is not: it comes where the configuration has it.
+                if place.is_some() && next_shared.is_some_and(|next| next != element) {
+                    left += 1;
+                    continue;
+                }
+            }
+            match place {
+                None => {
+                    out.push(live[left].clone());
+                    left += 1;
+                    continue;
+                }
+                Some(at) if merged[at] => left += 1,
+                Some(_) => {}
+            }
+        }
+        if right < rights.len() {
+            out.push(take(right));
+            merged[right] = true;
+            if next_shared == Some(&rights[right]) {
+                next_shared = shared.next();
+            }
+            right += 1;
+        }
+    }
+    out
+}
+
+/// Takes the paths of a set out of an object, with all that is below them. What nothing is left of becomes null.
+pub fn remove(object: &mut Value, paths: &FieldSet, of: Struct<'_>) {
+    remove_below(object, paths, Type::Kind(of));
+}
+
+fn remove_below(value: &mut Value, paths: &FieldSet, ty: Type<'_>) {
+    let atom = ty.atom(Some(value));
+    match (atom, &mut *value) {
+        (Atom::Scalar(_), _) => return,
+        (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
+            map.retain(|key, value| match paths.field(key) {
+                Some(node) if node.member => false,
+                Some(node) => {
+                    let ty = atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
+                    remove_below(value, &node.below, ty);
+                    true
+                }
+                None => true,
+            });
+            if !map.is_empty() {
+                return;
+            }
+        }
+        (Atom::List(items), Value::List(list)) if !items.is_atomic() => {
+            list.retain_mut(|item| {
+                let Some(node) = items.element(item).ok().and_then(|element| paths.node(&element)) else {
+                    return true;
+                };
+                if !node.member {
+                    remove_below(item, &node.below, items.of);
+                }
+                !node.member
+            });
+            if !list.is_empty() {
+                return;
+            }
+        }
+        _ => {}
+    }
+    *value = Value::Null;
+}

@@ -1,0 +1,307 @@
+//! The paths that an object mentions, by its schema, and what must hold for an applied configuration.
+//!
+//! A struct is not itself a member of the set, but every leaf, every key of a map and every item of a list is;
+//! and so is what is empty or null, because otherwise it would leave no trace.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::LazyLock;
+
+use super::element::Element;
+use super::field_set::{FieldSet, Node, Path};
+use super::types::{Atom, Items, Scalar, Type};
+use crate::schema::Struct;
+use crate::value::{Map, Value};
+
+mod go;
+
+#[cfg(test)]
+mod tests;
+
+/// Up to this many items, duplicates are sought by comparing each with each.
+const PAIRWISE_LEN_MAX: usize = 16;
+
+/// Something in a configuration that the schema does not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// All that the schema does not allow in a configuration. There is at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violations(pub Vec<Violation>);
+
+/// The paths that an object of a kind mentions.
+#[must_use]
+pub fn paths(object: &Value, of: Struct<'_>) -> FieldSet {
+    below(object, Type::Kind(of)).1
+}
+
+/// What never is in a manager's set: what names the object and what only the server writes.
+#[must_use]
+pub fn unowned() -> &'static FieldSet {
+    static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+        let of_metadata = [
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        ];
+        let mut set = FieldSet::new();
+        for name in ["apiVersion", "kind", "metadata"] {
+            set.insert(&Path::of_fields(&[name]));
+        }
+        for name in of_metadata {
+            set.insert(&Path::of_fields(&["metadata", name]));
+        }
+        set
+    });
+    &UNOWNED
+}
+
+/// Whether the place of a value is a leaf of its own, and the paths below it.
+fn below(value: &Value, ty: Type<'_>) -> (bool, FieldSet) {
+    let atom = ty.atom(Some(value));
+    match (atom, value) {
+        (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
+            (false, of_fields(map, atom))
+        }
+        (Atom::List(items), Value::List(list)) if !items.is_atomic() => (false, of_items(list, items)),
+        (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, _) => (false, FieldSet::new()),
+        (Atom::List(items), _) if !items.is_atomic() => (false, FieldSet::new()),
+        _ => (true, FieldSet::new()),
+    }
+}
+
+fn of_fields(map: &Map, atom: Atom<'_>) -> FieldSet {
+    let mut nodes = Vec::with_capacity(map.len());
+    for (key, value) in map.iter() {
+        let (member, below) = match value {
+            Value::List(_) | Value::Map(_) => {
+                let (ty, known) = atom.field(key).unwrap_or((Type::Deduced, false));
+                let (leaf, below) = below(value, ty);
+                (leaf || !known || value.as_map().is_some_and(Map::is_empty), below)
+            }
+            // Whatever the type, a value without parts is one whole.
+            _ => (true, FieldSet::new()),
+        };
+        if member || !below.is_empty() {
+            nodes.push(Node { element: Element::field(key), member, below });
+        }
+    }
+    FieldSet::from_nodes(nodes)
+}
+
+fn of_items(list: &[Value], items: Items<'_>) -> FieldSet {
+    let mut found: Vec<(Element, usize)> = Vec::with_capacity(list.len());
+    found.extend(list.iter().enumerate().filter_map(|(at, item)| Some((items.element(item).ok()?, at))));
+    if !found.is_sorted_by(|a, b| a.0 < b.0) {
+        found.sort_unstable();
+    }
+    let mut nodes = Vec::with_capacity(found.len());
+    let mut found = found.into_iter().peekable();
+    while let Some((element, at)) = found.next() {
+        let mut duplicate = false;
+        while found.next_if(|(next, _)| *next == element).is_some() {
+            duplicate = true;
+        }
+        // Of items with one key nobody can tell whose fields are whose, so only the key is owned.
+        let below = if duplicate { FieldSet::new() } else { below(&list[at], items.of).1 };
+        nodes.push(Node { element, member: true, below });
+    }
+    FieldSet::from_nodes(nodes)
+}
+
+/// Makes every known field on the way to a path of the set a member of it.
+pub(super) fn ensure_fields(set: &mut FieldSet, of: Struct<'_>) {
+    ensure_below(set, Type::Kind(of));
+}
+
+fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
+    let atom = ty.atom(None);
+    for node in set.nodes_mut() {
+        if node.below.is_empty() {
+            continue;
+        }
+        if let Element::Field(name) = &node.element {
+            node.member |= atom.field(name).is_some_and(|(_, known)| known);
+        }
+        if let Some(ty) = atom.behind(&node.element) {
+            ensure_below(&mut node.below, ty);
+        }
+    }
+}
+
+/// Brings a set that was stored under an older schema in line: of what has become one whole, only the whole is
+/// owned.
+pub(super) fn reconcile(set: &mut FieldSet, of: Struct<'_>) {
+    reconcile_below(set, Type::Kind(of));
+}
+
+fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) {
+    let atom = ty.atom(None);
+    for node in set.nodes_mut() {
+        if node.below.is_empty() {
+            continue;
+        }
+        let Some(ty) = atom.behind(&node.element) else { continue };
+        let whole = match ty.atom(None) {
+            Atom::Struct { atomic, .. } | Atom::Map { atomic, .. } => atomic,
+            Atom::List(items) => items.is_atomic(),
+            Atom::Scalar(_) => continue,
+        };
+        if whole {
+            node.member = true;
+            node.below = FieldSet::new();
+        } else {
+            reconcile_below(&mut node.below, ty);
+        }
+    }
+}
+
+/// Checks a configuration that is to be applied: every field is known and of the right type, and the items of
+/// every list can be told apart.
+///
+/// # Errors
+/// With all that is wrong, in words that clients know.
+pub fn validate(config: &Value, of: Struct<'_>) -> Result<(), Violations> {
+    let mut found = Vec::new();
+    check(config, Type::Kind(of), &mut found);
+    if found.is_empty() { Ok(()) } else { Err(Violations(found)) }
+}
+
+fn check(value: &Value, ty: Type<'_>, found: &mut Vec<Violation>) {
+    let atom = ty.atom(Some(value));
+    match (atom, value) {
+        (_, Value::Null) => {}
+        (Atom::Struct { .. } | Atom::Map { .. }, Value::Map(map)) => check_fields(map, atom, found),
+        (Atom::List(items), Value::List(list)) => check_items(list, items, found),
+        (Atom::Struct { .. } | Atom::Map { .. }, other) => {
+            found.push(violation(format!("expected map, got {}", go::Pointer(other))));
+        }
+        (Atom::List(_), other) => {
+            found.push(violation(format!("expected list, got {}", go::Pointer(other))));
+        }
+        (Atom::Scalar(scalar), _) => found.extend(check_scalar(scalar, value).map(violation)),
+    }
+}
+
+fn check_scalar(scalar: Scalar, value: &Value) -> Option<String> {
+    match (scalar, value) {
+        (Scalar::Numeric, Value::Int(_) | Value::Float(_))
+        | (Scalar::String, Value::Str(_))
+        | (Scalar::Boolean, Value::Bool(_))
+        | (Scalar::Any, Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Bool(_)) => None,
+        (Scalar::Numeric, _) => {
+            Some(format!("expected numeric (int or float), got {}", go::type_name(value)))
+        }
+        (Scalar::String, _) => {
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go::Literal(value)))
+        }
+        (Scalar::Boolean, _) => Some(format!("expected boolean, got {}", go::Pointer(value))),
+        (Scalar::Any, _) => Some(format!("expected any scalar, got {}", go::Pointer(value))),
+    }
+}
+
+fn check_fields(map: &Map, atom: Atom<'_>, found: &mut Vec<Violation>) {
+    for (key, value) in map.iter() {
+        let first = found.len();
+        let Some((ty, _)) = atom.field(key) else {
+            found.push(violation("field not declared in schema".to_owned()));
+            prefix(&mut found[first..], &Element::field(key));
+            return;
+        };
+        check(value, ty, found);
+        if found.len() > first {
+            prefix(&mut found[first..], &Element::field(key));
+        }
+    }
+}
+
+fn check_items(list: &[Value], items: Items<'_>, found: &mut Vec<Violation>) {
+    let mut seen = Seen::default();
+    for (at, item) in list.iter().enumerate() {
+        let element = if items.is_atomic() {
+            Element::Index(i64::try_from(at).unwrap_or(i64::MAX))
+        } else {
+            match items.element(item) {
+                Ok(element) => element,
+                Err(error) => {
+                    found.push(violation(format!("element {at}: {error}")));
+                    return;
+                }
+            }
+        };
+        if !items.is_atomic() && seen.has(&element) {
+            found.push(violation(format!("duplicate entries for key {element}")));
+        }
+        let first = found.len();
+        check(item, items.of, found);
+        if found.len() > first {
+            prefix(&mut found[first..], &element);
+        }
+        if !items.is_atomic() {
+            seen.add(element);
+        }
+    }
+}
+
+/// The steps that were seen in a list so far.
+#[derive(Default)]
+struct Seen {
+    few: Vec<Element>,
+    many: BTreeSet<Element>,
+}
+
+impl Seen {
+    fn has(&self, element: &Element) -> bool {
+        self.few.contains(element) || self.many.contains(element)
+    }
+
+    fn add(&mut self, element: Element) {
+        if self.few.len() < PAIRWISE_LEN_MAX {
+            self.few.push(element);
+        } else {
+            self.many.insert(element);
+        }
+    }
+}
+
+fn violation(message: String) -> Violation {
+    Violation { path: String::new(), message }
+}
+
+fn prefix(found: &mut [Violation], element: &Element) {
+    for violation in found {
+        violation.path.insert_str(0, &element.to_string());
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.message),
+            path => write!(f, "{path}: {}", self.message),
+        }
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.0.as_slice() {
+            return only.fmt(f);
+        }
+        f.write_str("errors:")?;
+        self.0.iter().try_for_each(|violation| write!(f, "\n  {violation}"))
+    }
+}
+
+impl std::error::Error for Violations {}

@@ -1,0 +1,89 @@
+//! Values as Go prints them, for messages that clients know.
+
+use std::fmt;
+
+use crate::json;
+use crate::quote::Quoted;
+use crate::value::{Map, Value};
+
+/// Prints a value as Go's `%v` prints a pointer to the struct that holds it: `&{text}`.
+pub(super) struct Pointer<'a>(pub(super) &'a Value);
+
+/// Prints a value as Go's `%#v` does.
+pub(super) struct Literal<'a>(pub(super) &'a Value);
+
+/// Prints a value as Go's `%v` does.
+struct Plain<'a>(&'a Value);
+
+/// The Go type of a value, as `%T` prints it.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::Str(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
+}
+
+impl fmt::Display for Pointer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "&{{{}}}", Plain(self.0))
+    }
+}
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("<nil>"),
+            Value::Str(text) => f.write_str(text),
+            Value::List(list) => {
+                f.write_str("[")?;
+                for (at, item) in list.iter().enumerate() {
+                    write!(f, "{}{}", if at > 0 { " " } else { "" }, Plain(item))?;
+                }
+                f.write_str("]")
+            }
+            Value::Map(map) => {
+                f.write_str("map[")?;
+                for (at, (key, value)) in sorted(map).into_iter().enumerate() {
+                    write!(f, "{}{key}:{}", if at > 0 { " " } else { "" }, Plain(value))?;
+                }
+                f.write_str("]")
+            }
+            scalar => f.write_str(&json::to_text(scalar)),
+        }
+    }
+}
+
+impl fmt::Display for Literal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("interface {}(nil)"),
+            Value::Str(text) => write!(f, "{}", Quoted(text)),
+            Value::List(list) => {
+                f.write_str("[]interface {}{")?;
+                for (at, item) in list.iter().enumerate() {
+                    write!(f, "{}{}", if at > 0 { ", " } else { "" }, Literal(item))?;
+                }
+                f.write_str("}")
+            }
+            Value::Map(map) => {
+                f.write_str("map[string]interface {}{")?;
+                for (at, (key, value)) in sorted(map).into_iter().enumerate() {
+                    write!(f, "{}{}:{}", if at > 0 { ", " } else { "" }, Quoted(key), Literal(value))?;
+                }
+                f.write_str("}")
+            }
+            scalar => f.write_str(&json::to_text(scalar)),
+        }
+    }
+}
+
+fn sorted(map: &Map) -> Vec<(&str, &Value)> {
+    let mut entries: Vec<(&str, &Value)> = map.iter().collect();
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    entries
+}

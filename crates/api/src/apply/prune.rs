@@ -1,0 +1,192 @@
+//! Taking away what a manager applied the last time and does not apply any more.
+//!
+//! A field goes if the manager owned it, its new configuration leaves it out, and nobody else owns it. Where a whole
+//! object or item goes, what others own inside of it stays, and what nobody owns goes with it only if it was the
+//! manager's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::element::Element;
+use super::field_set::{FieldSet, Node};
+use super::managers::{Entry, Managers};
+use super::merge::remove;
+use super::paths::{ensure_fields, paths};
+use super::types::{Atom, Items, Type};
+use super::writer::Writer;
+use crate::schema::Struct;
+use crate::value::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// Takes out of a merged object what the manager owned by `last` and what neither `fields`, which it owns now, nor
+/// any of the other managers have.
+pub(super) fn prune(
+    writer: &Writer<'_>,
+    object: &mut Value,
+    others: &Managers,
+    fields: &FieldSet,
+    last: &Entry,
+) {
+    // Who still applies all that it did has nothing to lose: every path on the way to a field it applies is its own.
+    if last.api_version == writer.api_version && last.fields.is_subset(fields) {
+        return;
+    }
+    let one_version =
+        others.entries().iter().chain([last]).all(|entry| entry.api_version == writer.api_version);
+    if one_version {
+        let mut owned: Vec<&FieldSet> = others.entries().iter().map(|entry| &entry.fields).collect();
+        owned.push(fields);
+        let walk = Walk { in_last: false, gone: false };
+        walk.value(object, Type::Kind(writer.of), &last.fields, &owned);
+    } else {
+        prune_versions(writer, object, others, fields, last);
+    }
+}
+
+/// Prunes in one walk, when all sets are in the version of the object.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// Whether the manager owned something on the way here.
+    in_last: bool,
+    /// Whether something on the way here was the manager's and is nobody's now.
+    gone: bool,
+}
+
+impl Walk {
+    /// Takes out of a value what has to go. It says whether that was anything; what nothing is left of becomes null.
+    fn value(self, value: &mut Value, ty: Type<'_>, last: &FieldSet, owned: &[&FieldSet]) -> bool {
+        let atom = ty.atom(Some(value));
+        let mut changed = false;
+        let empty = match (atom, &mut *value) {
+            (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
+                map.retain(|key, value| {
+                    let Some(node) = last.field(key) else { return true };
+                    let (ty, known) = atom.field(key).unwrap_or((Type::Deduced, false));
+                    let kept = self.step(value, ty, known, node, owned, &mut changed);
+                    changed |= !kept;
+                    kept
+                });
+                map.is_empty()
+            }
+            (Atom::List(items), Value::List(list)) if !items.is_atomic() => {
+                let repeated = repeated(&items, list);
+                list.retain_mut(|item| {
+                    let Ok(element) = items.element(item) else { return true };
+                    let Some(node) = last.node(&element) else { return true };
+                    // Of items with one key nobody can tell whose fields are whose, so they go or stay whole.
+                    let ty = if repeated.contains(&element) { Type::Untyped } else { items.of };
+                    let kept = self.step(item, ty, false, node, owned, &mut changed);
+                    changed |= !kept;
+                    kept
+                });
+                list.is_empty()
+            }
+            _ => false,
+        };
+        if changed && empty {
+            *value = Value::Null;
+        }
+        changed
+    }
+
+    /// Looks at one step to a value, and says whether it stays.
+    fn step(
+        self,
+        value: &mut Value,
+        ty: Type<'_>,
+        known: bool,
+        last: &Node,
+        owned: &[&FieldSet],
+        changed: &mut bool,
+    ) -> bool {
+        let is_in = |node: &Node| node.member || (known && !node.below.is_empty());
+        let nodes = owned.iter().filter_map(|set| set.node(&last.element));
+        let in_last = self.in_last || is_in(last);
+        let gone = self.gone || (in_last && !nodes.clone().any(is_in));
+        if gone && is_in(last) {
+            return false;
+        }
+        if !last.below.is_empty() {
+            let owned: Vec<&FieldSet> =
+                nodes.map(|node| &node.below).filter(|below| !below.is_empty()).collect();
+            *changed |= Walk { in_last, gone }.value(value, ty, &last.below, &owned);
+        }
+        true
+    }
+}
+
+/// The steps that lead to several items of a list.
+fn repeated(items: &Items<'_>, list: &[Value]) -> BTreeSet<Element> {
+    let mut elements: Vec<Element> = list.iter().filter_map(|item| items.element(item).ok()).collect();
+    elements.sort_unstable();
+    elements.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect()
+}
+
+/// Prunes by way of the version of each set, as upstream does it in every case.
+fn prune_versions(
+    writer: &Writer<'_>,
+    object: &mut Value,
+    others: &Managers,
+    fields: &FieldSet,
+    last: &Entry,
+) {
+    let Some(of) = writer.versions.schema(&last.api_version) else { return };
+    let Some(mut merged) = in_version(writer, object, writer.api_version, &last.api_version) else { return };
+    let lost = ensured(last.fields.clone(), of);
+    let mut pruned = merged.clone();
+    remove(&mut pruned, &lost, of);
+    let Some(pruned) = add_back_owned(writer, &merged, pruned, others, fields, last) else { return };
+    let mut gone = ensured(paths(&merged, of), of);
+    gone.subtract(&ensured(paths(&pruned, of), of));
+    remove(&mut merged, &gone.intersection(&lost), of);
+    if let Some(pruned) = in_version(writer, &merged, &last.api_version, writer.api_version) {
+        *object = pruned;
+    }
+}
+
+/// What is left of the merged object after the pruning, and besides all that somebody owns, in the version of `last`.
+fn add_back_owned(
+    writer: &Writer<'_>,
+    merged: &Value,
+    pruned: Value,
+    others: &Managers,
+    fields: &FieldSet,
+    last: &Entry,
+) -> Option<Value> {
+    let mut owned: BTreeMap<&str, Vec<&FieldSet>> = BTreeMap::new();
+    owned.entry(writer.api_version).or_default().push(fields);
+    for entry in others.entries() {
+        owned.entry(&entry.api_version).or_default().push(&entry.fields);
+    }
+    let (mut merged, mut pruned, mut version) = (merged.clone(), pruned, last.api_version.as_str());
+    // The version of the set comes first, because another one may need for its conversion what was pruned.
+    let first = owned.remove_entry(version);
+    for (next, sets) in first.into_iter().chain(owned) {
+        let Some(of) = writer.versions.schema(next) else { continue };
+        let (Some(next_merged), Some(next_pruned)) =
+            (in_version(writer, &merged, version, next), in_version(writer, &pruned, version, next))
+        else {
+            continue;
+        };
+        version = next;
+        let mut gone = ensured(paths(&next_merged, of), of);
+        gone.subtract(&ensured(paths(&next_pruned, of), of));
+        for set in sets {
+            gone.subtract(&ensured(set.clone(), of));
+        }
+        pruned = next_merged.clone();
+        remove(&mut pruned, &gone, of);
+        merged = next_merged;
+    }
+    in_version(writer, &pruned, version, &last.api_version)
+}
+
+fn in_version(writer: &Writer<'_>, object: &Value, from: &str, to: &str) -> Option<Value> {
+    if from == to { Some(object.clone()) } else { writer.versions.convert(object, to) }
+}
+
+fn ensured(mut set: FieldSet, of: Struct<'_>) -> FieldSet {
+    ensure_fields(&mut set, of);
+    set
+}

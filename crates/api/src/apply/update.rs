@@ -1,0 +1,145 @@
+//! Owners of an object that was written in any other way than by apply: what changed becomes the writer's.
+//!
+//! Objects are decoded ones of the version in which the request is made. This runs before admission, so that a manager
+//! owns what it sent and not what the server made of it.
+
+use super::compare::Comparison;
+use super::element::same;
+use super::managers::{Entry, Managers, Operation, is_reset};
+use super::paths::unowned;
+use super::writer::{Comparisons, Writer, managed_fields};
+use crate::value::{Map, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// What an update does to owners.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Updated {
+    /// The new `metadata.managedFields`; null if there are none.
+    pub managed: Value,
+    /// What the update changed, so far as it can change it.
+    pub changed: Comparison,
+}
+
+/// The owners after an object was created or replaced, by whatever verb but apply.
+///
+/// `live` is nothing for a create. `new` is the object that the client sent or made by its patch, still with the
+/// `metadata.managedFields` that it had then. `reset` says that this was an empty list, which decoding does not keep;
+/// see [`is_reset`].
+#[must_use]
+pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value, reset: bool) -> Updated {
+    let managers = managers_of_update(writer, live, new, reset);
+    let zero;
+    let old = if let Some(live) = live {
+        live
+    } else {
+        zero = writer.zero_object();
+        &zero
+    };
+    let changed = writer.compare(old, new);
+    // Who never applied and asked to forget the owners is not tracked again.
+    let untracked = managers.is_empty() && !old.str_at(&["metadata", "uid"]).is_empty();
+    let managed = if untracked {
+        Value::Null
+    } else {
+        let mut managers = managers;
+        update_managers(writer, old, new, &changed, &mut managers, writer.manager);
+        managers.to_value()
+    };
+    Updated { managed, changed }
+}
+
+/// The owners that an update begins with: those it sent, or else those of the object.
+fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value, reset: bool) -> Managers {
+    if writer.subresource.is_empty() {
+        let sent = managed_fields(new);
+        if reset || is_reset(sent) {
+            return Managers::default();
+        }
+        if let Ok(managers) = Managers::from_value(sent)
+            && !managers.is_empty()
+        {
+            return managers;
+        }
+    }
+    live.and_then(|live| Managers::from_value(managed_fields(live)).ok()).unwrap_or_default()
+}
+
+/// Gives what changed to a manager that updates, and takes it from all others.
+pub(super) fn update_managers(
+    writer: &Writer<'_>,
+    old: &Value,
+    new: &Value,
+    changed: &Comparison,
+    managers: &mut Managers,
+    manager: &str,
+) {
+    writer.reconcile(managers);
+    Comparisons::new(writer, old, new, changed).take_from(managers);
+    let mut fields = changed.modified.clone();
+    fields.union(changed.added.clone());
+    fields.subtract(unowned());
+    if !fields.is_empty() {
+        let id = writer.id(manager, Operation::Update);
+        if let Some(previous) = managers.take(&id) {
+            fields.union(previous.fields);
+        }
+        managers.put(Entry {
+            manager: id.manager,
+            operation: id.operation,
+            api_version: id.api_version,
+            subresource: id.subresource,
+            time: Some(writer.time()),
+            fields,
+        });
+    }
+    managers.cap();
+}
+
+/// Whether two objects are the same but for their owners. Unlike a comparison, this minds the order of lists.
+pub(super) fn is_same_object(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_map(), new.as_map()) else { return old == new };
+    old.len() == new.len()
+        && old.iter().all(|(key, old)| match (key, old, new.get(key)) {
+            ("metadata", Value::Map(old), Some(Value::Map(new))) => {
+                let mut owned = old.iter().filter(|(key, _)| *key != "managedFields");
+                old.len() - usize::from(old.contains("managedFields")) == new.len()
+                    && owned.all(|(key, old)| new.get(key).is_some_and(|new| same(old, new)))
+            }
+            (_, old, Some(new)) => same(old, new),
+            _ => false,
+        })
+}
+
+/// Sets the times of owners back to what they were, where the times are all that a write would change.
+///
+/// This is for the object as it would be stored, after admission and validation.
+pub fn keep_times(live: &Value, new: &mut Value) {
+    let (Value::List(before), Value::List(after)) = (managed_fields(live), managed_fields(new)) else {
+        return;
+    };
+    let is_same_entry = |a: &Value, b: &Value| match (a.as_map(), b.as_map()) {
+        (Some(a), Some(b)) => {
+            let timeless = |map: &Map| map.len() - usize::from(map.contains("time"));
+            timeless(a) == timeless(b)
+                && a.iter().all(|(key, value)| key == "time" || b.get(key) == Some(value))
+        }
+        _ => a == b,
+    };
+    let same_owners =
+        before.len() == after.len() && before.iter().zip(after).all(|(a, b)| is_same_entry(a, b));
+    if !same_owners || before == after {
+        return;
+    }
+    let before = before.clone();
+    let mut probe = new.clone();
+    if let Some(metadata) = probe.get_mut("metadata").and_then(Value::as_map_mut) {
+        metadata.remove("managedFields");
+    }
+    if is_same_object(live, &probe)
+        && let Some(after) = new.at_mut(&["metadata", "managedFields"])
+    {
+        *after = Value::List(before);
+    }
+}

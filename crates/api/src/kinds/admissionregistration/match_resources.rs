@@ -1,0 +1,66 @@
+//! What policies and their bindings match, and under which conditions.
+
+use std::collections::BTreeSet;
+
+use super::{MATCH_POLICIES, rule};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::check;
+use crate::value::Value;
+
+const CONDITIONS_MAX: usize = 64;
+/// The operations that can be changed by a policy: all but deletes.
+const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+/// Checks which requests a policy or a binding matches.
+pub(super) fn resources(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
+    match check::field(resources, "matchPolicy").as_str() {
+        None => errors.push(FieldError::required(&path.child("matchPolicy"), "")),
+        Some(policy) => check::one_of(errors, &path.child("matchPolicy"), policy, &MATCH_POLICIES),
+    }
+    for name in ["namespaceSelector", "objectSelector"] {
+        match check::field(resources, name) {
+            Value::Null => errors.push(FieldError::required(&path.child(name), "")),
+            selector => check::selector(errors, &path.child(name), selector, false),
+        }
+    }
+    for name in ["resourceRules", "excludeResourceRules"] {
+        let path = path.child(name);
+        for (i, one) in check::list(resources, name).iter().enumerate() {
+            rule::with_names(errors, &path.index(i), one);
+        }
+    }
+}
+
+/// Checks that what is matched can be changed.
+pub(super) fn mutable(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
+    let path = path.child("resourceRules");
+    let path = path.child("operations");
+    for rule in check::list(resources, "resourceRules") {
+        for operation in check::texts(rule, "operations") {
+            check::one_of(errors, &path, operation, &MUTATING_OPERATIONS);
+        }
+    }
+}
+
+/// Checks the conditions under which requests are matched.
+pub(super) fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
+    if conditions.len() > CONDITIONS_MAX {
+        errors.push(FieldError::too_many(path, Some(conditions.len()), CONDITIONS_MAX));
+    }
+    let mut names = BTreeSet::new();
+    for (i, condition) in conditions.iter().enumerate() {
+        let path = path.index(i);
+        if check::text(condition, "expression").trim().is_empty() {
+            errors.push(FieldError::required(&path.child("expression"), ""));
+        }
+        let (name, path) = (check::text(condition, "name"), path.child("name"));
+        if name.is_empty() {
+            errors.push(FieldError::required(&path, ""));
+            continue;
+        }
+        check::label_key(errors, &path, name);
+        if !names.insert(name) {
+            errors.push(FieldError::duplicate(&path, name));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! ValidatingWebhookConfiguration and MutatingWebhookConfiguration: whom to ask about writes.
+
+use std::collections::BTreeSet;
+
+use super::{
+    FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, default_match, default_scopes, match_resources,
+    refuse_static_name, rule, static_name_warning, url,
+};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::{Rules, check};
+use crate::names::dns;
+use crate::value::Value;
+
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
+const SIDE_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
+/// Resources about which webhooks are never asked: that could lock everyone out.
+const NEVER_ASKED: [(&str, &str); 6] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+/// The rules of both kinds of webhook configurations.
+pub struct Webhooks {
+    /// Whether the webhooks change objects.
+    pub mutating: bool,
+}
+
+/// What is asked of webhooks beyond what was always asked.
+#[derive(Clone, Copy)]
+struct Strictness {
+    no_side_effects: bool,
+    known_version: bool,
+    unique_names: bool,
+    match_conditions: bool,
+    label_values: bool,
+}
+
+impl Strictness {
+    const NEW: Strictness = Strictness {
+        no_side_effects: true,
+        known_version: true,
+        unique_names: true,
+        match_conditions: true,
+        label_values: true,
+    };
+
+    /// An update need not be better than what it replaces.
+    fn of_update(new: &[Value], old: &[Value]) -> Strictness {
+        let has_no_effects = |hook: &Value| NO_SIDE_EFFECTS.contains(&check::text(hook, "sideEffects"));
+        let versions = |hook| check::texts(hook, "admissionReviewVersions");
+        let is_known = |hook| {
+            let versions = versions(hook);
+            versions.is_empty() || versions.iter().any(|version| REVIEW_VERSIONS.contains(version))
+        };
+        let names: BTreeSet<&str> = old.iter().map(|hook| check::text(hook, "name")).collect();
+        let conditions = |hooks: &[Value]| -> Vec<Value> {
+            hooks.iter().map(|hook| check::field(hook, "matchConditions").clone()).collect()
+        };
+        let selectors = ["namespaceSelector", "objectSelector"];
+        let bad_selector =
+            |hook: &Value| selectors.iter().any(|name| check::selector_is_invalid(check::field(hook, name)));
+        Strictness {
+            no_side_effects: old.iter().all(has_no_effects),
+            known_version: old.iter().all(is_known),
+            unique_names: names.len() == old.len(),
+            match_conditions: conditions(new) != conditions(old),
+            label_values: !old.iter().any(bad_selector),
+        }
+    }
+}
+
+impl Rules for Webhooks {
+    fn default(&self, object: &mut Value) {
+        let Some(hooks) = object.get_mut("webhooks").and_then(Value::as_list_mut) else { return };
+        for hook in hooks {
+            default_scopes(hook, &["rules"]);
+            if let Some(service) = hook.at_mut(&["clientConfig", "service"]).and_then(Value::as_map_mut) {
+                check::default_to(service, "port", || 443.into());
+            }
+            let hook = hook.make_map();
+            check::default_to(hook, "failurePolicy", || "Fail".into());
+            default_match(hook);
+            check::default_to(hook, "timeoutSeconds", || 10.into());
+            if self.mutating {
+                check::default_to(hook, "reinvocationPolicy", || "Never".into());
+            }
+        }
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+        !check::same(check::field(new, "webhooks"), check::field(old, "webhooks"))
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        self.hooks(errors, check::list(object, "webhooks"), Strictness::NEW);
+        refuse_static_name(errors, object);
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let (new, old) = (check::list(new, "webhooks"), check::list(old, "webhooks"));
+        self.hooks(errors, new, Strictness::of_update(new, old));
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings: Vec<String> = static_name_warning(new, old).into_iter().collect();
+        for (i, hook) in check::list(new, "webhooks").iter().enumerate() {
+            for (j, rule) in check::list(hook, "rules").iter().enumerate() {
+                for (group, resource) in never_asked(rule) {
+                    warnings.push(format!(
+                        "webhooks[{i}].rules[{j}]: {resource}.{group} is excluded from admission webhooks; this rule will have no effect"
+                    ));
+                }
+            }
+        }
+        warnings
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+}
+
+/// The resources that a rule names although webhooks are never asked about them.
+fn never_asked(rule: &Value) -> Vec<(&str, &str)> {
+    let (groups, resources) = (check::texts(rule, "apiGroups"), check::texts(rule, "resources"));
+    let mut found = Vec::new();
+    if groups.contains(&"*") || resources.contains(&"*") {
+        return found;
+    }
+    for group in groups {
+        for resource in &resources {
+            let one = (group, *resource);
+            if NEVER_ASKED.contains(&one) && !found.contains(&one) {
+                found.push(one);
+            }
+        }
+    }
+    found
+}
+
+impl Webhooks {
+    fn hooks(&self, errors: &mut ErrorList, hooks: &[Value], strictness: Strictness) {
+        let path = Path::root("webhooks");
+        let mut names = BTreeSet::new();
+        for (i, hook) in hooks.iter().enumerate() {
+            let path = path.index(i);
+            self.hook(errors, &path, hook, strictness);
+            review_versions(errors, &path, hook, strictness);
+            let name = check::text(hook, "name");
+            if strictness.unique_names && !name.is_empty() && !names.insert(name) {
+                errors.push(FieldError::duplicate(&path.child("name"), name));
+            }
+        }
+    }
+
+    fn hook(&self, errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
+        dns::fully_qualified_name(errors, &path.child("name"), check::text(hook, "name"));
+        let at = path.child("rules");
+        for (i, one) in check::list(hook, "rules").iter().enumerate() {
+            rule::with_operations(errors, &at.index(i), one);
+        }
+        for (name, supported) in [("failurePolicy", &FAILURE_POLICIES), ("matchPolicy", &MATCH_POLICIES)] {
+            if let Some(policy) = check::field(hook, name).as_str() {
+                check::one_of(errors, &path.child(name), policy, supported);
+            }
+        }
+        side_effects(errors, &path.child("sideEffects"), hook, strictness);
+        let seconds = check::field(hook, "timeoutSeconds").as_i64();
+        if let Some(seconds) = seconds.filter(|seconds| !(1..=30).contains(seconds)) {
+            let detail = "the timeout value must be between 1 and 30 seconds";
+            errors.push(FieldError::invalid(&path.child("timeoutSeconds"), seconds, detail));
+        }
+        for name in ["namespaceSelector", "objectSelector"] {
+            let selector = check::field(hook, name);
+            check::selector(errors, &path.child(name), selector, !strictness.label_values);
+        }
+        if let Some(policy) = check::field(hook, "reinvocationPolicy").as_str().filter(|_| self.mutating) {
+            check::one_of(errors, &path.child("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
+        }
+        url::client_config(errors, &path.child("clientConfig"), check::field(hook, "clientConfig"));
+        if strictness.match_conditions {
+            let conditions = check::list(hook, "matchConditions");
+            match_resources::conditions(errors, &path.child("matchConditions"), conditions);
+        }
+    }
+}
+
+fn side_effects(errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
+    let allowed: &[&str] = if strictness.no_side_effects { &NO_SIDE_EFFECTS } else { &SIDE_EFFECTS };
+    match check::field(hook, "sideEffects").as_str() {
+        None => {
+            let detail = format!("must specify one of {}", allowed.join(", "));
+            errors.push(FieldError::required(path, detail));
+        }
+        Some(effects) => check::one_of(errors, path, effects, allowed),
+    }
+}
+
+fn review_versions(errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
+    let (versions, path) =
+        (check::texts(hook, "admissionReviewVersions"), path.child("admissionReviewVersions"));
+    if versions.is_empty() {
+        let detail = format!("must specify one of {}", REVIEW_VERSIONS.join(", "));
+        return errors.push(FieldError::required(&path, detail));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, version) in versions.iter().enumerate() {
+        if seen.insert(version) {
+            errors.push_invalid(&path.index(i), version, dns::label_1035(version));
+        } else {
+            errors.push(FieldError::invalid(&path.index(i), *version, "duplicate version"));
+        }
+    }
+    if strictness.known_version && !versions.iter().any(|version| REVIEW_VERSIONS.contains(version)) {
+        let detail = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
+        errors.push(FieldError::invalid(&path, check::shown_texts(&versions), detail));
+    }
+}

@@ -1,0 +1,143 @@
+//! The kinds of authorization.k8s.io: questions about who may do what. They are answered, never stored.
+
+use super::Rules;
+use super::check::{self, Go};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::labels;
+use crate::value::Value;
+
+const NON_RESOURCE: Go = Go::Pointer(&Go::Struct(&[("Path", "path", Go::Text), ("Verb", "verb", Go::Text)]));
+
+/// The rules of a kind of this group.
+pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
+    Some(match kind {
+        "SubjectAccessReview" => &AccessReview::Subject,
+        "SelfSubjectAccessReview" => &AccessReview::SelfSubject,
+        "LocalSubjectAccessReview" => &AccessReview::Local,
+        "SelfSubjectRulesReview" => &SelfSubjectRulesReview,
+        _ => return None,
+    })
+}
+
+/// The rules of SelfSubjectRulesReview. A review without a namespace is a bad request, see
+/// [`rules_review_fault`].
+pub struct SelfSubjectRulesReview;
+
+impl Rules for SelfSubjectRulesReview {
+    fn validate(&self, _object: &Value, _errors: &mut ErrorList) {}
+}
+
+/// What makes a SelfSubjectRulesReview a bad request.
+#[must_use]
+pub fn rules_review_fault(object: &Value) -> Option<&'static str> {
+    object.str_at(&["spec", "namespace"]).is_empty().then_some("no namespace on request")
+}
+
+/// The rules of the three reviews that ask for one permission.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum AccessReview {
+    /// SubjectAccessReview: of anyone.
+    Subject,
+    /// SelfSubjectAccessReview: of who asks.
+    SelfSubject,
+    /// LocalSubjectAccessReview: of anyone, in one namespace.
+    Local,
+}
+
+impl Rules for AccessReview {
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
+        let (resource, other) =
+            (check::field(spec, "resourceAttributes"), check::field(spec, "nonResourceAttributes"));
+        if resource.is_null() == other.is_null() {
+            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            errors.push(FieldError::invalid(&path, check::shown_go(other, &NON_RESOURCE), detail));
+        }
+        let nobody = check::text(spec, "user").is_empty() && check::list(spec, "groups").is_empty();
+        if nobody && *self != AccessReview::SelfSubject {
+            let detail = "at least one of user or group must be specified";
+            errors.push(FieldError::invalid(&path.child("user"), "", detail));
+        }
+        let at = path.child("resourceAttributes");
+        selector(errors, &at, resource, "fieldSelector");
+        selector(errors, &at, resource, "labelSelector");
+        self.metadata(errors, check::field(object, "metadata"));
+        if *self == AccessReview::Local {
+            local(errors, &path, object);
+        }
+    }
+}
+
+impl AccessReview {
+    fn metadata(self, errors: &mut ErrorList, metadata: &Value) {
+        let local = self == AccessReview::Local;
+        let ignored = |name: &str| name == "managedFields" || (local && name == "namespace");
+        let entries = metadata.as_map().into_iter().flat_map(crate::value::Map::iter);
+        let says_something = |(name, value): (&str, &Value)| !ignored(name) && !value.is_empty();
+        if entries.into_iter().any(says_something) {
+            let detail = if local { "must be empty except for namespace" } else { "must be empty" };
+            errors.push(FieldError::invalid(&Path::root("metadata"), check::shown(metadata), detail));
+        }
+    }
+}
+
+fn local(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
+    let resource = object.at(&["spec", "resourceAttributes"]).unwrap_or(check::NOTHING);
+    let namespace = check::text(resource, "namespace");
+    if !resource.is_null() && namespace != object.str_at(&["metadata", "namespace"]) {
+        let at = path.child("resourceAttributes");
+        errors.push(FieldError::invalid(&at.child("namespace"), namespace, "must match metadata.namespace"));
+    }
+    let other = object.at(&["spec", "nonResourceAttributes"]).unwrap_or(check::NOTHING);
+    if !other.is_null() {
+        let detail = "disallowed on this kind of request";
+        let value = check::shown_go(other, &NON_RESOURCE);
+        errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), value, detail));
+    }
+}
+
+fn selector(errors: &mut ErrorList, path: &Path<'_>, resource: &Value, name: &str) {
+    let (selector, path) = (check::field(resource, name), path.child(name));
+    if selector.is_null() {
+        return;
+    }
+    let (raw, requirements) = (check::text(selector, "rawSelector"), check::list(selector, "requirements"));
+    if !raw.is_empty() && !requirements.is_empty() {
+        let detail = "may not specified at the same time as requirements";
+        errors.push(FieldError::invalid(&path.child("rawSelector"), raw, detail));
+    }
+    let at = path.child("requirements");
+    if raw.is_empty() && requirements.is_empty() {
+        let detail = format!("when {path} is specified, requirements or rawSelector is required");
+        errors.push(FieldError::required(&at, detail));
+    }
+    for (i, one) in requirements.iter().enumerate() {
+        requirement(errors, &at.index(i), one, name == "labelSelector");
+    }
+}
+
+/// Checks a requirement. Operators that are not known are let through, for servers to come.
+fn requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, of_labels: bool) {
+    let expression = check::expression(requirement);
+    if of_labels {
+        let mut faults = ErrorList::new();
+        labels::validate_requirement(&mut faults, path, &expression, false);
+        let is_operator = |error: &FieldError| error.detail == "not a valid selector operator";
+        return errors.extend(faults.into_iter().filter(|error| !is_operator(error)));
+    }
+    if expression.key.is_empty() {
+        errors.push(FieldError::required(&path.child("key"), "must be specified"));
+    }
+    let values = path.child("values");
+    match (expression.operator, expression.values.is_empty()) {
+        ("In" | "NotIn", true) => {
+            let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(FieldError::required(&values, detail));
+        }
+        ("Exists" | "DoesNotExist", false) => {
+            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(FieldError::forbidden(&values, detail));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,256 @@
+//! PodCertificateRequest: a wish of a node for a certificate of one of its pods.
+//!
+//! That the key is well formed and the request proves its possession, and that an issued certificate fits the
+//! request and the clock, is not checked here.
+
+use std::time::Duration;
+
+use super::{pem, signer};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::Rules;
+use crate::kinds::check::{self, Go};
+use crate::names::{dns, key, metadata};
+use crate::rfc3339;
+use crate::value::Value;
+
+const UID_BYTES_MAX: usize = 128;
+const KEY_BYTES_MAX: usize = 10 << 10;
+const CHAIN_BYTES_MAX: usize = 100 << 10;
+const HOUR_SECONDS: i64 = 60 * 60;
+const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
+/// The conditions that end a request.
+const FINAL: [&str; 3] = ["Issued", "Denied", "Failed"];
+
+const SPEC: Go = Go::Struct(&[
+    ("SignerName", "signerName", Go::Text),
+    ("PodName", "podName", Go::Text),
+    ("PodUID", "podUID", Go::Text),
+    ("ServiceAccountName", "serviceAccountName", Go::Text),
+    ("ServiceAccountUID", "serviceAccountUID", Go::Text),
+    ("NodeName", "nodeName", Go::Text),
+    ("NodeUID", "nodeUID", Go::Text),
+    ("MaxExpirationSeconds", "maxExpirationSeconds", Go::Plain),
+    ("PKIXPublicKey", "pkixPublicKey", Go::Plain),
+    ("ProofOfPossession", "proofOfPossession", Go::Plain),
+    ("StubPKCS10Request", "stubPKCS10Request", Go::Plain),
+    ("UnverifiedUserAnnotations", "unverifiedUserAnnotations", Go::Plain),
+]);
+
+/// The rules of PodCertificateRequest.
+pub struct PodCertificateRequest;
+
+impl Rules for PodCertificateRequest {
+    fn default(&self, object: &mut Value) {
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
+            check::default_to(spec, "maxExpirationSeconds", || DAY_SECONDS.into());
+        }
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
+        signer::name(errors, &path.child("signerName"), check::text(spec, "signerName"));
+        annotations(errors, &path.child("unverifiedUserAnnotations"), spec);
+        for (name, uid) in
+            [("podName", "podUID"), ("serviceAccountName", "serviceAccountUID"), ("nodeName", "nodeUID")]
+        {
+            let text = check::text(spec, name);
+            errors.push_invalid(&path.child(name), text, dns::subdomain(text));
+            let (text, path) = (check::text(spec, uid), path.child(uid));
+            if text.is_empty() {
+                errors.push(FieldError::invalid(&path, text, "must not be empty"));
+            }
+            if text.len() > UID_BYTES_MAX {
+                errors.push(FieldError::too_long(&path, UID_BYTES_MAX));
+            }
+        }
+        let at = path.child("maxExpirationSeconds");
+        let Some(seconds) = check::field(spec, "maxExpirationSeconds").as_i64() else {
+            return errors.push(FieldError::required(&at, "must be set"));
+        };
+        let days = if signer::is_kubernetes(check::text(spec, "signerName")) { 1 } else { 91 };
+        let max = days * DAY_SECONDS;
+        if !(HOUR_SECONDS..=max).contains(&seconds) {
+            let detail = format!("must be in the range [{HOUR_SECONDS}, {max}]");
+            errors.push(FieldError::invalid(&at, seconds, detail));
+        }
+        self::key(errors, &path, spec);
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
+        if !check::same(new, old) {
+            let value = check::shown_go(new, &SPEC);
+            errors.push(FieldError::invalid(&Path::root("spec"), value, check::IMMUTABLE));
+        }
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let (new, old) = (check::field(new, "status"), check::field(old, "status"));
+        let before = errors.len();
+        conditions(errors, new);
+        if errors.len() > before {
+            return;
+        }
+        let path = Path::root("status");
+        let mut refuse = |detail: &'static str| {
+            errors.push(FieldError::invalid(&path, BadValue::Omitted, detail));
+        };
+        if FINAL.iter().any(|kind| is(old, kind)) {
+            if !check::same(new, old) {
+                refuse("immutable after PodCertificateRequest is issued, denied, or failed");
+            }
+        } else if is(new, "Denied") || is(new, "Failed") {
+            let only_conditions = new.as_map().is_some_and(|map| map.keys().all(|name| name == "conditions"));
+            if !only_conditions {
+                refuse(
+                    "non-condition status fields must be empty when denying or failing the PodCertificateRequest",
+                );
+            }
+        } else if is(new, "Issued") {
+            issued(errors, new);
+        } else if !check::same(new, old) {
+            refuse("status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"");
+        }
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
+        const LABELS: FieldLabels<'static> = FieldLabels {
+            known: &[
+                ("metadata.name", "metadata.name"),
+                ("spec.signerName", "spec.signerName"),
+                ("spec.podName", "spec.podName"),
+                ("spec.nodeName", "spec.nodeName"),
+            ],
+            refusal: Refusal::Plain,
+        };
+        &LABELS
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        let text = |name| object.str_at(&["spec", name]).to_owned();
+        vec![
+            ("spec.signerName", text("signerName")),
+            ("spec.podName", text("podName")),
+            ("spec.nodeName", text("nodeName")),
+        ]
+    }
+}
+
+fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let mut bytes = 0;
+    for (name, value) in check::text_entries(spec, "unverifiedUserAnnotations") {
+        key::domain_prefixed_key(errors, path, &name.to_lowercase());
+        bytes += name.len() + value.len();
+    }
+    if bytes > metadata::ANNOTATIONS_BYTES_MAX {
+        errors.push(FieldError::too_long(path, metadata::ANNOTATIONS_BYTES_MAX));
+    }
+}
+
+fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+    let bytes = |name| pem::decode(check::text(spec, name).as_bytes()).unwrap_or_default().len();
+    let too_long = |name: &'static str| {
+        (bytes(name) > KEY_BYTES_MAX).then(|| FieldError::too_long(&path.child(name), KEY_BYTES_MAX))
+    };
+    let set = ["stubPKCS10Request", "pkixPublicKey", "proofOfPossession"].map(|name| bytes(name) > 0);
+    match set {
+        [true, false, false] => errors.extend(too_long("stubPKCS10Request")),
+        [false, true, true] => {
+            errors.extend(too_long("pkixPublicKey").or_else(|| too_long("proofOfPossession")));
+        }
+        _ => {
+            let detail =
+                "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
+            errors.push(FieldError::invalid(path, BadValue::Omitted, detail));
+        }
+    }
+}
+
+fn is(status: &Value, kind: &str) -> bool {
+    let is_it = |one: &Value| check::text(one, "type") == kind && check::text(one, "status") == "True";
+    check::list(status, "conditions").iter().any(is_it)
+}
+
+fn conditions(errors: &mut ErrorList, status: &Value) {
+    let path = Path::root("status");
+    let at = path.child("conditions");
+    let mut count = 0;
+    for (i, one) in check::list(status, "conditions").iter().enumerate() {
+        // The index is a step of its own here, after a dot.
+        let step = format!("[{i}]");
+        let path = at.child(&step);
+        let (kind, status) = (check::text(one, "type"), check::text(one, "status"));
+        if !FINAL.contains(&kind) {
+            errors.push(FieldError::not_supported(&path.child("type"), kind, &FINAL));
+            continue;
+        }
+        count += 1;
+        if count > 1 {
+            let detail = "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"";
+            errors.push(FieldError::invalid(&path.child("type"), kind, detail));
+        }
+        check::one_of(errors, &path.child("status"), status, &["True"]);
+    }
+    check::conditions(errors, &path, status, "conditions");
+}
+
+/// Checks what can be told of an issued certificate without looking into it.
+fn issued(errors: &mut ErrorList, status: &Value) {
+    let path = Path::root("status");
+    let (chain, at) = (check::text(status, "certificateChain"), path.child("certificateChain"));
+    if chain.len() > CHAIN_BYTES_MAX {
+        return errors.push(FieldError::too_long(&at, CHAIN_BYTES_MAX));
+    }
+    let mut refuse = |detail: &'static str| errors.push(FieldError::invalid(&at, chain, detail));
+    let Some((leaf, mut rest)) = pem::next_block(chain.as_bytes()) else {
+        return refuse("issued certificate chain must contain at least one certificate");
+    };
+    if leaf.label != "CERTIFICATE" {
+        return refuse("issued certificate chain must consist entirely of CERTIFICATE PEM blocks");
+    }
+    let times = ["notBefore", "notAfter", "beginRefreshAt"];
+    let before = errors.len();
+    for name in times {
+        if !check::is_set(status, name) {
+            let detail = match name {
+                "beginRefreshAt" => "must be present and in the range [notbefore+10min, notafter-10min]",
+                _ => "must be present and consistent with the issued certificate",
+            };
+            errors.push(FieldError::required(&path.child(name), detail));
+        }
+    }
+    if errors.len() > before || !refresh(errors, &path, times.map(|name| check::text(status, name))) {
+        return;
+    }
+    while let Some((block, after)) = pem::next_block(rest) {
+        rest = after;
+        if block.label != "CERTIFICATE" {
+            let detail = "issued certificate chain must consist entirely of CERTFICATE PEM blocks";
+            return errors.push(FieldError::invalid(&at, chain, detail));
+        }
+    }
+}
+
+/// Checks that a certificate is to be renewed well within its life.
+fn refresh(errors: &mut ErrorList, path: &Path<'_>, times: [&str; 3]) -> bool {
+    let [Ok(start), Ok(end), Ok(refresh)] = times.map(rfc3339::parse) else { return true };
+    let margin = Duration::from_secs(600);
+    let detail = if refresh < start.after(margin) {
+        "must be at least 10 minutes after status.notBefore"
+    } else if refresh > end.before(margin) {
+        "must be at least 10 minutes before status.notAfter"
+    } else {
+        return true;
+    };
+    errors.push(FieldError::invalid(&path.child("beginRefreshAt"), BadValue::json_string(times[2]), detail));
+    false
+}

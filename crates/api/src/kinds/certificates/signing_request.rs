@@ -1,0 +1,326 @@
+//! CertificateSigningRequest: a wish for a certificate, and what became of it.
+//!
+//! Its subresource `approval` changes the conditions alone: the pipeline calls [`prepare_approval`] and
+//! [`validate_approval`] for it. Conditions bear times, so both writes of the status go through
+//! [`fill_condition_times`] first; and whoever creates a request stands in it, by [`set_requester`].
+
+use std::collections::BTreeSet;
+
+use super::{pem, signer};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::{Rules, check, keep};
+use crate::names::NameRule;
+use crate::value::{Map, Value};
+
+const SIGNER_LEGACY: &str = "kubernetes.io/legacy-unknown";
+const EXPIRATION_SECONDS_MIN: i64 = 600;
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+/// The rules of CertificateSigningRequest.
+pub struct SigningRequest;
+
+/// Which parts of the status a write may touch.
+#[derive(Clone, Copy, PartialEq)]
+enum Write {
+    /// None.
+    Object,
+    /// The certificate.
+    Status,
+    /// The conditions that approve or deny.
+    Approval,
+}
+
+impl Rules for SigningRequest {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Any
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    /// The pipeline adds who asks: what the client says about that is dropped.
+    fn prepare_create(&self, object: &mut Value) {
+        let object = object.make_map();
+        object.remove("status");
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
+            spec.retain(|name, _| !REQUESTER.contains(&name));
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "spec");
+        keep(new, old, "status");
+    }
+
+    fn prepare_status(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "spec");
+        for kind in ["Approved", "Denied"] {
+            keep_conditions(new, old, kind);
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        request(object, None, errors);
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        update(new, old, Write::Object, errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        update(new, old, Write::Status, errors);
+    }
+
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
+        const LABELS: FieldLabels<'static> = FieldLabels {
+            known: &[("metadata.name", "metadata.name"), ("spec.signerName", "spec.signerName")],
+            refusal: Refusal::Plain,
+        };
+        &LABELS
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        vec![("spec.signerName", object.str_at(&["spec", "signerName"]).to_owned())]
+    }
+}
+
+/// The fields that say who asks.
+const REQUESTER: [&str; 4] = ["username", "uid", "groups", "extra"];
+
+/// Writes down who asks. Call after `prepare_create`.
+pub fn set_requester(object: &mut Value, username: &str, uid: &str, groups: &[&str], extra: Map) {
+    let spec = object.ensure_map("spec");
+    spec.insert("username", username);
+    spec.insert("uid", uid);
+    spec.insert("groups", groups.to_vec());
+    if !extra.is_empty() {
+        spec.insert("extra", extra);
+    }
+}
+
+/// What an update of `approval` may touch: the conditions.
+pub fn prepare_approval(new: &mut Value, old: &Value) {
+    let conditions = new.at(&["status", "conditions"]).cloned();
+    keep(new, old, "spec");
+    keep(new, old, "status");
+    let status = new.ensure_map("status");
+    match conditions {
+        Some(conditions) => drop(status.insert("conditions", conditions)),
+        None => drop(status.remove("conditions")),
+    }
+}
+
+/// What is wrong with an update of `approval`.
+pub fn validate_approval(new: &Value, old: &Value, errors: &mut ErrorList) {
+    update(new, old, Write::Approval, errors);
+}
+
+/// Sets the times of conditions that have none. A condition that keeps its status keeps the time since when.
+pub fn fill_condition_times(new: &mut Value, old: &Value, now: &str) {
+    let before = check::list(check::field(old, "status"), "conditions");
+    for condition in check::maps_mut(new, &["status", "conditions"]) {
+        check::default_to(condition, "lastUpdateTime", || now.into());
+        let alike = |one: &&Value| {
+            let is = |name| Some(check::text(one, name)) == condition.get_str(name);
+            is("type") && is("status") && check::is_set(one, "lastTransitionTime")
+        };
+        let since = before.iter().find(alike).map_or(now, |one| check::text(one, "lastTransitionTime"));
+        check::default_to(condition, "lastTransitionTime", || since.into());
+    }
+}
+
+/// Puts the conditions of one type back as they were, if there are as many.
+fn keep_conditions(new: &mut Value, old: &Value, kind: &str) {
+    let before = conditions_of(old, kind);
+    if conditions_of(new, kind).len() != before.len() {
+        return;
+    }
+    let list = new.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut);
+    let of_kind =
+        list.into_iter().flat_map(|list| list.iter_mut()).filter(|one| check::text(one, "type") == kind);
+    for (condition, before) in of_kind.zip(before) {
+        condition.clone_from(before);
+    }
+}
+
+fn conditions_of<'a>(object: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let conditions = check::list(check::field(object, "status"), "conditions").iter();
+    conditions.filter(|one| check::text(one, "type") == kind).collect()
+}
+
+fn update(new: &Value, old: &Value, write: Write, errors: &mut ErrorList) {
+    let late = request(new, Some(old), errors);
+    let path = Path::root("status");
+    let at = path.child("conditions");
+    let count = |object, kind| conditions_of(object, kind).len();
+    for kind in ["Approved", "Denied", "Failed"] {
+        if count(new, kind) < count(old, kind) {
+            let detail = format!("updates may not remove a condition of type \"{kind}\"");
+            errors.push(FieldError::forbidden(&at, detail));
+        }
+    }
+    for kind in ["Approved", "Denied"].iter().filter(|_| write != Write::Approval) {
+        if count(new, kind) > count(old, kind) {
+            let detail = format!("updates may not add a condition of type \"{kind}\"");
+            errors.push(FieldError::forbidden(&at, detail));
+        } else if count(new, kind) == count(old, kind) && conditions_of(new, kind) != conditions_of(old, kind)
+        {
+            let detail = format!("updates may not modify a condition of type \"{kind}\"");
+            errors.push(FieldError::forbidden(&at, detail));
+        }
+    }
+    let certificate = |object: &Value| object.str_at(&["status", "certificate"]).to_owned();
+    if certificate(new) != certificate(old) {
+        let at = path.child("certificate");
+        if write != Write::Status {
+            errors.push(FieldError::forbidden(&at, "updates may not set certificate content"));
+        } else if !certificate(old).is_empty() {
+            let detail = "updates may not modify existing certificate content";
+            errors.push(FieldError::forbidden(&at, detail));
+        }
+    }
+    errors.extend(late);
+}
+
+/// Checks a request, and forgives what `old` did wrong already. The complaint given back comes last of all; on a
+/// create there is none, because a new request has no status.
+fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Option<FieldError> {
+    let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
+    let old_spec = old.map_or(check::NOTHING, |old| check::field(old, "spec"));
+    if let Err(fault) = pem_request(check::text(spec, "request")) {
+        let value = BadValue::json_string(check::text(spec, "request"));
+        errors.push(FieldError::invalid(&path.child("request"), value, fault));
+    }
+    usages(errors, &path.child("usages"), &check::texts(spec, "usages"), &check::texts(old_spec, "usages"));
+    let (name, at) = (check::text(spec, "signerName"), path.child("signerName"));
+    if name == SIGNER_LEGACY && check::text(old_spec, "signerName") != SIGNER_LEGACY {
+        let detail = "the legacy signerName is not allowed via this API version";
+        errors.push(FieldError::invalid(&at, name, detail));
+    } else {
+        signer::name(errors, &at, name);
+    }
+    let seconds = check::field(spec, "expirationSeconds").as_i64();
+    if let Some(seconds) = seconds.filter(|seconds| *seconds < EXPIRATION_SECONDS_MIN) {
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.push(FieldError::invalid(&path.child("expirationSeconds"), seconds, detail));
+    }
+    let late = conditions(errors, object, old);
+    let certificate = object.str_at(&["status", "certificate"]);
+    let kept = old.map(|old| old.str_at(&["status", "certificate"]));
+    if kept.is_none_or(|kept| kept != certificate && certificate_fault(kept).is_none())
+        && let Some(fault) = certificate_fault(certificate)
+    {
+        let path = Path::root("status");
+        errors.push(FieldError::invalid(&path.child("certificate"), "<certificate data>", fault));
+    }
+    late
+}
+
+/// What is wrong with the form of a request.
+fn pem_request(text: &str) -> Result<(), &'static str> {
+    let bytes = pem::decode(text.as_bytes()).unwrap_or_default();
+    match pem::next_block(&bytes) {
+        Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Ok(()),
+        _ => Err("PEM block type must be CERTIFICATE REQUEST"),
+    }
+}
+
+/// What is wrong with the form of certificates.
+fn certificate_fault(text: &str) -> Option<String> {
+    let bytes = pem::decode(text.as_bytes()).unwrap_or_default();
+    let mut rest = &bytes[..];
+    let mut blocks = 0;
+    while let Some((block, after)) = pem::next_block(rest) {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        if block.has_headers {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        blocks += 1;
+        rest = after;
+    }
+    (blocks == 0 && !text.is_empty()).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
+}
+
+fn usages(errors: &mut ErrorList, path: &Path<'_>, usages: &[&str], old: &[&str]) {
+    if usages.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    if old.iter().all(|usage| USAGES.contains(usage)) {
+        for (i, usage) in usages.iter().enumerate() {
+            check::one_of(errors, &path.index(i), usage, &USAGES);
+        }
+    }
+    let distinct: BTreeSet<&&str> = old.iter().collect();
+    if distinct.len() < old.len() {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (i, usage) in usages.iter().enumerate() {
+        if !seen.insert(usage) {
+            errors.push(FieldError::duplicate(&path.index(i), BadValue::json_string(usage)));
+        }
+    }
+}
+
+/// Checks conditions. That a request is approved and denied is complained about last of all.
+fn conditions(errors: &mut ErrorList, object: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let types = |object| {
+        let conditions = check::list(check::field(object, "status"), "conditions").iter();
+        conditions.map(|one| check::text(one, "type")).collect::<Vec<_>>()
+    };
+    let old_types = old.map(types).unwrap_or_default();
+    let old_distinct: BTreeSet<&str> = old_types.iter().copied().collect();
+    let (allow_empty, allow_duplicates) = (old_distinct.contains(""), old_distinct.len() < old_types.len());
+    let path = Path::root("status");
+    let path = path.child("conditions");
+    let mut seen = BTreeSet::new();
+    for (i, one) in check::list(check::field(object, "status"), "conditions").iter().enumerate() {
+        let (path, kind) = (path.index(i), check::text(one, "type"));
+        if kind.is_empty() && !allow_empty {
+            errors.push(FieldError::required(&path.child("type"), ""));
+        }
+        let only_true = matches!(kind, "Approved" | "Denied" | "Failed");
+        let allowed: &[&str] = if only_true { &["True"] } else { &["False", "True", "Unknown"] };
+        match check::text(one, "status") {
+            "" => errors.push(FieldError::required(&path.child("status"), "")),
+            status => check::one_of(errors, &path.child("status"), status, allowed),
+        }
+        if !seen.insert(kind) && !allow_duplicates {
+            errors.push(FieldError::duplicate(&path.child("type"), BadValue::json_string(kind)));
+        }
+    }
+    let both = |types: &BTreeSet<&str>| types.contains("Approved") && types.contains("Denied");
+    (both(&seen) && !both(&old_distinct)).then(|| {
+        let members = ["conditions[{\"type\": \"Approved\"}]", "conditions[{\"type\": \"Denied\"}]"];
+        let detail = format!("must specify at most one of: `{}`, `{}`", members[0], members[1]);
+        FieldError::invalid(&path, format!("{{{}}}", members.join(", ")), detail)
+    })
+}

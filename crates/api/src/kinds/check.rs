@@ -1,0 +1,206 @@
+//! What the rules of many kinds need: short ways to read an object, and checks of the parts that kinds share.
+//!
+//! Reading is lenient: what is absent reads as empty. Maps are walked in the order of their keys, so that the
+//! same object always gets the same complaints.
+
+use compact_str::CompactString;
+
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::json;
+use crate::labels::{self, Expression};
+use crate::names::key;
+use crate::quantity::Quantity;
+use crate::value::{Map, Value};
+
+mod condition;
+mod go;
+mod node_selector;
+mod toleration;
+
+pub(super) use condition::conditions;
+pub(super) use condition::reason_faults;
+pub(super) use go::{Go, shown_go};
+pub(super) use node_selector::node_selector;
+pub(super) use toleration::tolerations;
+
+/// What an absent field reads as.
+pub(super) const NOTHING: &Value = &Value::Null;
+
+/// What a change of a field that must stay is refused with.
+pub(super) const IMMUTABLE: &str = "field is immutable";
+
+/// A field; null where it is absent.
+pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(NOTHING)
+}
+
+/// Whether a field is there: what is a pointer in Go points to something.
+pub(super) fn is_set(value: &Value, name: &str) -> bool {
+    !field(value, name).is_null()
+}
+
+/// The text of a field; empty where there is none.
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    field(value, name).as_str().unwrap_or_default()
+}
+
+/// The number in a field; 0 where there is none.
+pub(super) fn int(value: &Value, name: &str) -> i64 {
+    field(value, name).as_i64().unwrap_or_default()
+}
+
+/// Whether a field is true.
+pub(super) fn truth(value: &Value, name: &str) -> bool {
+    field(value, name).as_bool().unwrap_or_default()
+}
+
+/// The elements of a list; none where it is absent.
+pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    field(value, name).as_list().unwrap_or_default()
+}
+
+/// The elements of a list of texts.
+pub(super) fn texts<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
+    list(value, name).iter().map(|text| text.as_str().unwrap_or_default()).collect()
+}
+
+/// The entries of a map, by key.
+pub(super) fn entries<'a>(value: &'a Value, name: &str) -> Vec<(&'a str, &'a Value)> {
+    let mut entries: Vec<_> = field(value, name).as_map().into_iter().flat_map(Map::iter).collect();
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    entries
+}
+
+/// The entries of a map of texts, by key.
+pub(super) fn text_entries<'a>(value: &'a Value, name: &str) -> Vec<(&'a str, &'a str)> {
+    entries(value, name).into_iter().map(|(key, value)| (key, value.as_str().unwrap_or_default())).collect()
+}
+
+/// A value as an error shows it when it is neither a number nor a plain text.
+pub(super) fn shown(value: &Value) -> BadValue {
+    BadValue::Json(json::to_text(value).into())
+}
+
+/// Texts as an error shows them.
+pub(super) fn shown_texts(texts: &[&str]) -> BadValue {
+    BadValue::json_strings(texts)
+}
+
+/// Sets a field of a map unless it is there.
+pub(super) fn default_to(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
+    if map.get(name).is_none_or(Value::is_null) {
+        map.insert(CompactString::from(name), make());
+    }
+}
+
+/// Sets a field of a map unless it says something.
+pub(super) fn default_empty(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
+    if map.get(name).is_none_or(Value::is_empty) {
+        map.insert(CompactString::from(name), make());
+    }
+}
+
+/// The objects in a list, to change them.
+pub(super) fn maps_mut<'a>(value: &'a mut Value, path: &[&str]) -> impl Iterator<Item = &'a mut Map> {
+    let list = value.at_mut(path).and_then(Value::as_list_mut);
+    list.into_iter().flat_map(|list| list.iter_mut()).filter_map(Value::as_map_mut)
+}
+
+/// Complains about a value that is none of an enumeration. Enumerations are types of their own in Go, so that the
+/// value is shown as JSON.
+pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, supported: &[&str]) {
+    if !supported.contains(&value) {
+        errors.push(FieldError::not_supported(path, BadValue::json_string(value), supported));
+    }
+}
+
+/// Checks a `LabelSelector`.
+pub(super) fn selector(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    selector: &Value,
+    allow_invalid_values: bool,
+) {
+    let expressions: Vec<Expression<'_>> =
+        list(selector, "matchExpressions").iter().map(expression).collect();
+    let labels = text_entries(selector, "matchLabels");
+    labels::validate(errors, path, labels, &expressions, allow_invalid_values);
+}
+
+/// Whether a `LabelSelector` has faults.
+pub(super) fn selector_is_invalid(of: &Value) -> bool {
+    let mut errors = ErrorList::new();
+    selector(&mut errors, &Path::NONE, of, false);
+    !errors.is_empty()
+}
+
+/// One expression of a `LabelSelector`.
+pub(super) fn expression(of: &Value) -> Expression<'_> {
+    Expression { key: text(of, "key"), operator: text(of, "operator"), values: texts(of, "values") }
+}
+
+/// Checks a label key.
+pub(super) fn label_key(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
+    errors.push_invalid(path, text, key::label_key(text));
+}
+
+/// Checks the name of a CSI driver.
+pub(super) fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    if name.is_empty() {
+        return errors.push(FieldError::required(path, ""));
+    }
+    if name.len() > 63 {
+        errors.push(FieldError::too_long(path, 63));
+    }
+    errors.push_invalid(path, name, crate::names::dns::subdomain(&name.to_lowercase()));
+}
+
+/// Checks that a quantity is not negative.
+pub(super) fn nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quantity: &Value) {
+    let text = quantity.as_str().unwrap_or_default();
+    if Quantity::parse(text).is_ok_and(|quantity| quantity.sign() < 0) {
+        errors.push(FieldError::invalid(path, text, "must be greater than or equal to 0"));
+    }
+}
+
+/// The error for a field that must stay: newer rules show no value.
+pub(super) fn immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+    let changed = !same(new, old);
+    if changed {
+        errors.push(FieldError::invalid(path, BadValue::Null, IMMUTABLE));
+    }
+    changed
+}
+
+/// Whether two values mean the same: an empty list or map is an absent one.
+pub(super) fn same(new: &Value, old: &Value) -> bool {
+    let blank = |value: &Value| match value {
+        Value::List(list) => list.is_empty(),
+        Value::Map(map) => map.is_empty(),
+        value => value.is_null(),
+    };
+    new == old || (blank(new) && blank(old))
+}
+
+/// What to say about node labels that are no longer to be used.
+pub(super) fn deprecated_node_label(label: &str) -> Option<&'static str> {
+    Some(match label {
+        "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+        "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        "failure-domain.beta.kubernetes.io/region" => {
+            "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"
+        }
+        "failure-domain.beta.kubernetes.io/zone" => {
+            "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
+        }
+        "beta.kubernetes.io/instance-type" => {
+            "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"
+        }
+        "app.kubernetes.io/created-by" => "deprecated since v1.9",
+        "scheduler.alpha.kubernetes.io/preferAvoidPods" => {
+            "deprecated since v1.22; use Taints and Tolerations instead"
+        }
+        "node-role.kubernetes.io/master" => "use \"node-role.kubernetes.io/control-plane\" instead",
+        _ => return None,
+    })
+}

@@ -1,0 +1,182 @@
+//! Amounts of resources by name: `cpu: 500m`.
+
+use std::collections::BTreeSet;
+
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::names::key::label_key;
+use crate::quantity::Quantity;
+use crate::value::{Map, Value};
+
+const HUGE_PAGES: &str = "hugepages-";
+const REQUESTS_HUGE_PAGES: &str = "requests.hugepages-";
+const NATIVE_DOMAIN: &str = "kubernetes.io/";
+
+/// Names that mean a resource wherever they stand.
+const STANDARD: [&str; 20] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Names of things that come in whole numbers.
+const COUNTED: [&str; 9] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Whether the name stands for huge pages.
+#[must_use]
+pub fn is_huge_pages(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
+}
+
+/// Whether the name is one of ours: without a domain, or in that of Kubernetes.
+#[must_use]
+pub fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains(NATIVE_DOMAIN)
+}
+
+/// Whether the name is one that a device plugin may have brought in.
+#[must_use]
+pub fn is_extended(name: &str) -> bool {
+    !is_native(name) && !name.starts_with("requests.") && label_key(&format!("requests.{name}")).is_empty()
+}
+
+/// Whether a limit may be higher than the request.
+#[must_use]
+pub fn allows_overcommit(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+/// Whether a quota may be set on the name, which has no domain.
+#[must_use]
+pub fn is_standard_quota(name: &str) -> bool {
+    (STANDARD.contains(&name) && name != "storage") || is_any_huge_pages(name)
+}
+
+fn is_any_huge_pages(name: &str) -> bool {
+    is_huge_pages(name) || name.starts_with(REQUESTS_HUGE_PAGES)
+}
+
+/// Whether only whole amounts make sense.
+#[must_use]
+pub fn is_counted(name: &str) -> bool {
+    COUNTED.contains(&name) || is_extended(name)
+}
+
+/// Checks the name of a resource; says whether it is good.
+pub fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    let faults = label_key(name);
+    let well_formed = faults.is_empty();
+    push(errors, path, name, faults);
+    if well_formed && !name.contains('/') && !STANDARD.contains(&name) && !is_any_huge_pages(name) {
+        push(errors, path, name, ["must be a standard resource type or fully qualified".into()]);
+    }
+}
+
+/// Checks the name of a resource that a container can use.
+pub fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    check_name(errors, path, name);
+    if !name.contains('/') {
+        if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name) {
+            push(errors, path, name, ["must be a standard resource for containers".into()]);
+        }
+    } else if !is_native(name) && !is_extended(name) {
+        push(errors, path, name, ["doesn't follow extended resource name standard".into()]);
+    }
+}
+
+/// Checks the name of a resource that a quota can limit.
+pub fn check_quota_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    check_name(errors, path, name);
+    if !name.contains('/') && !is_standard_quota(name) {
+        push(errors, path, name, ["must be a standard resource for quota".into()]);
+    }
+}
+
+fn push(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    name: &str,
+    faults: impl IntoIterator<Item = std::borrow::Cow<'static, str>>,
+) {
+    let errors_of = |fault| FieldError::invalid(path, BadValue::json_string(name), fault);
+    errors.extend(faults.into_iter().map(errors_of));
+}
+
+/// Checks an amount: not less than nothing, and whole where the resource is counted.
+pub fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, amount: Quantity) {
+    check_not_negative(errors, path, amount);
+    if is_counted(name) && amount.milli_value() % 1000 != 0 {
+        errors.push(FieldError::invalid(path, amount.to_string(), "must be an integer"));
+    }
+}
+
+/// Checks that an amount is not less than nothing.
+pub fn check_not_negative(errors: &mut ErrorList, path: &Path<'_>, amount: Quantity) {
+    if amount.sign() < 0 {
+        errors.push(FieldError::invalid(path, amount.to_string(), "must be greater than or equal to 0"));
+    }
+}
+
+/// The amount that a decoded value stands for.
+#[must_use]
+pub fn amount(value: &Value) -> Quantity {
+    value.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
+}
+
+/// The amount of one resource of a list.
+#[must_use]
+pub fn amount_of(list: Option<&Value>, name: &str) -> Option<Quantity> {
+    list?.get(name).filter(|value| !value.is_null()).map(amount)
+}
+
+/// The resources of a list and their amounts.
+pub fn amounts(list: Option<&Value>) -> impl Iterator<Item = (&str, Quantity)> {
+    let entries = list.and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    entries.map(|(name, value)| (name, amount(value)))
+}
+
+/// Whether two lists hold the same amounts of the same resources, however written.
+#[must_use]
+pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    let names = |list| amounts(list).map(|(name, _)| name).collect::<BTreeSet<&str>>();
+    names(a) == names(b) && amounts(a).all(|(name, amount)| amount_of(b, name) == Some(amount))
+}
+
+/// Rounds the amounts of a list up to thousandths, as every list of resources is kept.
+pub fn round_up(list: Option<&mut Value>) {
+    for (_, value) in list.and_then(Value::as_map_mut).into_iter().flat_map(Map::iter_mut) {
+        let exact = amount(value);
+        let thousandths = exact.milli_value();
+        let rounded = Quantity::milli(thousandths, exact.format());
+        // Beyond the bounds the number of thousandths says nothing, and there is nothing to round.
+        if rounded != exact && thousandths.abs() < i64::MAX {
+            *value = rounded.to_string().into();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Service: one address for many pods.
+//!
+//! The fields of a Service depend on each other more than those of any other kind. [`defaults`] fills in what
+//! the client left out, [`families`] settles which IP families it has, [`update`] carries over what was
+//! allocated before and clears what a new type has no use for, [`validate`] finds what is wrong with the result.
+//! Addresses and node ports are allocated elsewhere: between [`families`] and the other rules.
+
+use crate::field_error::ErrorList;
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::Rules;
+use crate::metadata::texts;
+use crate::names::NameRule;
+use crate::names::ip::parse_ip;
+use crate::value::Value;
+
+mod defaults;
+pub mod families;
+#[cfg(test)]
+mod tests;
+mod update;
+mod validate;
+mod warnings;
+
+pub use families::Families;
+pub use warnings::status_warnings;
+
+/// The address that says that the Service has none.
+pub const NO_CLUSTER_IP: &str = "None";
+
+const FIELDS: FieldLabels<'static> = FieldLabels {
+    known: &[
+        ("metadata.namespace", "metadata.namespace"),
+        ("metadata.name", "metadata.name"),
+        ("spec.clusterIP", "spec.clusterIP"),
+        ("spec.type", "spec.type"),
+    ],
+    refusal: Refusal::Plain,
+};
+
+/// The rules of Service.
+pub struct Service;
+
+impl Rules for Service {
+    fn name_rule(&self) -> NameRule {
+        NameRule::Label
+    }
+
+    fn default(&self, object: &mut Value) {
+        defaults::service(object);
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        crate::kinds::keep(new, old, "status");
+        update::drop_what_the_type_has_no_use_for(new, old);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        validate::service(errors, object, None);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        validate::change(errors, new, old);
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        validate::change(errors, new, old);
+        validate::service(errors, new, Some(old));
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        validate::status(errors, new, old);
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::service(new)
+    }
+
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
+        &FIELDS
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        let spec = Spec::of(object);
+        vec![("spec.clusterIP", spec.cluster_ip().into()), ("spec.type", spec.kind().into())]
+    }
+}
+
+/// Reads the spec of a Service.
+#[derive(Clone, Copy)]
+struct Spec<'a>(Option<&'a Value>);
+
+impl<'a> Spec<'a> {
+    fn of(service: &'a Value) -> Spec<'a> {
+        Spec(service.get("spec"))
+    }
+
+    fn get(self, field: &str) -> Option<&'a Value> {
+        self.0?.get(field).filter(|value| !value.is_null())
+    }
+
+    fn text(self, field: &str) -> &'a str {
+        self.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn int(self, field: &str) -> i64 {
+        self.get(field).and_then(Value::as_i64).unwrap_or(0)
+    }
+
+    fn list(self, field: &str) -> Vec<&'a str> {
+        texts(self.get(field))
+    }
+
+    fn kind(self) -> &'a str {
+        self.text("type")
+    }
+
+    fn cluster_ip(self) -> &'a str {
+        self.text("clusterIP")
+    }
+
+    fn cluster_ips(self) -> Vec<&'a str> {
+        self.list("clusterIPs")
+    }
+
+    fn ports(self) -> &'a [Value] {
+        self.get("ports").and_then(Value::as_list).unwrap_or_default()
+    }
+
+    fn has_selector(self) -> bool {
+        self.get("selector").is_some_and(|selector| !selector.is_empty())
+    }
+
+    fn is_headless(self) -> bool {
+        self.cluster_ips() == [NO_CLUSTER_IP]
+    }
+
+    fn is_load_balancer(self) -> bool {
+        self.kind() == "LoadBalancer"
+    }
+
+    fn needs_cluster_ip(self) -> bool {
+        self.kind() != "ExternalName"
+    }
+
+    /// Whether clients outside of the cluster can reach it.
+    fn is_external(self) -> bool {
+        matches!(self.kind(), "LoadBalancer" | "NodePort")
+            || (self.kind() == "ClusterIP" && !self.list("externalIPs").is_empty())
+    }
+
+    fn needs_health_check(self) -> bool {
+        self.is_load_balancer() && self.text("externalTrafficPolicy") == "Local"
+    }
+
+    fn node_ports(self) -> impl Iterator<Item = i64> {
+        self.ports().iter().map(|port| int(port, "nodePort")).filter(|port| *port != 0)
+    }
+}
+
+fn int(value: &Value, field: &str) -> i64 {
+    value.get(field).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whether the text is an IPv6 address that is not an IPv4 address in disguise.
+fn is_ipv6(ip: &str) -> bool {
+    parse_ip(ip).is_some_and(|ip| ip.to_canonical().is_ipv6())
+}

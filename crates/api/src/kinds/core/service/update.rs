@@ -1,0 +1,128 @@
+//! What an update of a Service takes over from before, and what it lets go.
+
+use super::{Spec, int};
+use crate::value::Value;
+
+/// Takes over what was allocated before, where the update says nothing about it.
+pub(super) fn take_over_allocated(new: &mut Value, old: &Value) {
+    let (was, is) = (Spec::of(old), Spec::of(new));
+    if was.needs_cluster_ip() && is.needs_cluster_ip() {
+        let (singular, plural) = (is.cluster_ip().is_empty(), is.cluster_ips().is_empty());
+        let spec = new.ensure_map("spec");
+        if singular && !was.cluster_ip().is_empty() {
+            spec.insert("clusterIP", was.cluster_ip());
+        }
+        if plural && !was.cluster_ips().is_empty() {
+            spec.insert("clusterIPs", was.cluster_ips());
+        }
+    }
+    let (was, is) = (Spec::of(old), Spec::of(new));
+    if allocates_node_ports(was) && allocates_node_ports(is) {
+        take_over_node_ports(new, was);
+    }
+    if was.needs_health_check()
+        && Spec::of(new).needs_health_check()
+        && Spec::of(new).int("healthCheckNodePort") == 0
+    {
+        new.ensure_map("spec").insert("healthCheckNodePort", was.int("healthCheckNodePort"));
+    }
+}
+
+/// Ports that keep their name keep their node port, unless another port has asked for it.
+fn take_over_node_ports(new: &mut Value, was: Spec<'_>) {
+    let claimed: Vec<i64> =
+        Spec::of(new).node_ports().filter(|port| was.node_ports().any(|p| p == *port)).collect();
+    let Some(Value::List(ports)) = new.at_mut(&["spec", "ports"]) else { return };
+    for port in ports.iter_mut().filter(|port| int(port, "nodePort") == 0).filter_map(Value::as_map_mut) {
+        let name = port.get_str("name").unwrap_or_default();
+        let before = was.ports().iter().rev().find(|before| before.str_at(&["name"]) == name);
+        let before = before.map_or(0, |before| int(before, "nodePort"));
+        if before != 0 && !claimed.contains(&before) {
+            port.insert("nodePort", before);
+        }
+    }
+}
+
+fn allocates_node_ports(spec: Spec<'_>) -> bool {
+    let asks = spec.get("allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
+    spec.kind() == "NodePort" || (spec.is_load_balancer() && asks)
+}
+
+/// Brings `clusterIP` and `clusterIPs` together where the client spoke of only one of them.
+pub(super) fn normalize_cluster_ips(new: &mut Value, old: Option<&Value>) {
+    let is = Spec::of(new);
+    let (ip, ips) = (is.cluster_ip(), is.cluster_ips());
+    let ips = match old.map(Spec::of) {
+        None if !ip.is_empty() && ips.is_empty() => Some(vec![ip]),
+        None => None,
+        Some(was) if was.cluster_ip() == ip => {
+            (ips.is_empty() && !was.cluster_ips().is_empty()).then(|| was.cluster_ips())
+        }
+        Some(was) if was.cluster_ips() != ips => None,
+        Some(_) if ip.is_empty() => Some(Vec::new()),
+        Some(_) => Some(vec![ip]),
+    };
+    let Some(ips) = ips else { return };
+    let ips: Vec<Value> = ips.into_iter().map(Value::from).collect();
+    let spec = new.ensure_map("spec");
+    if ips.is_empty() {
+        spec.remove("clusterIPs");
+    } else {
+        spec.insert("clusterIPs", ips);
+    }
+}
+
+/// Clears what another type has no use for, where it may have been filled in by the server and the client did
+/// not try to change it. What the client did change is left to validation.
+pub(super) fn drop_what_the_type_has_no_use_for(new: &mut Value, old: &Value) {
+    let gone = fields_without_use(Spec::of(new), Spec::of(old));
+    let drops_node_ports = drops_node_ports(Spec::of(new), Spec::of(old));
+    let is_load_balancer = Spec::of(new).is_load_balancer();
+    let spec = new.ensure_map("spec");
+    for field in gone {
+        spec.remove(field);
+    }
+    if drops_node_ports && let Some(Value::List(ports)) = spec.get_mut("ports") {
+        for port in ports.iter_mut().filter_map(Value::as_map_mut) {
+            port.remove("nodePort");
+        }
+    }
+    if !is_load_balancer && let Some(Value::Map(status)) = new.get_mut("status") {
+        status.remove("loadBalancer");
+    }
+}
+
+fn drops_node_ports(is: Spec<'_>, was: Spec<'_>) -> bool {
+    let needs = |spec: Spec<'_>| matches!(spec.kind(), "NodePort" | "LoadBalancer");
+    needs(was) && !needs(is) && is.node_ports().all(|port| was.node_ports().any(|before| before == port))
+}
+
+fn fields_without_use(is: Spec<'_>, was: Spec<'_>) -> Vec<&'static str> {
+    let mut gone = Vec::new();
+    if was.needs_cluster_ip() && !is.needs_cluster_ip() {
+        if was.cluster_ip() == is.cluster_ip() && was.cluster_ips() == is.cluster_ips() {
+            gone.extend(["clusterIP", "clusterIPs"]);
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy"] {
+            if was.get(field) == is.get(field) {
+                gone.push(field);
+            }
+        }
+    }
+    let same_check = was.int("healthCheckNodePort") == is.int("healthCheckNodePort");
+    if was.needs_health_check() && !is.needs_health_check() && same_check {
+        gone.push("healthCheckNodePort");
+    }
+    if was.is_load_balancer() && !is.is_load_balancer() {
+        for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+            if was.get(field) == is.get(field) {
+                gone.push(field);
+            }
+        }
+    }
+    let same_policy = was.text("externalTrafficPolicy") == is.text("externalTrafficPolicy");
+    if was.is_external() && !is.is_external() && same_policy {
+        gone.push("externalTrafficPolicy");
+    }
+    gone
+}

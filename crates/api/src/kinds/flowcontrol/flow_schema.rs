@@ -1,0 +1,250 @@
+//! FlowSchema: which requests share a priority.
+
+use super::{mandatory_spec, status};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::Rules;
+use crate::kinds::check::{self, Go};
+use crate::names::dns;
+use crate::value::Value;
+
+const PRECEDENCE_DEFAULT: i64 = 1000;
+const PRECEDENCE_MAX: i64 = 10_000;
+const VERBS: [&str; 9] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+
+const NAME: Go = Go::Struct(&[("Name", "name", Go::Text)]);
+const METHOD: Go = Go::Struct(&[("Type", "type", Go::Text)]);
+const SUBJECT: Go = Go::Struct(&[
+    ("Kind", "kind", Go::Text),
+    ("User", "user", Go::Pointer(&NAME)),
+    ("Group", "group", Go::Pointer(&NAME)),
+    (
+        "ServiceAccount",
+        "serviceAccount",
+        Go::Pointer(&Go::Struct(&[("Namespace", "namespace", Go::Text), ("Name", "name", Go::Text)])),
+    ),
+]);
+const RESOURCE_RULE: Go = Go::Struct(&[
+    ("Verbs", "verbs", Go::Plain),
+    ("APIGroups", "apiGroups", Go::Plain),
+    ("Resources", "resources", Go::Plain),
+    ("ClusterScope", "clusterScope", Go::Truth),
+    ("Namespaces", "namespaces", Go::Plain),
+]);
+const NON_RESOURCE_RULE: Go =
+    Go::Struct(&[("Verbs", "verbs", Go::Plain), ("NonResourceURLs", "nonResourceURLs", Go::Plain)]);
+const RULES: Go = Go::Struct(&[
+    ("Subjects", "subjects", Go::List(&SUBJECT)),
+    ("ResourceRules", "resourceRules", Go::List(&RESOURCE_RULE)),
+    ("NonResourceRules", "nonResourceRules", Go::List(&NON_RESOURCE_RULE)),
+]);
+const SPEC: Go = Go::Struct(&[
+    ("PriorityLevelConfiguration", "priorityLevelConfiguration", NAME),
+    ("MatchingPrecedence", "matchingPrecedence", Go::Number),
+    ("DistinguisherMethod", "distinguisherMethod", Go::Pointer(&METHOD)),
+    ("Rules", "rules", Go::List(&RULES)),
+]);
+
+/// The rules of FlowSchema.
+pub struct FlowSchema;
+
+impl Rules for FlowSchema {
+    fn default(&self, object: &mut Value) {
+        check::default_empty(object.ensure_map("spec"), "matchingPrecedence", || PRECEDENCE_DEFAULT.into());
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let (name, given) = (object.str_at(&["metadata", "name"]), check::field(object, "spec"));
+        spec(errors, given, name);
+        if mandatory_spec("FlowSchema", name).is_some_and(|wanted| wanted != *given) {
+            let detail = format!("spec of '{name}' must equal the fixed value");
+            errors.push(FieldError::invalid(&Path::root("spec"), check::shown_go(given, &SPEC), detail));
+        }
+        status(errors, object);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        status(errors, new);
+    }
+}
+
+fn spec(errors: &mut ErrorList, spec: &Value, name: &str) {
+    let path = Path::root("spec");
+    let (precedence, at) = (check::int(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
+    let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, precedence, detail));
+    if precedence <= 0 {
+        refuse("must be a positive value".to_owned());
+    }
+    if precedence > PRECEDENCE_MAX {
+        refuse(format!("must not be greater than {PRECEDENCE_MAX}"));
+    }
+    if precedence == 1 && name != "exempt" {
+        refuse("only the schema named 'exempt' may have matchingPrecedence 1".to_owned());
+    }
+    let method = check::field(spec, "distinguisherMethod");
+    let supported = ["ByNamespace", "ByUser"];
+    if !method.is_null() && !supported.contains(&check::text(method, "type")) {
+        let at = path.child("distinguisherMethod");
+        let value = check::shown_go(method, &METHOD);
+        errors.push(FieldError::not_supported(&at.child("type"), value, &supported));
+    }
+    let at = path.child("priorityLevelConfiguration");
+    let at = at.child("name");
+    match check::text(check::field(spec, "priorityLevelConfiguration"), "name") {
+        "" => errors.push(FieldError::required(&at, "must reference a priority level")),
+        name => errors.push_invalid(&at, name, dns::subdomain(name)),
+    }
+    let at = path.child("rules");
+    for (i, rule) in check::list(spec, "rules").iter().enumerate() {
+        rules(errors, &at.index(i), rule);
+    }
+}
+
+fn rules(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+    let (subjects, at) = (check::list(rule, "subjects"), path.child("subjects"));
+    if subjects.is_empty() {
+        errors.push(FieldError::required(&at, "subjects must contain at least one value"));
+    }
+    for (i, one) in subjects.iter().enumerate() {
+        subject(errors, &at.index(i), one);
+    }
+    let (resources, urls) = (check::list(rule, "resourceRules"), check::list(rule, "nonResourceRules"));
+    if resources.is_empty() && urls.is_empty() {
+        let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
+        errors.push(FieldError::required(path, detail));
+    }
+    let at = path.child("resourceRules");
+    for (i, one) in resources.iter().enumerate() {
+        resource_rule(errors, &at.index(i), one);
+    }
+    let at = path.child("nonResourceRules");
+    for (i, one) in urls.iter().enumerate() {
+        non_resource_rule(errors, &at.index(i), one);
+    }
+}
+
+/// The kinds of subjects, the field of each, and what is said where it stands without its kind or is missing.
+const SUBJECTS: [(&str, &str); 3] =
+    [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
+
+fn subject(errors: &mut ErrorList, path: &Path<'_>, subject: &Value) {
+    let kind = check::text(subject, "kind");
+    let Some((_, own)) = SUBJECTS.iter().find(|(known, _)| *known == kind) else {
+        return check::one_of(errors, &path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
+    };
+    let (value, at) = (check::field(subject, own), path.child(own));
+    if value.is_null() {
+        let detail = format!("{own} is required when subject kind is '{kind}'");
+        errors.push(FieldError::required(&at, detail));
+    } else if *own == "serviceAccount" {
+        service_account(errors, &at, value);
+    } else if check::text(value, "name").is_empty() {
+        errors.push(FieldError::required(&at.child("name"), ""));
+    }
+    for (kind, other) in SUBJECTS.iter().filter(|(_, name)| name != own) {
+        if check::is_set(subject, other) {
+            let detail = format!("{other} is forbidden when subject kind is not '{kind}'");
+            errors.push(FieldError::forbidden(&path.child(other), detail));
+        }
+    }
+}
+
+fn service_account(errors: &mut ErrorList, path: &Path<'_>, account: &Value) {
+    match check::text(account, "name") {
+        "" => errors.push(FieldError::required(&path.child("name"), "")),
+        "*" => {}
+        name => errors.push_invalid(&path.child("name"), name, dns::subdomain(name)),
+    }
+    let at = path.child("namespace");
+    match check::text(account, "namespace") {
+        "" => errors.push(FieldError::required(&at, "must specify namespace for service account")),
+        namespace => errors.push_invalid(&at, namespace, dns::label(namespace)),
+    }
+}
+
+fn verbs(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+    let (verbs, path) = (check::texts(rule, "verbs"), path.child("verbs"));
+    if verbs.is_empty() {
+        errors.push(FieldError::required(&path, "verbs must contain at least one value"));
+    } else if verbs.contains(&"*") {
+        alone(errors, &path, &verbs, "verbs");
+    } else if !verbs.iter().all(|verb| VERBS.contains(verb)) {
+        errors.push(FieldError::not_supported(&path, check::shown_texts(&verbs), &VERBS));
+    }
+}
+
+/// Checks that `*` is not one of several.
+fn alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str) {
+    if list.len() > 1 && list.contains(&"*") {
+        let detail = format!("if '*' is present, must not specify other {what}");
+        errors.push(FieldError::invalid(path, check::shown_texts(list), detail));
+    }
+}
+
+fn non_resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+    verbs(errors, path, rule);
+    let (urls, path) = (check::texts(rule, "nonResourceURLs"), path.child("nonResourceURLs"));
+    if urls.is_empty() {
+        errors.push(FieldError::required(&path, "nonResourceURLs must contain at least one value"));
+    } else if urls.contains(&"*") {
+        alone(errors, &path, &urls, "non-resource URLs");
+    } else {
+        for (i, url) in urls.into_iter().enumerate() {
+            if let Some(fault) = url_fault(url) {
+                errors.push(FieldError::invalid(&path.index(i), url, fault));
+            }
+        }
+    }
+}
+
+/// What is wrong with a path of the server.
+fn url_fault(url: &str) -> Option<&'static str> {
+    let wildcards = url.matches('*').count();
+    match url {
+        "" => Some("must not be empty"),
+        "/" => None,
+        url if !url.starts_with('/') => Some("must start with slash"),
+        url if url.contains(' ') => Some("must not contain white-space"),
+        url if url.contains("//") => Some("must not contain double slash"),
+        url if wildcards > 1 || (wildcards == 1 && !url.ends_with("/*")) => {
+            Some("wildcard can only do suffix matching")
+        }
+        _ => None,
+    }
+}
+
+fn resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+    verbs(errors, path, rule);
+    for (name, what, missing) in [
+        ("apiGroups", "api groups", "resource rules must supply at least one api group"),
+        ("resources", "resources", "resource rules must supply at least one resource"),
+    ] {
+        let (list, path) = (check::texts(rule, name), path.child(name));
+        if list.is_empty() {
+            errors.push(FieldError::required(&path, missing));
+        }
+        alone(errors, &path, &list, what);
+    }
+    let (namespaces, path) = (check::texts(rule, "namespaces"), path.child("namespaces"));
+    if namespaces.is_empty() && !check::truth(rule, "clusterScope") {
+        let detail = "resource rules that are not cluster scoped must supply at least one namespace";
+        errors.push(FieldError::required(&path, detail));
+    } else if namespaces.contains(&"*") {
+        alone(errors, &path, &namespaces, "namespaces");
+    } else {
+        for (i, namespace) in namespaces.into_iter().enumerate() {
+            let intro = "each member of this list must be '*' or a DNS-1123 label; ";
+            let faults = dns::label(namespace).into_iter().map(|fault| format!("{intro}{fault}"));
+            let path = path.index(i);
+            errors.extend(faults.map(|fault| FieldError::invalid(&path, BadValue::from(namespace), fault)));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! IngressClass: which controller serves an ingress.
+
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::{Rules, check};
+use crate::names::{dns, key};
+use crate::value::Value;
+
+const CONTROLLER_BYTES_MAX: usize = 250;
+
+/// The rules of IngressClass.
+pub struct IngressClass;
+
+impl Rules for IngressClass {
+    fn default(&self, object: &mut Value) {
+        if let Some(parameters) = object.at_mut(&["spec", "parameters"]).and_then(Value::as_map_mut) {
+            check::default_to(parameters, "scope", || "Cluster".into());
+        }
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
+        let controller = check::text(spec, "controller");
+        if controller.len() > CONTROLLER_BYTES_MAX {
+            errors.push(FieldError::too_long(&path.child("controller"), CONTROLLER_BYTES_MAX));
+        }
+        key::domain_prefixed_path(errors, &path.child("controller"), controller);
+        let parameters = check::field(spec, "parameters");
+        if !parameters.is_null() {
+            self::parameters(errors, &path.child("parameters"), parameters);
+        }
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let controller = |object: &Value| object.at(&["spec", "controller"]).cloned().unwrap_or_default();
+        if controller(new) != controller(old) {
+            let path = Path::root("spec");
+            let value = new.str_at(&["spec", "controller"]);
+            errors.push(FieldError::invalid(&path.child("controller"), value, check::IMMUTABLE));
+        }
+        self.validate(new, errors);
+    }
+}
+
+fn parameters(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
+    let mut late = ErrorList::new();
+    if let Some(group) = check::field(parameters, "apiGroup").as_str() {
+        errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));
+    }
+    for name in ["kind", "name"] {
+        match check::text(parameters, name) {
+            "" => late.push(FieldError::required(&path.child(name), "")),
+            text => errors.push_invalid(&path.child(name), text, key::path_segment(text)),
+        }
+    }
+    scope(errors, path, parameters);
+    errors.append(late);
+}
+
+fn scope(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
+    let at = path.child("namespace");
+    let namespace = check::field(parameters, "namespace").as_str();
+    match check::field(parameters, "scope").as_str() {
+        None => errors.push(FieldError::required(&path.child("scope"), "")),
+        Some("Namespace") => match namespace {
+            None => {
+                errors.push(FieldError::required(&at, "`parameters.scope` is set to 'Namespace'"));
+            }
+            Some(namespace) => errors.push_invalid(&at, namespace, dns::label(namespace)),
+        },
+        Some("Cluster") => {
+            if namespace.is_some() {
+                errors.push(FieldError::forbidden(&at, "`parameters.scope` is set to 'Cluster'"));
+            }
+        }
+        Some(other) => {
+            let supported = ["Cluster", "Namespace"];
+            errors.push(FieldError::not_supported(&path.child("scope"), other, &supported));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! RuntimeClass: how the containers of a pod are run.
+
+use std::collections::BTreeSet;
+
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::Rules;
+use crate::kinds::check::{self, Go};
+use crate::names::{dns, key, metadata};
+use crate::quantity::Quantity;
+use crate::value::Value;
+
+/// Resources of quotas: known everywhere, but nothing that a container can ask for.
+const QUOTA_RESOURCES: [&str; 16] = [
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
+];
+
+const TOLERATION: Go = Go::Struct(&[
+    ("Key", "key", Go::Text),
+    ("Operator", "operator", Go::Text),
+    ("Value", "value", Go::Text),
+    ("Effect", "effect", Go::Text),
+    ("TolerationSeconds", "tolerationSeconds", Go::Plain),
+]);
+
+/// The rules of RuntimeClass.
+pub struct RuntimeClass;
+
+impl Rules for RuntimeClass {
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        overhead(errors, check::field(object, "overhead"));
+        scheduling(errors, check::field(object, "scheduling"));
+        handler(errors, check::text(object, "handler"));
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        overhead(errors, check::field(new, "overhead"));
+        scheduling(errors, check::field(new, "scheduling"));
+        let (new, old) = (check::field(new, "handler"), check::field(old, "handler"));
+        // A changed handler is refused for that alone; a bad one that was there already is judged again.
+        if !check::immutable(errors, &Path::root("handler"), new, old) {
+            handler(errors, new.as_str().unwrap_or_default());
+        }
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let selector = check::entries(check::field(new, "scheduling"), "nodeSelector");
+        let deprecated = selector.into_iter().filter_map(|(label, _)| check::deprecated_node_label(label));
+        deprecated.map(|message| format!("scheduling.nodeSelector: {message}")).collect()
+    }
+
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+}
+
+fn handler(errors: &mut ErrorList, handler: &str) {
+    let path = Path::root("handler");
+    if handler.is_empty() {
+        errors.push(FieldError::required(&path, ""));
+    } else {
+        errors.push_invalid(&path, handler, dns::label(handler));
+    }
+}
+
+fn scheduling(errors: &mut ErrorList, scheduling: &Value) {
+    let path = Path::root("scheduling");
+    metadata::labels(errors, &path.child("nodeSelector"), check::text_entries(scheduling, "nodeSelector"));
+    let path = path.child("tolerations");
+    let tolerations = check::list(scheduling, "tolerations");
+    check::tolerations(errors, &path, tolerations);
+    let mut seen = BTreeSet::new();
+    for (i, toleration) in tolerations.iter().enumerate() {
+        if !seen.insert(["key", "operator", "value", "effect"].map(|name| check::text(toleration, name))) {
+            errors.push(FieldError::duplicate(&path.index(i), check::shown_go(toleration, &TOLERATION)));
+        }
+    }
+}
+
+/// Checks what a pod costs beyond its containers, by the rules for the limits of a container.
+fn overhead(errors: &mut ErrorList, overhead: &Value) {
+    let path = Path::root("overhead");
+    let limits = path.child("limits");
+    let (mut huge_pages, mut cpu_or_memory) = (false, false);
+    for (name, quantity) in check::entries(overhead, "podFixed") {
+        let path = limits.key(name);
+        resource_name(errors, &path, name);
+        check::nonnegative_quantity(errors, &path, quantity);
+        let text = quantity.as_str().unwrap_or_default();
+        let parsed = Quantity::parse(text).unwrap_or(Quantity::ZERO);
+        if is_integer_resource(name) && parsed.milli_value() % 1000 != 0 {
+            errors.push(FieldError::invalid(&path, BadValue::json_string(text), "must be an integer"));
+        }
+        if let Some(size) = name.strip_prefix("hugepages-") {
+            huge_pages = true;
+            let size = Quantity::parse(size).unwrap_or(Quantity::ZERO).value();
+            if size <= 0 || parsed.value() % size != 0 {
+                let detail = format!("{text} is not positive integer multiple of {name}");
+                errors.push(FieldError::invalid(&path, text, detail));
+            }
+        }
+        cpu_or_memory |= matches!(name, "cpu" | "memory");
+    }
+    if huge_pages && !cpu_or_memory {
+        errors.push(FieldError::forbidden(&path, "HugePages require cpu or memory"));
+    }
+}
+
+fn is_standard(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
+}
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+fn is_integer_resource(name: &str) -> bool {
+    !is_native(name)
+}
+
+/// Checks the name of a resource that a container may ask for.
+fn resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    let shown = || BadValue::json_string(name);
+    let faults = key::label_key(name);
+    let well_formed = faults.is_empty();
+    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, shown(), fault)));
+    if !name.contains('/') {
+        if well_formed && !is_standard(name) && !QUOTA_RESOURCES.contains(&name) {
+            let detail = "must be a standard resource type or fully qualified";
+            errors.push(FieldError::invalid(path, shown(), detail));
+        }
+        if !is_standard(name) {
+            errors.push(FieldError::invalid(path, shown(), "must be a standard resource for containers"));
+        }
+    } else if !is_native(name) && name.starts_with("requests.") {
+        errors.push(FieldError::invalid(path, shown(), "doesn't follow extended resource name standard"));
+    }
+}

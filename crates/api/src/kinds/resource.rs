@@ -1,0 +1,79 @@
+//! The kinds of resource.k8s.io: devices, and who may use them.
+//!
+//! Expressions that select devices are checked for their length, not compiled. Fields of features that are off by
+//! default are dropped. Whether a writer may ask for administrative access is not checked here.
+
+pub mod allocation;
+pub mod claim_spec;
+pub mod device;
+pub mod device_class;
+pub mod device_taint_rule;
+pub mod name;
+pub mod request_policy;
+pub mod resource_claim;
+pub mod resource_claim_template;
+pub mod resource_slice;
+pub mod taint;
+
+use super::{Rules, check};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::value::Value;
+
+/// The rules of a kind of this group.
+pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
+    Some(match kind {
+        "DeviceClass" => &device_class::DeviceClass,
+        "DeviceTaintRule" => &device_taint_rule::DeviceTaintRule,
+        "ResourceClaim" => &resource_claim::ResourceClaim,
+        "ResourceClaimTemplate" => &resource_claim_template::ResourceClaimTemplate,
+        "ResourceSlice" => &resource_slice::ResourceSlice,
+        _ => return None,
+    })
+}
+
+/// What is wrong with an object: what handwritten rules say comes before what declared ones say.
+#[derive(Default)]
+struct Report {
+    first: ErrorList,
+    late: ErrorList,
+}
+
+impl Report {
+    fn finish(self, errors: &mut ErrorList) {
+        errors.append(self.first);
+        errors.append(self.late);
+    }
+
+    /// Visits the elements of a list that must not have more than `max`.
+    fn each(
+        &mut self,
+        path: &Path<'_>,
+        list: &[Value],
+        max: usize,
+        mut visit: impl FnMut(&mut Report, &Path<'_>, &Value),
+    ) {
+        if list.len() > max {
+            return self.late.push(FieldError::too_many(path, Some(list.len()), max));
+        }
+        for (i, one) in list.iter().enumerate() {
+            visit(self, &path.index(i), one);
+        }
+    }
+
+    /// Complains about elements that have the same key as one before.
+    fn unique<K: PartialEq>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
+        for (i, one) in list.iter().enumerate() {
+            if list[..i].iter().any(|other| key(other) == key(one)) {
+                let value = one.as_str().map_or_else(|| check::shown(one), Into::into);
+                self.late.push(FieldError::duplicate(&path.index(i), value));
+            }
+        }
+    }
+}
+
+/// Removes fields of features that are off from the objects of a list.
+fn drop_fields(value: &mut Value, path: &[&str], fields: &[&str]) {
+    for map in check::maps_mut(value, path) {
+        map.retain(|name, _| !fields.contains(&name));
+    }
+}

@@ -1,0 +1,175 @@
+//! Which devices a claim got, and how they are.
+
+use super::{Report, claim_spec, name, taint};
+use crate::field_error::{BadValue, FieldError, Path};
+use crate::kinds::check;
+use crate::names::{dns, ip};
+use crate::value::Value;
+
+const RESULTS_MAX: usize = 32;
+const RESERVED_MAX: usize = 256;
+const BINDING_CONDITIONS_MAX: usize = 4;
+const STATUS_CONDITIONS_MAX: usize = 8;
+const STATUS_DATA_BYTES_MAX: usize = 10 << 10;
+const INTERFACE_NAME_BYTES_MAX: usize = 256;
+const HARDWARE_ADDRESS_BYTES_MAX: usize = 128;
+const IPS_MAX: usize = 16;
+
+/// What tells devices apart.
+pub(super) fn device_id(device: &Value) -> [&str; 4] {
+    ["driver", "pool", "device", "shareID"].map(|name| check::text(device, name))
+}
+
+/// Checks the status of a claim.
+pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
+    let (status, old, path) =
+        (check::field(claim, "status"), check::field(old, "status"), Path::root("status"));
+    let (reserved, at) = (check::list(status, "reservedFor"), path.child("reservedFor"));
+    report.each(&at, reserved, RESERVED_MAX, |report, path, one| {
+        for name in ["resource", "name", "uid"] {
+            if check::text(one, name).is_empty() {
+                report.first.push(FieldError::required(&path.child(name), ""));
+            }
+        }
+    });
+    report.unique(&at, reserved, |one| check::text(one, "uid").to_owned());
+    let allocation = check::field(status, "allocation");
+    let results = check::list(check::field(allocation, "devices"), "results");
+    let (devices, at_devices) = (check::list(status, "devices"), path.child("devices"));
+    report.each(&at_devices, devices, usize::MAX, |report, path, one| device(report, path, one, results));
+    report.unique(&at_devices, devices, |one| device_id(one).map(str::to_owned));
+    if !reserved.is_empty() {
+        if allocation.is_null() {
+            let detail = "may not be specified when `allocated` is not set";
+            report.first.push(FieldError::forbidden(&at, detail));
+        } else if claim.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
+            let before = check::list(old, "reservedFor");
+            if reserved.iter().any(|one| !before.contains(one)) {
+                let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+                report.first.push(FieldError::forbidden(&at, detail));
+            }
+        }
+    }
+    let (at, before) = (path.child("allocation"), check::field(old, "allocation"));
+    if !before.is_null() && !allocation.is_null() {
+        if before != allocation {
+            let detail = "field cannot be modified once set";
+            report.late.push(FieldError::invalid(&at, BadValue::Null, detail));
+        }
+    } else if !allocation.is_null() {
+        self::allocation(report, &at, allocation, claim);
+    }
+}
+
+fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &Value) {
+    let asked = claim.at(&["spec", "devices"]).unwrap_or(check::NOTHING);
+    let (devices, at) = (check::field(allocation, "devices"), path.child("devices"));
+    report.each(&at.child("results"), check::list(devices, "results"), RESULTS_MAX, |report, path, one| {
+        result(report, path, one, asked);
+    });
+    report.each(&at.child("config"), check::list(devices, "config"), 64, |report, path, one| {
+        match check::text(one, "source") {
+            "" => report.late.push(FieldError::required(&path.child("source"), "")),
+            source => {
+                let supported = ["FromClaim", "FromClass"];
+                check::one_of(&mut report.late, &path.child("source"), source, &supported);
+            }
+        }
+        claim_spec::request_names(report, path, one, asked);
+        claim_spec::configuration(report, path, one);
+    });
+    let selector = check::field(allocation, "nodeSelector");
+    if !selector.is_null() {
+        check::node_selector(&mut report.first, &path.child("nodeSelector"), selector);
+    }
+}
+
+fn result(report: &mut Report, path: &Path<'_>, result: &Value, asked: &Value) {
+    claim_spec::request_name(report, &path.child("request"), check::text(result, "request"), asked);
+    name::driver_late(report, &path.child("driver"), check::text(result, "driver"));
+    name::pool_late(report, &path.child("pool"), check::text(result, "pool"));
+    let device = check::text(result, "device");
+    report.first.push_invalid(&path.child("device"), device, dns::label(device));
+    binding_conditions(report, path, result);
+    let at = path.child("tolerations");
+    for (i, one) in check::list(result, "tolerations").iter().enumerate() {
+        taint::toleration(report, &at.index(i), one);
+    }
+    name::share_late(report, &path.child("shareID"), check::field(result, "shareID"));
+}
+
+/// Checks the conditions that bind a pod to a device, or fail to.
+pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &Value) {
+    let names = ["bindingConditions", "bindingFailureConditions"];
+    for name in names {
+        report.each(
+            &path.child(name),
+            check::list(device, name),
+            BINDING_CONDITIONS_MAX,
+            |report, path, one| {
+                check::label_key(&mut report.first, path, one.as_str().unwrap_or_default());
+            },
+        );
+    }
+    let [good, bad] = names.map(|name| check::texts(device, name));
+    let [good_path, bad_path] = names.map(|name| path.child(name));
+    for (i, one) in good.iter().enumerate().filter(|(i, one)| good[..*i].contains(one)) {
+        report.first.push(FieldError::duplicate(&good_path.index(i), *one));
+    }
+    for (i, one) in bad.iter().enumerate() {
+        if bad[..i].contains(one) {
+            report.first.push(FieldError::duplicate(&bad_path.index(i), *one));
+        }
+        if good.contains(one) {
+            let detail = "bindingFailureConditions must not overlap with bindingConditions";
+            report.first.push(FieldError::invalid(&bad_path.index(i), *one, detail));
+        }
+    }
+    if good.is_empty() && !bad.is_empty() {
+        let detail = "bindingConditions are required to use bindingFailureConditions";
+        report.first.push(FieldError::invalid(&good_path, BadValue::Null, detail));
+    }
+    if bad.is_empty() && !good.is_empty() {
+        let detail = "bindingFailureConditions are required to use bindingConditions";
+        report.first.push(FieldError::invalid(&bad_path, BadValue::Null, detail));
+    }
+}
+
+fn device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &[Value]) {
+    let text = |name| check::text(device, name);
+    check::csi_driver_name(&mut report.first, &path.child("driver"), text("driver"));
+    name::pool(&mut report.first, &path.child("pool"), text("pool"));
+    report.first.push_invalid(&path.child("device"), text("device"), dns::label(text("device")));
+    name::share_late(report, &path.child("shareID"), check::field(device, "shareID"));
+    if !allocated.iter().any(|one| device_id(one) == device_id(device)) {
+        let id = [text("driver"), text("pool"), text("device")].join("/");
+        let id = if text("shareID").is_empty() { id } else { format!("{id}/{}", text("shareID")) };
+        report.first.push(FieldError::invalid(path, id, "must be an allocated device in the claim"));
+    }
+    let conditions = check::list(device, "conditions").len();
+    if conditions > STATUS_CONDITIONS_MAX {
+        let at = path.child("conditions");
+        report.first.push(FieldError::too_many(&at, Some(conditions), STATUS_CONDITIONS_MAX));
+    }
+    check::conditions(&mut report.first, path, device, "conditions");
+    if check::is_set(device, "data") {
+        let data = check::field(device, "data");
+        claim_spec::raw(report, &path.child("data"), data, STATUS_DATA_BYTES_MAX);
+    }
+    network_data(report, &path.child("networkData"), check::field(device, "networkData"));
+}
+
+fn network_data(report: &mut Report, path: &Path<'_>, data: &Value) {
+    for (name, max) in
+        [("interfaceName", INTERFACE_NAME_BYTES_MAX), ("hardwareAddress", HARDWARE_ADDRESS_BYTES_MAX)]
+    {
+        if check::text(data, name).len() > max {
+            report.late.push(FieldError::too_long(&path.child(name), max));
+        }
+    }
+    let (ips, at) = (check::list(data, "ips"), path.child("ips"));
+    report.each(&at, ips, IPS_MAX, |report, path, one| {
+        ip::interface_address(&mut report.first, path, one.as_str().unwrap_or_default());
+    });
+    report.unique(&at, ips, Clone::clone);
+}

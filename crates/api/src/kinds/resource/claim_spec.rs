@@ -1,0 +1,211 @@
+//! What a claim asks for: devices, conditions between them, and their configuration.
+
+use super::{Report, name, taint};
+use crate::field_error::{BadValue, FieldError, Path};
+use crate::kinds::check;
+use crate::names::dns;
+use crate::value::Value;
+
+const REQUESTS_MAX: usize = 32;
+const SUB_REQUESTS_MAX: usize = 8;
+const SELECTORS_MAX: usize = 32;
+const EXPRESSION_BYTES_MAX: usize = 10 << 10;
+const PARAMETERS_BYTES_MAX: usize = 10 << 10;
+/// Fields of requests that belong to a feature that is off.
+const OFF: [&str; 1] = ["derivedAttributes"];
+
+/// Sets how many devices a request means; `spec` is that of a claim.
+pub(super) fn default(spec: &mut Value) {
+    for_each_request(spec, |request| {
+        let Some(request) = request.as_map_mut() else { return };
+        check::default_empty(request, "allocationMode", || "ExactCount".into());
+        if request.get_str("allocationMode") == Some("ExactCount") {
+            check::default_empty(request, "count", || 1.into());
+        }
+        for toleration in request.get_mut("tolerations").and_then(Value::as_list_mut).into_iter().flatten() {
+            if let Some(toleration) = toleration.as_map_mut() {
+                check::default_empty(toleration, "operator", || "Equal".into());
+            }
+        }
+    });
+}
+
+/// Drops fields of features that are off.
+pub(super) fn drop_off(spec: &mut Value) {
+    for_each_request(spec, |request| {
+        if let Some(request) = request.as_map_mut() {
+            request.retain(|name, _| !OFF.contains(&name));
+        }
+    });
+}
+
+/// Visits everything that asks for devices of a class.
+fn for_each_request(spec: &mut Value, mut visit: impl FnMut(&mut Value)) {
+    let requests = spec.at_mut(&["devices", "requests"]).and_then(Value::as_list_mut);
+    for request in requests.into_iter().flatten() {
+        if let Some(exactly) = request.get_mut("exactly").filter(|exactly| !exactly.is_null()) {
+            visit(exactly);
+        }
+        let choices = request.get_mut("firstAvailable").and_then(Value::as_list_mut);
+        choices.into_iter().flatten().for_each(&mut visit);
+    }
+}
+
+/// Checks the spec of a claim.
+pub(super) fn validate(report: &mut Report, path: &Path<'_>, spec: &Value) {
+    let (devices, path) = (check::field(spec, "devices"), path.child("devices"));
+    let (requests, at) = (check::list(devices, "requests"), path.child("requests"));
+    report.each(&at, requests, REQUESTS_MAX, request);
+    report.unique(&at, requests, |one| check::text(one, "name").to_owned());
+    report.each(&path.child("constraints"), check::list(devices, "constraints"), 32, |report, path, one| {
+        constraint(report, path, one, devices);
+    });
+    report.each(&path.child("config"), check::list(devices, "config"), 32, |report, path, one| {
+        request_names(report, path, one, devices);
+        configuration(report, path, one);
+    });
+}
+
+fn request(report: &mut Report, path: &Path<'_>, request: &Value) {
+    let text = check::text(request, "name");
+    report.first.push_invalid(&path.child("name"), text, dns::label(text));
+    let (exactly, choices) = (check::field(request, "exactly"), check::list(request, "firstAvailable"));
+    match (exactly.is_null(), choices.is_empty()) {
+        (true, true) => {
+            let detail = "exactly one of `exactly` or `firstAvailable` is required";
+            report.first.push(FieldError::required(path, detail));
+        }
+        (false, false) => {
+            let detail =
+                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            report.first.push(FieldError::invalid(path, BadValue::Null, detail));
+        }
+        (true, false) => {
+            let path = path.child("firstAvailable");
+            report.each(&path, choices, SUB_REQUESTS_MAX, |report, path, one| {
+                let text = check::text(one, "name");
+                report.first.push_invalid(&path.child("name"), text, dns::label(text));
+                class_late(report, &path.child("deviceClassName"), check::text(one, "deviceClassName"));
+                of_class(report, path, one);
+            });
+            report.unique(&path, choices, |one| check::text(one, "name").to_owned());
+        }
+        (false, true) => {
+            let path = path.child("exactly");
+            let (class, at) = (check::text(exactly, "deviceClassName"), path.child("deviceClassName"));
+            if class.is_empty() {
+                report.first.push(FieldError::required(&at, ""));
+            } else {
+                report.first.push_invalid(&at, class, dns::subdomain(class));
+            }
+            of_class(report, &path, exactly);
+        }
+    }
+}
+
+fn class_late(report: &mut Report, path: &Path<'_>, class: &str) {
+    if class.is_empty() {
+        report.late.push(FieldError::required(path, ""));
+    } else {
+        report.late.push_invalid(path, class, dns::subdomain(class));
+    }
+}
+
+/// Checks what all requests for devices of a class have.
+fn of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
+    selectors(report, &path.child("selectors"), check::list(request, "selectors"));
+    let (mode, count) = (check::text(request, "allocationMode"), check::int(request, "count"));
+    let at = path.child("count");
+    match mode {
+        "All" if count != 0 => {
+            let detail = "must not be specified when allocationMode is 'All'";
+            report.first.push(FieldError::invalid(&at, count, detail));
+        }
+        "ExactCount" if count <= 0 => {
+            report.first.push(FieldError::invalid(&at, count, "must be greater than zero"));
+        }
+        mode => check::one_of(&mut report.late, &path.child("allocationMode"), mode, &["All", "ExactCount"]),
+    }
+    let at = path.child("tolerations");
+    for (i, one) in check::list(request, "tolerations").iter().enumerate() {
+        taint::toleration(report, &at.index(i), one);
+    }
+}
+
+/// Checks expressions that select devices.
+pub(super) fn selectors(report: &mut Report, path: &Path<'_>, selectors: &[Value]) {
+    report.each(path, selectors, SELECTORS_MAX, |report, path, selector| {
+        let (cel, path) = (check::field(selector, "cel"), path.child("cel"));
+        if cel.is_null() {
+            report.first.push(FieldError::required(&path, ""));
+        } else if check::text(cel, "expression").len() > EXPRESSION_BYTES_MAX {
+            report.first.push(FieldError::too_long(&path.child("expression"), EXPRESSION_BYTES_MAX));
+        }
+    });
+}
+
+fn constraint(report: &mut Report, path: &Path<'_>, constraint: &Value, devices: &Value) {
+    request_names(report, path, constraint, devices);
+    let attribute = |name| check::field(constraint, name).as_str();
+    if let Some(attribute) = attribute("matchAttribute") {
+        name::fully_qualified_late(report, &path.child("matchAttribute"), attribute);
+    } else if let Some(attribute) = attribute("distinctAttribute") {
+        name::fully_qualified_late(report, &path.child("distinctAttribute"), attribute);
+    } else {
+        let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+        report.first.push(FieldError::required(path, detail));
+    }
+}
+
+/// Checks the list of requests that something is about.
+pub(super) fn request_names(report: &mut Report, path: &Path<'_>, of: &Value, devices: &Value) {
+    let (names, path) = (check::list(of, "requests"), path.child("requests"));
+    report.each(&path, names, REQUESTS_MAX, |report, path, name| {
+        request_name(report, path, name.as_str().unwrap_or_default(), devices);
+    });
+    report.unique(&path, names, Clone::clone);
+}
+
+/// Checks the name of a request, or of a request and one of its choices.
+pub(super) fn request_name(report: &mut Report, path: &Path<'_>, name: &str, devices: &Value) {
+    let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.len() <= 2 {
+        for part in &parts {
+            report.first.push_invalid(path, part, dns::label(part));
+        }
+    }
+    let named = |list: &'_ [Value], name: &str| list.iter().any(|one| check::text(one, "name") == name);
+    let requests = check::list(devices, "requests");
+    let known = match parts[..] {
+        [request] => named(requests, request),
+        [request, choice] => requests.iter().any(|one| {
+            check::text(one, "name") == request && named(check::list(one, "firstAvailable"), choice)
+        }),
+        _ => false,
+    };
+    if !known {
+        report.first.push(FieldError::invalid(path, name, detail));
+    }
+}
+
+/// Checks the configuration of devices.
+pub(super) fn configuration(report: &mut Report, path: &Path<'_>, configuration: &Value) {
+    let (opaque, path) = (check::field(configuration, "opaque"), path.child("opaque"));
+    if opaque.is_null() {
+        return report.first.push(FieldError::required(&path, ""));
+    }
+    name::driver_late(report, &path.child("driver"), check::text(opaque, "driver"));
+    raw(report, &path.child("parameters"), check::field(opaque, "parameters"), PARAMETERS_BYTES_MAX);
+}
+
+/// Checks an object that only a driver understands.
+pub(super) fn raw(report: &mut Report, path: &Path<'_>, raw: &Value, bytes_max: usize) {
+    if raw.is_null() {
+        report.first.push(FieldError::required(path, ""));
+    } else if crate::json::to_text(raw).len() > bytes_max {
+        report.first.push(FieldError::too_long(path, bytes_max));
+    } else if raw.as_map().is_none() {
+        report.first.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));
+    }
+}

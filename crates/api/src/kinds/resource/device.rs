@@ -1,0 +1,188 @@
+//! A device in a slice: what it is, what it has, where it is.
+
+use super::{Report, allocation, name, request_policy, taint};
+use crate::field_error::{BadValue, FieldError, Path};
+use crate::kinds::check;
+use crate::names::dns;
+use crate::value::Value;
+
+const ATTRIBUTES_MAX: usize = 32;
+const TAINTS_MAX: usize = 16;
+const CONSUMPTIONS_MAX: usize = 2;
+const COUNTERS_MAX: usize = 32;
+const VALUE_BYTES_MAX: usize = 64;
+/// The members of an attribute, in the order in which messages name them.
+const MEMBERS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
+
+/// Checks a device. `old` is the device of that name before.
+pub(super) fn validate(
+    report: &mut Report,
+    path: &Path<'_>,
+    device: &Value,
+    old: Option<&Value>,
+    placed: bool,
+) {
+    let text = check::text(device, "name");
+    report.first.push_invalid(&path.child("name"), text, dns::label(text));
+    let (attributes, capacity) = (check::entries(device, "attributes"), check::entries(device, "capacity"));
+    let count = attributes.len() + capacity.len();
+    if count > ATTRIBUTES_MAX {
+        let detail =
+            format!("the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}");
+        report.first.push(FieldError::invalid(path, count, detail));
+    }
+    let at = path.child("attributes");
+    for (key, one) in attributes {
+        name::qualified(&mut report.first, &at, key);
+        attribute(report, &at.key(&name::shortened(key)), one);
+    }
+    let changed =
+        |name| old.is_none_or(|old| !check::same(check::field(old, name), check::field(device, name)));
+    if changed("capacity") {
+        let shared = check::truth(device, "allowMultipleAllocations");
+        capacities(report, &path.child("capacity"), &capacity, shared);
+    }
+    if changed("taints") {
+        let (taints, path) = (check::list(device, "taints"), path.child("taints"));
+        if taints.len() > TAINTS_MAX {
+            report.first.push(FieldError::too_many(&path, Some(taints.len()), TAINTS_MAX));
+        } else {
+            report.each(&path, taints, TAINTS_MAX, taint::taint);
+        }
+    }
+    let (consumed, at) = (check::list(device, "consumesCounters"), path.child("consumesCounters"));
+    report
+        .each(&at, consumed, CONSUMPTIONS_MAX, |report, path, one| counters(report, path, one, "counterSet"));
+    report.unique(&at, consumed, |one| check::text(one, "counterSet").to_owned());
+    place(report, path, device, placed);
+    allocation::binding_conditions(report, path, device);
+}
+
+fn capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Value)], shared: bool) {
+    for (key, one) in capacity {
+        name::qualified(&mut report.first, path, key);
+        let policy = check::field(one, "requestPolicy");
+        if policy.is_null() {
+            continue;
+        }
+        let shown = name::shortened(key);
+        let path = path.key(&shown);
+        let path = path.child("requestPolicy");
+        if shared {
+            request_policy::validate(report, &path, policy, check::field(one, "value"));
+        } else {
+            report.first.push(FieldError::forbidden(&path, "allowMultipleAllocations must be true"));
+        }
+    }
+}
+
+fn attribute(report: &mut Report, path: &Path<'_>, attribute: &Value) {
+    let set: Vec<&str> = MEMBERS.into_iter().filter(|name| check::is_set(attribute, name)).collect();
+    if check::text(attribute, "string").len() > VALUE_BYTES_MAX {
+        report.first.push(FieldError::too_long(&path.child("string"), VALUE_BYTES_MAX));
+    }
+    if let Some(version) = check::field(attribute, "version").as_str() {
+        let path = path.child("version");
+        if !is_semantic_version(version) {
+            let detail = "must be a string compatible with semver.org spec 2.0.0";
+            report.first.push(FieldError::invalid(&path, version, detail));
+        }
+        if version.len() > VALUE_BYTES_MAX {
+            report.first.push(FieldError::too_long(&path, VALUE_BYTES_MAX));
+        }
+    }
+    let all = MEMBERS.map(|name| format!("`{name}`")).join(", ");
+    match set.len() {
+        0 => report.late.push(FieldError::invalid(path, "", format!("must specify one of: {all}"))),
+        1 => {}
+        _ => {
+            let value = format!("{{{}}}", set.join(", "));
+            let detail = format!("must specify exactly one of: {all}");
+            report.late.push(FieldError::invalid(path, value, detail));
+        }
+    }
+}
+
+/// Whether a text is a version as semver.org has it.
+fn is_semantic_version(text: &str) -> bool {
+    let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
+    let (numbers, release) = text.split_once('-').map_or((text, None), |(text, rest)| (text, Some(rest)));
+    let is_number = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_digit())
+            && (part == "0" || !part.starts_with('0'))
+    };
+    let is_word =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
+    let is_release =
+        |part: &str| is_word(part) && (is_number(part) || !part.bytes().all(|b| b.is_ascii_digit()));
+    numbers.split('.').count() == 3
+        && numbers.split('.').all(is_number)
+        && release.is_none_or(|release| release.split('.').all(is_release))
+        && build.is_none_or(|build| build.split('.').all(is_word))
+}
+
+/// Checks a set of counters, or what a device takes of one.
+pub(super) fn counters(report: &mut Report, path: &Path<'_>, set: &Value, name_field: &str) {
+    let late = &mut report.late;
+    match check::text(set, name_field) {
+        "" => late.push(FieldError::required(&path.child(name_field), "")),
+        name => late.push_invalid(&path.child(name_field), name, dns::label(name)),
+    }
+    let (counters, at) = (check::entries(set, "counters"), path.child("counters"));
+    if counters.is_empty() {
+        late.push(FieldError::required(&at, ""));
+    }
+    if counters.len() > COUNTERS_MAX {
+        report.first.push(FieldError::too_many(&at, Some(counters.len()), COUNTERS_MAX));
+    }
+    for (key, _) in counters {
+        report.late.push_invalid(&at, key, dns::label(key));
+    }
+}
+
+/// Checks on which nodes a device is, where each device says so for itself.
+fn place(report: &mut Report, path: &Path<'_>, device: &Value, placed: bool) {
+    let names = ["nodeName", "nodeSelector", "allNodes"];
+    let any = names.iter().any(|name| check::is_set(device, name));
+    if !placed {
+        if any {
+            let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+            report.first.push(FieldError::invalid(path, BadValue::Null, detail));
+        }
+        return;
+    }
+    let mut set = Vec::new();
+    match check::field(device, "nodeName").as_str() {
+        None => {}
+        Some("") => {
+            report.first.push(FieldError::invalid(&path.child("nodeName"), "", "must not be empty"));
+        }
+        Some(node) => {
+            set.push("`nodeName`");
+            report.first.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
+        }
+    }
+    let selector = check::field(device, "nodeSelector");
+    if !selector.is_null() {
+        set.push("`nodeSelector`");
+        check::node_selector(&mut report.first, &path.child("nodeSelector"), selector);
+    }
+    match check::field(device, "allNodes").as_bool() {
+        None => {}
+        Some(true) => set.push("`allNodes`"),
+        Some(false) => {
+            let detail = "must be either unset or set to true";
+            report.first.push(FieldError::invalid(&path.child("allNodes"), false, detail));
+        }
+    }
+    let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    match set.len() {
+        0 => report.first.push(FieldError::required(path, detail)),
+        1 => {}
+        _ => {
+            let value = format!("{{{}}}", set.join(", "));
+            report.first.push(FieldError::invalid(path, value, detail));
+        }
+    }
+}

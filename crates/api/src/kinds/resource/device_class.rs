@@ -1,0 +1,44 @@
+//! DeviceClass: a sort of devices.
+
+use super::{Report, claim_spec};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::{Rules, check};
+use crate::names::key;
+use crate::value::Value;
+
+const CONFIG_MAX: usize = 32;
+
+/// The rules of DeviceClass.
+pub struct DeviceClass;
+
+impl Rules for DeviceClass {
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
+        let mut report = Report::default();
+        claim_spec::selectors(&mut report, &path.child("selectors"), check::list(spec, "selectors"));
+        let config = check::list(spec, "config");
+        report.each(&path.child("config"), config, CONFIG_MAX, claim_spec::configuration);
+        if let Some(name) = check::field(spec, "extendedResourceName").as_str() {
+            extended_resource(&mut report.late, &path.child("extendedResourceName"), name);
+        }
+        report.finish(errors);
+    }
+}
+
+/// Checks the name under which pods may ask for devices of the class as for any resource.
+fn extended_resource(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, name, detail));
+    if !name.contains('/') {
+        refuse("a name must be a domain-prefixed path, such as 'example.com/my-prop'".to_owned());
+    } else if name.contains("kubernetes.io/") {
+        refuse("must not have \"kubernetes.io/\" domain".to_owned());
+    }
+    if name.starts_with("requests.") {
+        refuse("must not have \"requests.\" prefix".to_owned());
+    }
+    key::label_key(&format!("requests.{name}")).into_iter().for_each(|fault| refuse(fault.into_owned()));
+}

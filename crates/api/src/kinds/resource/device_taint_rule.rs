@@ -1,0 +1,54 @@
+//! DeviceTaintRule: a taint for all devices that match.
+
+use super::{Report, name, taint};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::{Rules, check};
+use crate::names::dns;
+use crate::value::Value;
+
+const CONDITIONS_MAX: usize = 8;
+
+/// The rules of DeviceTaintRule. The time of its taint is set by [`taint::fill_times`].
+pub struct DeviceTaintRule;
+
+impl Rules for DeviceTaintRule {
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
+        let (selector, at) = (check::field(spec, "deviceSelector"), path.child("deviceSelector"));
+        let part = |name| check::field(selector, name).as_str();
+        let mut report = Report::default();
+        if let Some(driver) = part("driver") {
+            check::csi_driver_name(&mut report.first, &at.child("driver"), driver);
+        }
+        if let Some(pool) = part("pool") {
+            name::pool(&mut report.first, &at.child("pool"), pool);
+        }
+        if let Some(device) = part("device") {
+            report.first.push_invalid(&at.child("device"), device, dns::label(device));
+        }
+        taint::taint(&mut report, &path.child("taint"), check::field(spec, "taint"));
+        report.finish(errors);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        let (status, path) = (check::field(new, "status"), Path::root("status"));
+        check::conditions(errors, &path, status, "conditions");
+        let conditions = check::list(status, "conditions").len();
+        if conditions > CONDITIONS_MAX {
+            let path = path.child("conditions");
+            errors.push(FieldError::too_many(&path, Some(conditions), CONDITIONS_MAX));
+        }
+    }
+
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,133 @@
+//! The names of drivers, pools and attributes.
+
+use super::Report;
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::names::{dns, key};
+use crate::value::Value;
+
+const POOL_BYTES_MAX: usize = 253;
+const DOMAIN_BYTES_MAX: usize = 63;
+const ID_BYTES_MAX: usize = 32;
+
+/// Checks the name of a pool, by the older rule.
+pub(super) fn pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    if name.is_empty() {
+        return errors.push(FieldError::required(path, ""));
+    }
+    if name.len() > POOL_BYTES_MAX {
+        errors.push(FieldError::too_long(path, POOL_BYTES_MAX));
+    }
+    for part in name.split('/') {
+        errors.push_invalid(path, part, dns::subdomain(part));
+    }
+}
+
+/// Checks the name of a pool, by the declared rule.
+pub(super) fn pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
+    if name.is_empty() {
+        return report.late.push(FieldError::required(path, ""));
+    }
+    if name.len() > POOL_BYTES_MAX {
+        report.late.push(FieldError::too_long(path, POOL_BYTES_MAX));
+    }
+    for (i, part) in name.split('/').enumerate() {
+        if part.is_empty() {
+            let detail = format!("segment {i}: must not be empty");
+            report.late.push(FieldError::invalid(path, name, detail));
+            continue;
+        }
+        let faults = dns::subdomain(part).into_iter().map(|fault| format!("segment {i}: {fault}"));
+        report.late.extend(faults.map(|fault| FieldError::invalid(path, part, fault)));
+    }
+}
+
+/// Checks the name of a driver, by the declared rule.
+pub(super) fn driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
+    if name.is_empty() {
+        return report.late.push(FieldError::required(path, ""));
+    }
+    report.late.push_invalid(path, name, dns::subdomain_caseless(name));
+    if name.chars().count() > DOMAIN_BYTES_MAX {
+        report.late.push(FieldError::too_long_characters(path, DOMAIN_BYTES_MAX));
+    }
+}
+
+/// Checks the name of an attribute or a capacity: an identifier, after a domain and a slash or not.
+pub(super) fn qualified(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+    match name.split('/').collect::<Vec<_>>()[..] {
+        [id] => identifier(errors, path, id),
+        [domain, id] => {
+            if domain.is_empty() {
+                errors.push(FieldError::invalid(path, "", "the domain must not be empty"));
+            } else {
+                crate::kinds::check::csi_driver_name(errors, path, domain);
+            }
+            if id.is_empty() {
+                errors.push(FieldError::invalid(path, "", "the name must not be empty"));
+            } else {
+                identifier(errors, path, id);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Checks the name of an attribute with its domain, by the declared rule.
+pub(super) fn fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &str) {
+    let errors = &mut report.late;
+    match name.split('/').collect::<Vec<_>>()[..] {
+        [id] => identifier(errors, path, id),
+        [domain, id] => {
+            if domain.is_empty() {
+                errors.push(FieldError::invalid(path, "", "prefix must not be empty"));
+            } else {
+                if domain.len() > DOMAIN_BYTES_MAX {
+                    errors.push(FieldError::too_long(path, DOMAIN_BYTES_MAX));
+                }
+                let faults = dns::subdomain(domain).into_iter().map(|fault| format!("prefix: {fault}"));
+                errors.extend(faults.map(|fault| FieldError::invalid(path, domain, fault)));
+            }
+            if id.is_empty() {
+                errors.push(FieldError::invalid(path, "", "name must not be empty"));
+            } else {
+                identifier(errors, path, id);
+            }
+        }
+        _ => {}
+    }
+    if !name.contains('/') {
+        let detail = "a fully qualified name must be a domain and a name separated by a slash";
+        errors.push(FieldError::invalid(path, name, detail));
+    }
+}
+
+fn identifier(errors: &mut ErrorList, path: &Path<'_>, id: &str) {
+    if id.len() > ID_BYTES_MAX {
+        errors.push(FieldError::too_long(path, ID_BYTES_MAX));
+    }
+    errors.push_invalid(path, id, key::c_identifier(id));
+}
+
+/// Checks the id of a share of a device.
+pub(super) fn share_late(report: &mut Report, path: &Path<'_>, id: &Value) {
+    let Some(id) = id.as_str() else { return };
+    let good = id.len() == 36
+        && id.bytes().enumerate().all(|(i, byte)| match i {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        });
+    if !good {
+        let detail = "must be a lowercase UUID in 8-4-4-4-12 format";
+        report.late.push(FieldError::invalid(path, id, detail));
+    }
+}
+
+/// A key as paths show it: long ones lose their middle.
+pub(super) fn shortened(key: &str) -> std::borrow::Cow<'_, str> {
+    const BYTES_MAX: usize = DOMAIN_BYTES_MAX + 1 + ID_BYTES_MAX;
+    if key.len() <= BYTES_MAX || !key.is_ascii() {
+        return key.into();
+    }
+    let remaining = BYTES_MAX - 3;
+    format!("{}...{}", &key[..remaining.div_ceil(2)], &key[key.len() - remaining / 2..]).into()
+}

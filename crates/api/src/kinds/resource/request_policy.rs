@@ -1,0 +1,130 @@
+//! How much of a shared device can be asked for.
+
+use super::Report;
+use crate::field_error::{FieldError, Path};
+use crate::kinds::check;
+use crate::quantity::Quantity;
+use crate::value::Value;
+
+const OPTIONS_MAX: usize = 10;
+
+/// A quantity with its text.
+#[derive(Clone, Copy)]
+struct Amount<'a> {
+    text: &'a str,
+    quantity: Quantity,
+}
+
+impl<'a> Amount<'a> {
+    fn of(value: &'a Value) -> Option<Amount<'a>> {
+        let text = value.as_str()?;
+        Some(Amount { text, quantity: Quantity::parse(text).ok()? })
+    }
+
+    fn exceeds(self, other: Amount<'_>) -> bool {
+        self.quantity > other.quantity
+    }
+
+    fn is_fractional(self) -> bool {
+        Quantity::new(self.quantity.value(), self.quantity.format()) != self.quantity
+    }
+}
+
+/// Checks the policy of a capacity.
+pub(super) fn validate(report: &mut Report, path: &Path<'_>, policy: &Value, capacity: &Value) {
+    let Some(capacity) = Amount::of(capacity) else { return };
+    let (options, range) = (check::list(policy, "validValues"), check::field(policy, "validRange"));
+    if !options.is_empty() && !range.is_null() {
+        let detail = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
+        return report.first.push(FieldError::forbidden(path, detail));
+    }
+    let name = if options.is_empty() { "validRange" } else { "validValues" };
+    if options.is_empty() && range.is_null() {
+        return;
+    }
+    let Some(default) = Amount::of(check::field(policy, "default")) else {
+        let detail = format!("required when {name} is defined");
+        return report.first.push(FieldError::required(&path.child("default"), detail));
+    };
+    if options.is_empty() {
+        self::range(report, &path.child(name), range, default, capacity);
+    } else {
+        values(report, &path.child(name), options, default, capacity);
+    }
+}
+
+fn values(
+    report: &mut Report,
+    path: &Path<'_>,
+    options: &[Value],
+    default: Amount<'_>,
+    capacity: Amount<'_>,
+) {
+    let amounts: Vec<Amount<'_>> = options.iter().filter_map(Amount::of).collect();
+    for (i, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0].exceeds(pair[1])) {
+        let detail = "values must be sorted in ascending order";
+        report.first.push(FieldError::invalid(&path.index(i + 1), pair[1].text, detail));
+    }
+    if amounts.len() > OPTIONS_MAX {
+        report.first.push(FieldError::too_many(path, Some(amounts.len()), OPTIONS_MAX));
+    } else {
+        for (i, one) in amounts.iter().enumerate().filter(|(_, one)| one.exceeds(capacity)) {
+            let detail = format!("option is larger than capacity value: {}", capacity.text);
+            report.first.push(FieldError::invalid(&path.index(i), one.text, detail));
+        }
+        for (i, one) in amounts.iter().enumerate() {
+            if amounts[..i].iter().any(|other| other.quantity == one.quantity) {
+                report.first.push(FieldError::duplicate(&path.index(i), one.text));
+            }
+        }
+        if amounts.iter().any(|one| one.quantity == default.quantity) {
+            return;
+        }
+    }
+    let detail = "default value is not valid according to the requestPolicy";
+    report.first.push(FieldError::invalid(path, default.text, detail));
+}
+
+fn range(report: &mut Report, path: &Path<'_>, range: &Value, default: Amount<'_>, capacity: Amount<'_>) {
+    let [min, max, step] = ["min", "max", "step"].map(|name| Amount::of(check::field(range, name)));
+    let Some(min) = min else {
+        let detail = "required when validRange is defined";
+        return report.first.push(FieldError::required(&path.child("min"), detail));
+    };
+    let mut refuse = |name: &str, shown: Amount<'_>, detail: String| {
+        report.first.push(FieldError::invalid(&path.child(name), shown.text, detail));
+    };
+    if min.exceeds(capacity) {
+        refuse("min", min, format!("min is larger than capacity value: {}", capacity.text));
+    }
+    if min.exceeds(default) {
+        refuse("default", default, format!("default is less than min: {}", min.text));
+    }
+    if let Some(max) = max {
+        if min.exceeds(max) {
+            refuse("max", min, format!("min is larger than max: {}", max.text));
+        }
+        if max.exceeds(capacity) {
+            refuse("max", max, format!("max is larger than capacity value: {}", capacity.text));
+        }
+        if default.exceeds(max) {
+            refuse("default", default, format!("default is more than max: {}", max.text));
+        }
+    }
+    let Some(step) = step else { return };
+    if step.quantity.sign() <= 0 {
+        return refuse("step", step, "must be greater than zero".to_owned());
+    }
+    let fractional =
+        [Some(default), Some(min), max, Some(step)].into_iter().flatten().any(Amount::is_fractional);
+    let whole = |amount: Amount<'_>| {
+        if fractional { amount.quantity.milli_value() } else { amount.quantity.value() }
+    };
+    for value in [Some(default), max].into_iter().flatten() {
+        if (whole(value) - whole(min)) % whole(step) != 0 {
+            let detail =
+                format!("value is not a multiple of a given step ({}) from ({})", step.text, min.text);
+            refuse("step", value, detail);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! ResourceClaim: a wish for devices.
+
+use super::{Report, allocation, claim_spec};
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::{Rules, check, keep};
+use crate::value::Value;
+
+/// The rules of ResourceClaim.
+pub struct ResourceClaim;
+
+impl Rules for ResourceClaim {
+    fn default(&self, object: &mut Value) {
+        if let Some(spec) = object.get_mut("spec") {
+            claim_spec::default(spec);
+        }
+    }
+
+    fn has_status(&self) -> bool {
+        true
+    }
+
+    fn prepare_create(&self, object: &mut Value) {
+        object.make_map().remove("status");
+        if let Some(spec) = object.get_mut("spec") {
+            claim_spec::drop_off(spec);
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        if let Some(spec) = new.get_mut("spec") {
+            claim_spec::drop_off(spec);
+        }
+    }
+
+    /// What is said about devices that the claim no longer has is dropped.
+    fn prepare_status(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "spec");
+        let results = |claim: &Value| -> Vec<Value> {
+            let results = claim.at(&["status", "allocation", "devices", "results"]).and_then(Value::as_list);
+            results.unwrap_or_default().to_vec()
+        };
+        let (now, mut gone) = (results(new), results(old));
+        let is = |one: &Value, other: &Value| allocation::device_id(one) == allocation::device_id(other);
+        gone.retain(|one| !now.iter().any(|other| is(one, other)));
+        let Some(status) = new.get_mut("status").and_then(Value::as_map_mut) else { return };
+        if let Some(devices) = status.get_mut("devices").and_then(Value::as_list_mut) {
+            devices.retain(|device| !gone.iter().any(|other| is(device, other)));
+            if devices.is_empty() {
+                status.remove("devices");
+            }
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let mut report = Report::default();
+        claim_spec::validate(&mut report, &Path::root("spec"), check::field(object, "spec"));
+        report.finish(errors);
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check::immutable(errors, &Path::root("spec"), check::field(new, "spec"), check::field(old, "spec"));
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut report = Report::default();
+        allocation::status(&mut report, new, old);
+        report.finish(errors);
+    }
+}

@@ -1,0 +1,206 @@
+//! ResourceSlice: the devices that a driver offers, or some of them.
+
+use super::{Report, device, drop_fields, name};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::{Rules, check};
+use crate::names::dns;
+use crate::quote::Quoted;
+use crate::value::Value;
+
+const DEVICES_MAX: usize = 128;
+/// The most devices where they have taints or counters, which weigh more.
+const DEVICES_ADVANCED_MAX: usize = 64;
+const COUNTER_SETS_MAX: usize = 8;
+
+/// The rules of ResourceSlice.
+pub struct ResourceSlice;
+
+impl Rules for ResourceSlice {
+    fn prepare_create(&self, object: &mut Value) {
+        let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) else { return };
+        spec.remove("skipNodeOperations");
+        drop_fields(object, &["spec", "devices"], &["nodeAllocatableResources"]);
+        let devices = object.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
+        for device in devices.into_iter().flatten() {
+            drop_fields(device, &["consumesCounters"], &["compatibilityGroups"]);
+            let attributes = device.get_mut("attributes").and_then(Value::as_map_mut);
+            for (_, attribute) in attributes.into_iter().flat_map(|attributes| attributes.iter_mut()) {
+                if let Some(attribute) = attribute.as_map_mut() {
+                    attribute.retain(|name, _| !matches!(name, "ints" | "bools" | "strings" | "versions"));
+                }
+            }
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, _old: &Value) {
+        self.prepare_create(new);
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        let mut report = Report::default();
+        spec(&mut report, check::field(object, "spec"), check::NOTHING);
+        report.finish(errors);
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let mut report = Report::default();
+        spec(&mut report, check::field(new, "spec"), check::field(old, "spec"));
+        report.finish(errors);
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let driver = new.str_at(&["spec", "driver"]);
+        if driver == driver.to_lowercase() {
+            return Vec::new();
+        }
+        vec![format!(
+            "spec.driver: driver names should be lowercase; {} contains uppercase characters",
+            Quoted(driver)
+        )]
+    }
+
+    fn field_labels(&self) -> &'static FieldLabels<'static> {
+        const LABELS: FieldLabels<'static> = FieldLabels {
+            known: &[
+                ("metadata.name", "metadata.name"),
+                ("spec.nodeName", "spec.nodeName"),
+                ("spec.driver", "spec.driver"),
+                ("spec.pool.name", "spec.pool.name"),
+            ],
+            refusal: Refusal::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
+        };
+        &LABELS
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        vec![
+            ("spec.nodeName", object.str_at(&["spec", "nodeName"]).to_owned()),
+            ("spec.driver", object.str_at(&["spec", "driver"]).to_owned()),
+            ("spec.pool.name", object.str_at(&["spec", "pool", "name"]).to_owned()),
+        ]
+    }
+}
+
+fn spec(report: &mut Report, spec: &Value, old: &Value) {
+    let path = Path::root("spec");
+    check::csi_driver_name(&mut report.first, &path.child("driver"), check::text(spec, "driver"));
+    pool(report, &path.child("pool"), check::field(spec, "pool"));
+    if !old.is_null() {
+        fixed(report, &path, spec, old);
+    }
+    nodes(report, &path, spec);
+    let (devices, counters) = (check::list(spec, "devices"), check::list(spec, "sharedCounters"));
+    if !devices.is_empty() && !counters.is_empty() {
+        let detail = "only one of `sharedCounters` or `devices` is allowed";
+        report.first.push(FieldError::invalid(&path, "", detail));
+    }
+    let has = |device: &Value, name| !check::list(device, name).is_empty();
+    let advanced = devices.iter().any(|one| has(one, "taints") || has(one, "consumesCounters"));
+    let (max, at) = (if advanced { DEVICES_ADVANCED_MAX } else { DEVICES_MAX }, path.child("devices"));
+    if devices.len() > max {
+        report.first.push(FieldError::too_many(&at, Some(devices.len()), max));
+    } else {
+        let placed = check::truth(spec, "perDeviceNodeSelection");
+        for (i, one) in devices.iter().enumerate() {
+            let name = check::text(one, "name");
+            let before = check::list(old, "devices").iter().find(|old| check::text(old, "name") == name);
+            device::validate(report, &at.index(i), one, before, placed);
+        }
+        for (i, one) in devices.iter().enumerate() {
+            let name = check::text(one, "name");
+            if devices[..i].iter().any(|other| check::text(other, "name") == name) {
+                report.first.push(FieldError::duplicate(&at.index(i), name));
+            }
+        }
+    }
+    let at = path.child("sharedCounters");
+    report.each(&at, counters, COUNTER_SETS_MAX, |report, path, one| {
+        device::counters(report, path, one, "name");
+    });
+    report.unique(&at, counters, |one| check::text(one, "name").to_owned());
+    if check::is_set(spec, "partitionTypeAttribute") {
+        report.late.push(FieldError::forbidden(&path.child("partitionTypeAttribute"), ""));
+    }
+}
+
+fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
+    name::pool(&mut report.first, &path.child("name"), check::text(pool, "name"));
+    let (count, generation) = (check::int(pool, "resourceSliceCount"), check::int(pool, "generation"));
+    if count <= 0 {
+        let path = path.child("resourceSliceCount");
+        report.first.push(FieldError::invalid(&path, count, "must be greater than zero"));
+    }
+    if generation < 0 {
+        let detail = "must be greater than or equal to zero";
+        report.first.push(FieldError::invalid(&path.child("generation"), generation, detail));
+    }
+}
+
+/// Checks that a slice stays where it belongs.
+fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
+    let pool = path.child("pool");
+    for (path, fields) in [
+        (pool.child("name"), &["pool", "name"][..]),
+        (path.child("driver"), &["driver"]),
+        (path.child("nodeName"), &["nodeName"]),
+    ] {
+        if spec.at(fields) != old.at(fields) {
+            let value = spec.at(fields).and_then(Value::as_str).map_or(BadValue::Null, BadValue::from);
+            report.first.push(FieldError::invalid(&path, value, check::IMMUTABLE));
+        }
+    }
+}
+
+/// Checks on which nodes the devices are.
+fn nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
+    let errors = &mut report.first;
+    let mut set = Vec::new();
+    let at = path.child("nodeName");
+    match check::field(spec, "nodeName").as_str() {
+        None => {}
+        Some("") => {
+            errors.push(FieldError::invalid(&at, "", "must be either unset or set to a non-empty string"));
+        }
+        Some(node) => {
+            set.push("`nodeName`");
+            errors.push_invalid(&at, node, dns::subdomain(node));
+        }
+    }
+    let (selector, at) = (check::field(spec, "nodeSelector"), path.child("nodeSelector"));
+    if !selector.is_null() {
+        set.push("`nodeSelector`");
+        check::node_selector(errors, &at, selector);
+        if check::list(selector, "nodeSelectorTerms").len() != 1 {
+            let value = check::shown(check::field(selector, "nodeSelectorTerms"));
+            let detail = "must have exactly one node selector term";
+            errors.push(FieldError::invalid(&at.child("nodeSelectorTerms"), value, detail));
+        }
+    }
+    for (name, quoted) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")]
+    {
+        match check::field(spec, name).as_bool() {
+            None => {}
+            Some(true) => set.push(quoted),
+            Some(false) => {
+                let detail = "must be either unset or set to true";
+                errors.push(FieldError::invalid(&path.child(name), false, detail));
+            }
+        }
+    }
+    let detail =
+        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    match set.len() {
+        0 => errors.push(FieldError::required(path, detail)),
+        1 => {}
+        _ => {
+            let value = format!("{{{}}}", set.join(", "));
+            let detail = format!("{detail}, but multiple fields are set");
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+    }
+}

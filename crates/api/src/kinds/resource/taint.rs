@@ -1,0 +1,63 @@
+//! Taints of devices, and tolerations of them.
+//!
+//! A taint bears the time at which it was added: the pipeline sets it with [`fill_times`], before validation.
+
+use super::Report;
+use crate::field_error::{FieldError, Path};
+use crate::kinds::check;
+use crate::names::key;
+use crate::value::Value;
+
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+
+/// Sets the time of taints that have none, in a ResourceSlice or a DeviceTaintRule. A DeviceTaintRule whose effect
+/// changed while its time did not gets a new time.
+pub fn fill_times(new: &mut Value, old: Option<&Value>, now: &str) {
+    let devices = new.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
+    for device in devices.into_iter().flat_map(|devices| devices.iter_mut()) {
+        for taint in check::maps_mut(device, &["taints"]) {
+            check::default_to(taint, "timeAdded", || now.into());
+        }
+    }
+    let Some(taint) = new.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut) else { return };
+    check::default_to(taint, "timeAdded", || now.into());
+    if let Some(before) = old.and_then(|old| old.at(&["spec", "taint"])) {
+        let same = |name| taint.get(name) == before.get(name);
+        if !same("effect") && same("timeAdded") {
+            taint.insert("timeAdded", now);
+        }
+    }
+}
+
+/// Checks a taint.
+pub(super) fn taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
+    check::label_key(&mut report.first, &path.child("key"), check::text(taint, "key"));
+    let value = check::text(taint, "value");
+    report.first.push_invalid(&path.child("value"), value, key::label_value(value));
+    match check::text(taint, "effect") {
+        "" => report.late.push(FieldError::required(&path.child("effect"), "")),
+        effect => check::one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS),
+    }
+}
+
+/// Checks a toleration.
+pub(super) fn toleration(report: &mut Report, path: &Path<'_>, toleration: &Value) {
+    let (key, value) = (check::text(toleration, "key"), check::text(toleration, "value"));
+    if !key.is_empty() {
+        check::label_key(&mut report.late, &path.child("key"), key);
+    }
+    let at = path.child("value");
+    match check::text(toleration, "operator") {
+        "Exists" if !value.is_empty() => {
+            report.first.push(FieldError::invalid(&at, value, "must be empty for operator `Exists`"));
+        }
+        "Exists" => {}
+        "Equal" => report.first.push_invalid(&at, value, key::label_value(value)),
+        "" => report.late.push(FieldError::required(&path.child("operator"), "")),
+        other => check::one_of(&mut report.late, &path.child("operator"), other, &["Equal", "Exists"]),
+    }
+    let effect = check::text(toleration, "effect");
+    if !effect.is_empty() {
+        check::one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS);
+    }
+}

@@ -1,0 +1,13 @@
+//! The kinds of scheduling.k8s.io.
+
+pub mod priority_class;
+
+use super::Rules;
+
+/// The rules of a kind of this group.
+pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
+    match kind {
+        "PriorityClass" => Some(&priority_class::PriorityClass),
+        _ => None,
+    }
+}

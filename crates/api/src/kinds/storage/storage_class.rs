@@ -1,0 +1,111 @@
+//! StorageClass: how volumes are made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::parameters;
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::{Rules, check};
+use crate::value::Value;
+
+/// Fields that must stay, in the order in which changes are complained about.
+const FIXED: [&str; 4] = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
+
+/// The rules of StorageClass.
+pub struct StorageClass;
+
+impl Rules for StorageClass {
+    fn default(&self, object: &mut Value) {
+        let object = object.make_map();
+        check::default_to(object, "reclaimPolicy", || "Delete".into());
+        check::default_to(object, "volumeBindingMode", || "Immediate".into());
+    }
+
+    fn validate(&self, object: &Value, errors: &mut ErrorList) {
+        check(object, errors);
+        if check::text(object, "provisioner").is_empty() {
+            errors.push(FieldError::required(&Path::root("provisioner"), ""));
+        }
+    }
+
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check(new, errors);
+        for name in FIXED {
+            let (new, old) = (check::field(new, name), check::field(old, name));
+            if name == "provisioner" && new.is_empty() {
+                errors.push(FieldError::required(&Path::root(name), ""));
+            } else {
+                check::immutable(errors, &Path::root(name), new, old);
+            }
+        }
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (i, term) in check::list(new, "allowedTopologies").iter().enumerate() {
+            for (j, expression) in check::list(term, "matchLabelExpressions").iter().enumerate() {
+                if let Some(message) = check::deprecated_node_label(check::text(expression, "key")) {
+                    warnings
+                        .push(format!("allowedTopologies[{i}].matchLabelExpressions[{j}].key: {message}"));
+                }
+            }
+        }
+        warnings
+    }
+}
+
+fn check(object: &Value, errors: &mut ErrorList) {
+    let provisioner = check::text(object, "provisioner");
+    if !provisioner.is_empty() {
+        check::label_key(errors, &Path::root("provisioner"), &provisioner.to_lowercase());
+    }
+    parameters(errors, &Path::root("parameters"), object);
+    let policy = check::text(object, "reclaimPolicy");
+    if !policy.is_empty() {
+        check::one_of(errors, &Path::root("reclaimPolicy"), policy, &["Delete", "Retain"]);
+    }
+    let path = Path::root("volumeBindingMode");
+    match check::field(object, "volumeBindingMode").as_str() {
+        None => errors.push(FieldError::required(&path, "")),
+        Some(mode) => check::one_of(errors, &path, mode, &["Immediate", "WaitForFirstConsumer"]),
+    }
+    topologies(errors, check::list(object, "allowedTopologies"));
+}
+
+fn topologies(errors: &mut ErrorList, terms: &[Value]) {
+    let path = Path::root("allowedTopologies");
+    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    for (i, term) in terms.iter().enumerate() {
+        let path = path.index(i);
+        let path = path.child("matchLabelExpressions");
+        let mut values = BTreeMap::new();
+        for (i, one) in check::list(term, "matchLabelExpressions").iter().enumerate() {
+            let path = path.index(i);
+            let set = requirement(errors, &path, one);
+            if values.insert(check::text(one, "key"), set).is_some() {
+                errors.push(FieldError::duplicate(&path.child("key"), check::text(one, "key")));
+            }
+        }
+        // Upstream compares with as many empty terms as there are terms, so an empty one is always a duplicate.
+        let empty = if values.is_empty() { terms.len() } else { 0 };
+        for _ in 0..empty + seen.iter().filter(|known| **known == values).count() {
+            errors.push(FieldError::duplicate(&path, ""));
+        }
+        seen.push(values);
+    }
+}
+
+fn requirement<'a>(errors: &mut ErrorList, path: &Path<'_>, requirement: &'a Value) -> BTreeSet<&'a str> {
+    let at = path.child("values");
+    let values = check::texts(requirement, "values");
+    if values.is_empty() {
+        errors.push(FieldError::required(&at, ""));
+    }
+    let mut set = BTreeSet::new();
+    for (i, value) in values.into_iter().enumerate() {
+        if !set.insert(value) {
+            errors.push(FieldError::duplicate(&at.index(i), value));
+        }
+    }
+    check::label_key(errors, &path.child("key"), check::text(requirement, "key"));
+    set
+}

@@ -1,0 +1,83 @@
+//! References to owners.
+
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::json;
+use crate::value::Value;
+
+/// Drops references that say the same as an earlier one, and gives the warning that is due then. Admission may
+/// add references, hence clients are told when they were found.
+pub fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> {
+    let references = object.at_mut(&["metadata", "ownerReferences"])?;
+    let Value::List(references) = references else { return None };
+    let mut kept: Vec<Value> = Vec::with_capacity(references.len());
+    let mut duplicates = Vec::new();
+    for reference in references.drain(..) {
+        if kept.contains(&reference) {
+            duplicates.push(reference.str_at(&["uid"]).to_owned());
+        } else {
+            kept.push(reference);
+        }
+    }
+    *references = kept;
+    if duplicates.is_empty() {
+        return None;
+    }
+    let when = if after_admission { " after mutating admission happens" } else { "" };
+    Some(format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in \
+         1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) \
+         observed: {}",
+        duplicates.join(", ")
+    ))
+}
+
+/// Checks references to owners.
+pub(super) fn validate(errors: &mut ErrorList, path: &Path<'_>, references: &Value) {
+    let mut controller: Option<String> = None;
+    for (i, reference) in references.as_list().unwrap_or_default().iter().enumerate() {
+        validate_one(errors, &path.index(i), reference);
+        if reference.get("controller").and_then(Value::as_bool) != Some(true) {
+            continue;
+        }
+        let this = format!("{}/{}", reference.str_at(&["kind"]), reference.str_at(&["name"]));
+        match &controller {
+            None => controller = Some(this),
+            Some(first) => {
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for \
+                     {first} and {this}"
+                );
+                errors.push(FieldError::invalid(path, shown(references), detail));
+            }
+        }
+    }
+}
+
+fn validate_one(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+    let version = reference.str_at(&["apiVersion"]);
+    let parsed = match version.split_once('/') {
+        Some((group, version)) if !version.contains('/') => Some((group, version)),
+        Some(_) => None,
+        None => Some(("", version)),
+    };
+    if version.is_empty() {
+        errors.push(FieldError::required(&path.child("apiVersion"), "must not be empty"));
+    } else if parsed.is_none_or(|(_, version)| version.is_empty()) {
+        let detail = "must be <group>/<version> or <version>";
+        errors.push(FieldError::invalid(&path.child("apiVersion"), version, detail));
+    }
+    for field in ["kind", "name", "uid"] {
+        if reference.str_at(&[field]).is_empty() {
+            errors.push(FieldError::required(&path.child(field), "must not be empty"));
+        }
+    }
+    // Events come and go too fast to own anything.
+    if parsed == Some(("", "v1")) && reference.str_at(&["kind"]) == "Event" {
+        let detail = "/v1, Kind=Event is disallowed from being an owner";
+        errors.push(FieldError::invalid(path, shown(reference), detail));
+    }
+}
+
+fn shown(value: &Value) -> BadValue {
+    BadValue::Json(json::to_text(value).into())
+}

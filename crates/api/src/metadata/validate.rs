@@ -1,0 +1,136 @@
+//! What is wrong with metadata.
+
+use super::{deletion_timestamp, finalizers, generation, name, namespace, owners, pairs, text};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::json;
+use crate::names::{self, NameRule};
+use crate::value::Value;
+
+use super::options::validate_field_manager;
+
+/// The longest name of a subresource in `managedFields`.
+const SUBRESOURCE_BYTES_MAX: usize = 256;
+
+/// What is checked beyond the rules for all objects.
+#[derive(Clone, Copy, Debug)]
+pub struct MetadataRules {
+    /// How the object may be called.
+    pub name: NameRule,
+    /// Whether it lives in a namespace.
+    pub namespaced: bool,
+    /// Whether a finalizer must be one of the standard ones or have a domain: built-in kinds.
+    pub standard_finalizers: bool,
+}
+
+/// Checks the metadata of a new object.
+pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
+    common(errors, object, rules.name, rules.namespaced);
+    if rules.standard_finalizers {
+        standard_finalizers(errors, object);
+    }
+}
+
+/// Checks the metadata of an update. The name is as it was or a fault of its own, so the kind's rule for names is
+/// not asked again: what was made under an older rule can still be changed.
+pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &MetadataRules) {
+    common(errors, new, NameRule::PathSegment, rules.namespaced);
+    let path = Path::root("metadata");
+    if deletion_timestamp(old).is_some() {
+        let path = path.child("finalizers");
+        names::metadata::finalizers_only_removed(errors, &path, &finalizers(new), &finalizers(old));
+    }
+    if text(new, "resourceVersion").is_empty() {
+        let detail = "must be specified for an update";
+        errors.push(FieldError::invalid(&path.child("resourceVersion"), "", detail));
+    }
+    if generation(new) < generation(old) {
+        let detail = "must not be decremented";
+        errors.push(FieldError::invalid(&path.child("generation"), generation(new), detail));
+    }
+    for field in ["name", "namespace", "uid"] {
+        if text(new, field) != text(old, field) {
+            let value = text(new, field);
+            errors.push(FieldError::invalid(&path.child(field), value, "field is immutable"));
+        }
+    }
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let get =
+            |object| super::of(object).and_then(|meta| meta.get(field)).filter(|value| !value.is_null());
+        if get(new) != get(old) {
+            let value = get(new).map_or(BadValue::Null, |value| BadValue::Json(json::to_text(value).into()));
+            errors.push(FieldError::invalid(&path.child(field), value, "field is immutable"));
+        }
+    }
+    if rules.standard_finalizers {
+        standard_finalizers(errors, new);
+    }
+}
+
+fn common(errors: &mut ErrorList, object: &Value, rule: NameRule, namespaced: bool) {
+    let path = Path::root("metadata");
+    let prefix = text(object, "generateName");
+    if !prefix.is_empty() {
+        errors.push_invalid(&path.child("generateName"), prefix, rule.check_prefix(prefix));
+    }
+    match name(object) {
+        "" => errors.push(FieldError::required(&path.child("name"), "name or generateName is required")),
+        name => errors.push_invalid(&path.child("name"), name, rule.check(name)),
+    }
+    match (namespaced, namespace(object)) {
+        (true, "") => errors.push(FieldError::required(&path.child("namespace"), "")),
+        (true, namespace) => {
+            errors.push_invalid(&path.child("namespace"), namespace, NameRule::Label.check(namespace));
+        }
+        (false, "") => {}
+        (false, _) => {
+            errors.push(FieldError::forbidden(&path.child("namespace"), "not allowed on this type"));
+        }
+    }
+    if generation(object) < 0 {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(&path.child("generation"), generation(object), detail));
+    }
+    let field = |field: &str| super::of(object).and_then(|meta| meta.get(field));
+    names::metadata::labels(errors, &path.child("labels"), pairs(field("labels")));
+    names::metadata::annotations(errors, &path.child("annotations"), pairs(field("annotations")));
+    if let Some(references) = field("ownerReferences") {
+        owners::validate(errors, &path.child("ownerReferences"), references);
+    }
+    if field("finalizers").is_some() {
+        names::metadata::finalizers(errors, &path.child("finalizers"), &finalizers(object));
+    }
+    let entries = field("managedFields").and_then(Value::as_list).unwrap_or_default();
+    managed_fields(errors, &path.child("managedFields"), entries);
+}
+
+fn standard_finalizers(errors: &mut ErrorList, object: &Value) {
+    let metadata = Path::root("metadata");
+    let path = metadata.child("finalizers");
+    for (i, finalizer) in finalizers(object).into_iter().enumerate() {
+        names::metadata::finalizer_standard(errors, &path.index(i), finalizer);
+    }
+}
+
+/// Checks the entries of `managedFields`, but not the fields that they name.
+pub fn managed_fields(errors: &mut ErrorList, path: &Path<'_>, entries: &[Value]) {
+    for (i, entry) in entries.iter().enumerate() {
+        let path = path.index(i);
+        match entry.str_at(&["operation"]) {
+            "Apply" | "Update" => {}
+            "" => errors.push(FieldError::required(&path.child("operation"), "must not be empty")),
+            other => {
+                let value = BadValue::json_string(other);
+                let error = FieldError::not_supported(&path.child("operation"), value, &["Apply", "Update"]);
+                errors.push(error);
+            }
+        }
+        let kind = entry.str_at(&["fieldsType"]);
+        if !matches!(kind, "" | "FieldsV1") {
+            errors.push(FieldError::invalid(&path.child("fieldsType"), kind, "must be `FieldsV1`"));
+        }
+        validate_field_manager(errors, &path.child("manager"), entry.str_at(&["manager"]));
+        if entry.str_at(&["subresource"]).len() > SUBRESOURCE_BYTES_MAX {
+            errors.push(FieldError::too_long(&path.child("subresource"), SUBRESOURCE_BYTES_MAX));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! OpenAPI documents, made from the schemas and the resources when somebody asks.
+//!
+//! [`v3`] has a document per group version and an index of them; [`v2`] has one document of everything, which
+//! [`gnostic`] also writes as the protobuf that older clients ask for. Both say the same: [`Dialect`] is where
+//! they differ. Nothing is kept but the hashes in the index.
+
+use crate::value::Value;
+
+mod definitions;
+pub mod gnostic;
+mod model;
+mod operations;
+mod parameters;
+mod special;
+pub mod v2;
+pub mod v3;
+
+#[cfg(test)]
+mod tests;
+
+/// A version of OpenAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    V2,
+    V3,
+}
+
+impl Dialect {
+    /// The address of a definition in a document.
+    fn reference(self, definition: &str) -> Value {
+        match self {
+            Dialect::V2 => format!("#/definitions/{definition}").into(),
+            Dialect::V3 => format!("#/components/schemas/{definition}").into(),
+        }
+    }
+}
+
+/// The media types of bodies.
+mod media {
+    pub(super) const ANY: &[&str] = &["*/*"];
+    pub(super) const JSON: &[&str] = &["application/json"];
+    pub(super) const KEYS: &[&str] = &["application/jwk-set+json"];
+    pub(super) const OBJECT: &[&str] =
+        &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+    pub(super) const LOG: &[&str] =
+        &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "text/plain"];
+    pub(super) const WATCH: &[&str] = &[
+        "application/json",
+        "application/json;stream=watch",
+        "application/vnd.kubernetes.protobuf",
+        "application/vnd.kubernetes.protobuf;stream=watch",
+        "application/yaml",
+    ];
+    pub(super) const PATCH: &[&str] = &[
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+    ];
+}
+
+/// The definitions that the operations of some paths refer to.
+fn referred(items: &[model::PathItem]) -> impl Iterator<Item = &'static str> {
+    items.iter().flat_map(|item| &item.operations).flat_map(|operation| {
+        let content = match operation.content {
+            model::Content::Object(definition) => Some(definition),
+            model::Content::Text => None,
+        };
+        content.into_iter().chain(operation.body.as_ref().map(|body| body.definition))
+    })
+}

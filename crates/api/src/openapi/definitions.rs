@@ -1,0 +1,254 @@
+//! The schemas of definitions, in either dialect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Dialect;
+use super::model::Kind;
+use super::operations::{VERSION_INFO, is_shared};
+use super::special::{UNIONS, special, special_schema, version_info};
+use crate::json;
+use crate::schema::{self, Field, ListType, MapType, Shape, Struct, TypeRef};
+use crate::value::{Map, Value};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+/// An object with these fields.
+pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Map(fields.into_iter().collect())
+}
+
+/// Texts as a list.
+pub(super) fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Value {
+    Value::List(texts.map(Value::from).collect())
+}
+
+/// The definitions that some refer to, with all that those refer to.
+pub(super) fn closure<'a>(first: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<&str> = first.collect();
+    while let Some(name) = open.pop() {
+        if !found.insert(name) {
+            continue;
+        }
+        if let Some(of) = schema::builtin().definition(name) {
+            open.extend(of.fields().filter_map(|field| referred(field.ty())));
+        } else if name.strip_prefix(EXTENSIONS).is_some_and(|name| name.starts_with(".JSONSchemaPropsOr")) {
+            open.extend(
+                schema::builtin()
+                    .definition(&format!("{EXTENSIONS}.JSONSchemaProps"))
+                    .map(Struct::definition),
+            );
+        }
+    }
+    found
+}
+
+/// The definition that a type refers to, perhaps as items or values.
+fn referred(ty: TypeRef<'static>) -> Option<&'static str> {
+    match ty.shape() {
+        Shape::Struct(of) => Some(of.definition()),
+        Shape::List(of) | Shape::Map(of) => referred(of),
+        shape => special(shape),
+    }
+}
+
+/// The schemas of definitions by name. `own` are the group versions in which the shared kinds are known.
+pub(super) fn schemas(names: &BTreeSet<&str>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> Value {
+    let schema = |name: &str| match schema::builtin().definition(name) {
+        Some(of) => of_struct(of, own, dialect),
+        None if name == VERSION_INFO => version_info(),
+        None => special_schema(name, dialect),
+    };
+    Value::Map(names.iter().map(|name| (*name, schema(name))).collect())
+}
+
+fn of_struct(of: Struct<'_>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> Value {
+    let mut schema = Map::with_capacity(6);
+    match of.description() {
+        "" if of.name() == "WatchEvent" => drop(schema.insert("description", "An event of a watch.")),
+        "" => {}
+        description => drop(schema.insert("description", description)),
+    }
+    let properties: BTreeMap<&str, Value> =
+        of.fields().map(|field| (field.name(), of_field(field, dialect))).collect();
+    if !properties.is_empty() {
+        schema.insert("properties", Value::Map(properties.into_iter().collect()));
+    }
+    let mut required = of.fields().filter(|field| is_required(*field)).map(Field::name).peekable();
+    if required.peek().is_some() {
+        schema.insert("required", texts(required));
+    }
+    schema.insert("type", "object");
+    let kinds = kinds(of, own);
+    if !kinds.is_empty() {
+        schema.insert("x-kubernetes-group-version-kind", Value::List(kinds.iter().map(kind).collect()));
+    }
+    if let Some(map_type) = of.map_type() {
+        schema.insert("x-kubernetes-map-type", map_type_name(map_type));
+    }
+    if let Some(found) = UNIONS.iter().find(|union| union.definition == of.definition()) {
+        let mut union = Map::new();
+        if !found.discriminator.is_empty() {
+            union.insert("discriminator", found.discriminator);
+        }
+        union.insert("fields-to-discriminateBy", Value::Map(found.fields.iter().copied().collect()));
+        schema.insert("x-kubernetes-unions", Value::List(vec![Value::Map(union)]));
+    }
+    Value::Map(schema)
+}
+
+/// Whether a document says that the field must be there. Metadata is always there for who reads and may be left
+/// out by who writes.
+fn is_required(field: Field<'_>) -> bool {
+    field.is_required() && !(field.name() == "metadata" && field.omits_empty())
+}
+
+/// The text for people. What only the tables know has none; what every kind has is said by `Status` too.
+fn description(field: Field<'_>) -> &str {
+    match (field.description(), field.name()) {
+        ("", name @ ("kind" | "apiVersion" | "metadata")) => {
+            let status = schema::builtin().meta("Status").and_then(|status| status.field(name));
+            status.map_or("", Field::description)
+        }
+        ("", "items") => "The objects of the list.",
+        ("", "object") => "The object as the event left it, or a status that tells of an error.",
+        (description, _) => description,
+    }
+}
+
+/// A kind as the extension has it.
+pub(super) fn kind(of: &Kind<'_>) -> Value {
+    object([("group", of.group.into()), ("kind", of.kind.into()), ("version", of.version.into())])
+}
+
+/// The kinds that a definition stands for.
+fn kinds<'a>(of: Struct<'a>, own: &BTreeSet<(&'a str, &'a str)>) -> Vec<Kind<'a>> {
+    let name = of.name();
+    if is_shared(of.definition()) {
+        let everywhere = own.iter().copied().chain([("", "v1")]).collect::<BTreeSet<_>>();
+        return everywhere.into_iter().map(|(group, version)| Kind { group, version, kind: name }).collect();
+    }
+    if of.field("kind").is_none_or(|field| field.embedded_path() != "TypeMeta") {
+        return Vec::new();
+    }
+    let group = if of.definition().starts_with(META) { "" } else { of.group() };
+    vec![Kind { group, version: of.version(), kind: name }]
+}
+
+const fn map_type_name(map_type: MapType) -> &'static str {
+    match map_type {
+        MapType::Atomic => "atomic",
+        MapType::Granular => "granular",
+    }
+}
+
+/// The type of a field, without what the field adds.
+fn of_type(ty: TypeRef<'_>, dialect: Dialect) -> Map {
+    let typed = |name: &str, format: &str| {
+        let mut map = Map::with_capacity(4);
+        if !format.is_empty() {
+            map.insert("format", format);
+        }
+        map.insert("type", name);
+        map
+    };
+    match ty.shape() {
+        Shape::Struct(of) => reference(of.definition(), dialect),
+        Shape::Map(of) => {
+            let mut map = typed("object", "");
+            map.insert_first("additionalProperties", Value::Map(of_type(of, dialect)));
+            map
+        }
+        Shape::List(of) => {
+            let mut map = typed("array", "");
+            map.insert_first("items", Value::Map(of_type(of, dialect)));
+            map
+        }
+        Shape::String => typed("string", ""),
+        Shape::Bytes => typed("string", "byte"),
+        Shape::Int32 => typed("integer", "int32"),
+        Shape::Int64 => typed("integer", "int64"),
+        Shape::Double => typed("number", "double"),
+        Shape::Bool => typed("boolean", ""),
+        shape => reference(special(shape).unwrap_or_default(), dialect),
+    }
+}
+
+fn reference(name: &str, dialect: Dialect) -> Map {
+    Map::from_iter([("$ref", dialect.reference(name))])
+}
+
+fn of_field(field: Field<'_>, dialect: Dialect) -> Value {
+    let ty = field.ty();
+    let mut schema = of_type(ty, dialect);
+    let bare = schema.len();
+    let description = description(field);
+    if !description.is_empty() {
+        schema.insert("description", description);
+    }
+    if dialect == Dialect::V3
+        && let Some(default) = default(field)
+    {
+        schema.insert("default", default);
+    }
+    if field.values().len() > 0 {
+        schema.insert("enum", texts(field.values()));
+    }
+    markers(field, &mut schema);
+    // In version 3 nothing may stand beside a reference.
+    if dialect == Dialect::V3
+        && schema.len() > bare
+        && let Some(reference) = schema.remove("$ref")
+    {
+        schema.insert("allOf", Value::List(vec![object([("$ref", reference)])]));
+    }
+    schema.sort();
+    Value::Map(schema)
+}
+
+/// The default that the schema names, or what Go has where nothing is said.
+fn default(field: Field<'_>) -> Option<Value> {
+    if let Some(text) = field.default_json() {
+        return json::parse(text.as_bytes()).ok();
+    }
+    if field.is_pointer() {
+        return None;
+    }
+    match field.ty().shape() {
+        Shape::Struct(_) => Some(Value::map()),
+        _ if field.omits_empty() => None,
+        Shape::String => Some("".into()),
+        Shape::Int32 | Shape::Int64 | Shape::Double => Some(0.into()),
+        Shape::Bool => Some(false.into()),
+        _ => None,
+    }
+}
+
+/// How the field is merged.
+fn markers(field: Field<'_>, schema: &mut Map) {
+    let ty = field.ty();
+    if let Some(list_type) = ty.list_type() {
+        let name = match list_type {
+            ListType::Atomic => "atomic",
+            ListType::Set => "set",
+            ListType::Map => "map",
+        };
+        schema.insert("x-kubernetes-list-type", name);
+    }
+    if ty.list_keys().len() > 0 {
+        schema.insert("x-kubernetes-list-map-keys", texts(ty.list_keys()));
+    }
+    if let Some(map_type) = ty.map_type() {
+        schema.insert("x-kubernetes-map-type", map_type_name(map_type));
+    }
+    if let Some(key) = field.merge_key() {
+        schema.insert("x-kubernetes-patch-merge-key", key);
+    }
+    let patch = field.patch();
+    let words = [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
+    let words: Vec<&str> = words.into_iter().filter_map(|(set, word)| set.then_some(word)).collect();
+    if !words.is_empty() {
+        schema.insert("x-kubernetes-patch-strategy", words.join(","));
+    }
+}

@@ -1,0 +1,244 @@
+//! The document of version 2 as protobuf, in the messages that clients of old know.
+//!
+//! The messages are a table: which key of the JSON goes where. What the document does not use is not in it.
+
+use crate::json;
+use crate::protobuf::wire::{close, open, write_bytes, write_number};
+use crate::value::{Map, Value};
+
+/// The media type under which clients ask for it.
+pub const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// A message: its fields by their names in JSON, in the order of their numbers, and the number of extensions.
+struct Message {
+    fields: &'static [(&'static str, u32, Form)],
+    extensions: u32,
+}
+
+/// How the value of a field is written.
+enum Form {
+    /// A text.
+    Text,
+    /// A truth value.
+    Flag,
+    /// Texts, one by one.
+    Texts,
+    /// A text inside a message of one field.
+    InnerText,
+    /// Any value, as text.
+    Any,
+    /// Any values.
+    Anys,
+    /// A message, inside others that have only one field with this number.
+    Message(&'static [u32], &'static Message),
+    /// An object as a list of names and messages: the number of the list, the messages around each, the message.
+    Named(u32, &'static [u32], &'static Message),
+    /// Parameters, of which each place has its own message.
+    Parameters,
+    /// Names with lists of texts.
+    Requirements,
+}
+
+use Form::{Any, Anys, Flag, InnerText, Named, Parameters, Requirements, Text, Texts};
+
+static DOCUMENT: Message = Message {
+    fields: &[
+        ("swagger", 1, Text),
+        ("info", 2, Form::Message(&[], &INFO)),
+        ("paths", 8, Named(2, &[], &PATH_ITEM)),
+        ("definitions", 9, Named(1, &[], &SCHEMA)),
+        ("security", 12, Requirements),
+        ("securityDefinitions", 13, Named(1, &[2], &API_KEY)),
+    ],
+    extensions: 16,
+};
+static INFO: Message = Message { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
+static API_KEY: Message = Message {
+    fields: &[("type", 1, Text), ("name", 2, Text), ("in", 3, Text), ("description", 4, Text)],
+    extensions: 5,
+};
+static PATH_ITEM: Message = Message {
+    fields: &[
+        ("get", 2, Form::Message(&[], &OPERATION)),
+        ("put", 3, Form::Message(&[], &OPERATION)),
+        ("post", 4, Form::Message(&[], &OPERATION)),
+        ("delete", 5, Form::Message(&[], &OPERATION)),
+        ("options", 6, Form::Message(&[], &OPERATION)),
+        ("head", 7, Form::Message(&[], &OPERATION)),
+        ("patch", 8, Form::Message(&[], &OPERATION)),
+        ("parameters", 9, Parameters),
+    ],
+    extensions: 10,
+};
+static OPERATION: Message = Message {
+    fields: &[
+        ("tags", 1, Texts),
+        ("description", 3, Text),
+        ("operationId", 5, Text),
+        ("produces", 6, Texts),
+        ("consumes", 7, Texts),
+        ("parameters", 8, Parameters),
+        ("responses", 9, Named(1, &[1], &RESPONSE)),
+        ("schemes", 10, Texts),
+    ],
+    extensions: 13,
+};
+static RESPONSE: Message = Message {
+    fields: &[("description", 1, Text), ("schema", 2, Form::Message(&[1], &SCHEMA))],
+    extensions: 5,
+};
+static BODY_PARAMETER: Message = Message {
+    fields: &[
+        ("description", 1, Text),
+        ("name", 2, Text),
+        ("in", 3, Text),
+        ("required", 4, Flag),
+        ("schema", 5, Form::Message(&[], &SCHEMA)),
+    ],
+    extensions: 6,
+};
+static QUERY_PARAMETER: Message = Message {
+    fields: &[
+        ("required", 1, Flag),
+        ("in", 2, Text),
+        ("description", 3, Text),
+        ("name", 4, Text),
+        ("type", 6, Text),
+        ("uniqueItems", 20, Flag),
+    ],
+    extensions: 23,
+};
+static PATH_PARAMETER: Message = Message {
+    fields: &[
+        ("required", 1, Flag),
+        ("in", 2, Text),
+        ("description", 3, Text),
+        ("name", 4, Text),
+        ("type", 5, Text),
+        ("uniqueItems", 19, Flag),
+    ],
+    extensions: 22,
+};
+static SCHEMA: Message = Message {
+    fields: &[
+        ("$ref", 1, Text),
+        ("format", 2, Text),
+        ("description", 4, Text),
+        ("default", 5, Any),
+        ("required", 19, Texts),
+        ("enum", 20, Anys),
+        ("additionalProperties", 21, Form::Message(&[1], &SCHEMA)),
+        ("type", 22, InnerText),
+        ("items", 23, Form::Message(&[1], &SCHEMA)),
+        ("properties", 25, Named(1, &[], &SCHEMA)),
+    ],
+    extensions: 31,
+};
+
+/// The protobuf of a document of version 2.
+#[must_use]
+pub fn to_vec(document: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 << 20);
+    write(document, &DOCUMENT, &mut out);
+    out
+}
+
+fn write(value: &Value, message: &Message, out: &mut Vec<u8>) {
+    let Value::Map(map) = value else { return };
+    for (key, number, form) in message.fields {
+        if let Some(value) = map.get(key) {
+            field(value, *number, form, out);
+        }
+    }
+    extensions(map, message.extensions, out);
+}
+
+fn extensions(map: &Map, number: u32, out: &mut Vec<u8>) {
+    for (key, value) in map.iter().filter(|(key, _)| key.starts_with("x-")) {
+        let named = open(number, out);
+        write_bytes(1, key.as_bytes(), out);
+        any(value, 2, out);
+        close(named, out);
+    }
+}
+
+fn field(value: &Value, number: u32, form: &Form, out: &mut Vec<u8>) {
+    match form {
+        Text => write_bytes(number, value.as_str().unwrap_or_default().as_bytes(), out),
+        Flag => {
+            if value.as_bool() == Some(true) {
+                write_number(number, 1, out);
+            }
+        }
+        Texts => texts(value, number, out),
+        InnerText => {
+            let start = open(number, out);
+            write_bytes(1, value.as_str().unwrap_or_default().as_bytes(), out);
+            close(start, out);
+        }
+        Any => any(value, number, out),
+        Anys => value.as_list().unwrap_or_default().iter().for_each(|value| any(value, number, out)),
+        Form::Message(around, message) => inside(number, around, value, message, out),
+        Named(list, around, message) => {
+            let start = open(number, out);
+            for (name, value) in value.as_map().into_iter().flat_map(Map::iter) {
+                let named = open(*list, out);
+                write_bytes(1, name.as_bytes(), out);
+                inside(2, around, value, message, out);
+                close(named, out);
+            }
+            close(start, out);
+        }
+        Parameters => {
+            value.as_list().unwrap_or_default().iter().for_each(|value| parameter(value, number, out))
+        }
+        Requirements => {
+            for requirement in value.as_list().unwrap_or_default() {
+                let start = open(number, out);
+                for (name, scopes) in requirement.as_map().into_iter().flat_map(Map::iter) {
+                    let named = open(1, out);
+                    write_bytes(1, name.as_bytes(), out);
+                    let inner = open(2, out);
+                    texts(scopes, 1, out);
+                    close(inner, out);
+                    close(named, out);
+                }
+                close(start, out);
+            }
+        }
+    }
+}
+
+fn texts(value: &Value, number: u32, out: &mut Vec<u8>) {
+    for text in value.as_list().unwrap_or_default() {
+        write_bytes(number, text.as_str().unwrap_or_default().as_bytes(), out);
+    }
+}
+
+/// A message in a field, inside messages around it.
+fn inside(number: u32, around: &[u32], value: &Value, message: &Message, out: &mut Vec<u8>) {
+    let start = open(number, out);
+    match around.split_first() {
+        Some((next, rest)) => inside(*next, rest, value, message, out),
+        None => write(value, message, out),
+    }
+    close(start, out);
+}
+
+/// Any value, as the text of its JSON, which is YAML too.
+fn any(value: &Value, number: u32, out: &mut Vec<u8>) {
+    let start = open(number, out);
+    let text = open(2, out);
+    json::write(value, out);
+    close(text, out);
+    close(start, out);
+}
+
+fn parameter(value: &Value, number: u32, out: &mut Vec<u8>) {
+    // A parameter, not a reference to one; then with a body or without; then by its place.
+    match value.str_at(&["in"]) {
+        "body" => inside(number, &[1, 1], value, &BODY_PARAMETER, out),
+        "path" => inside(number, &[1, 2, 4], value, &PATH_PARAMETER, out),
+        _ => inside(number, &[1, 2, 3], value, &QUERY_PARAMETER, out),
+    }
+}

@@ -1,0 +1,75 @@
+//! Why a patched object is none of its kind, in the words that strategic merge patches have for it.
+//!
+//! Upstream does not decode the outcome of a strategic merge patch from text but turns the tree into the object,
+//! and that has words of its own. This runs only when decoding has failed already.
+
+use crate::schema::{Shape, Struct, TypeRef};
+use crate::value::Value;
+
+/// The first value of a wrong type, in the order of the schema's fields; nothing if only the content of a text
+/// is wrong, for which decoding has the words.
+pub(super) fn mismatch(value: &Value, of: Struct<'_>) -> Option<String> {
+    let Value::Map(map) = value else {
+        return Some(format!("cannot restore struct from: {}", kind(value)));
+    };
+    of.fields().find_map(|field| wrong(map.get(field.name())?, field.ty()))
+}
+
+fn wrong(value: &Value, ty: TypeRef<'_>) -> Option<String> {
+    if value.is_null() {
+        return None;
+    }
+    match (ty.shape(), value) {
+        (Shape::Struct(of), _) => mismatch(value, of),
+        (Shape::Map(of), Value::Map(map)) => map.iter().find_map(|(_, value)| wrong(value, of)),
+        (Shape::Map(_), _) => Some(format!("cannot restore map from {}", kind(value))),
+        (Shape::List(of), Value::List(list)) => list.iter().find_map(|value| wrong(value, of)),
+        (Shape::List(_), _) => Some(format!("cannot restore slice from {}", kind(value))),
+        (Shape::Bytes, Value::Str(_)) => None,
+        (Shape::Bytes, _) => Some(format!("cannot restore slice from {}", kind(value))),
+        (Shape::String, _) => scalar(value, "string", matches!(value, Value::Str(_)), ty),
+        (Shape::Bool, _) => scalar(value, "bool", matches!(value, Value::Bool(_)), ty),
+        (Shape::Int32, _) => scalar(value, "int32", is_integer(value), ty),
+        (Shape::Int64, _) => scalar(value, "int64", is_integer(value), ty),
+        (Shape::Double, _) => scalar(value, "float64", matches!(value, Value::Int(_) | Value::Float(_)), ty),
+        _ => None,
+    }
+}
+
+fn is_integer(value: &Value) -> bool {
+    match value {
+        Value::Int(_) => true,
+        Value::Float(number) => number.trunc() == *number,
+        _ => false,
+    }
+}
+
+fn scalar(value: &Value, wanted: &str, fits: bool, ty: TypeRef<'_>) -> Option<String> {
+    if fits {
+        return None;
+    }
+    // Go could convert these two, if JSON allowed it, and says so.
+    let convertible = match value {
+        Value::Int(_) => wanted != "bool",
+        Value::Float(_) => !matches!(wanted, "bool" | "string"),
+        _ => false,
+    };
+    Some(if convertible {
+        format!("cannot convert {} to {}", kind(value), ty.go_type())
+    } else {
+        format!("unrecognized type: {wanted}")
+    })
+}
+
+/// The Go kind that a value is decoded to.
+const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::Str(_) => "string",
+        Value::List(_) => "slice",
+        Value::Map(_) => "map",
+    }
+}

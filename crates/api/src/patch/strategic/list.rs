@@ -1,0 +1,286 @@
+//! Merging lists: items with the same key become one, and the order of the patch wins.
+
+use super::key::{Key, Places};
+use super::{
+    DIRECTIVE, Meta, StrategicError, merge_map, no_merge_key, unknown_directive, without_directives,
+    wrong_type,
+};
+use crate::patch::go_text::GoText;
+use crate::schema::{Field, Shape};
+use crate::value::{Map, Value};
+
+const LIST: Value = Value::List(Vec::new());
+const MAP: Value = Value::map();
+
+/// How a list is merged.
+#[derive(Clone, Copy)]
+struct Rule<'a> {
+    /// Whether it is merged at all; it is replaced otherwise.
+    merges: bool,
+    /// The key of its items, if they are objects.
+    merge_key: Option<&'a str>,
+    /// What the schema says about the items.
+    item: Meta<'a>,
+}
+
+impl<'a> Rule<'a> {
+    fn of(field: Field<'a>) -> Result<Rule<'a>, StrategicError> {
+        let Shape::List(item) = field.ty().shape() else { return Err(StrategicError::NoList) };
+        Ok(Rule { merges: field.patch().merge, merge_key: field.merge_key(), item: Meta::of(item) })
+    }
+}
+
+/// Merges the patch of a field that is a list into it, or takes its values out.
+pub(super) fn merge_field(
+    original: &mut Vec<Value>,
+    patch: &[Value],
+    field: Field<'_>,
+    is_deletion: bool,
+) -> Result<(), StrategicError> {
+    let rule = Rule::of(field)?;
+    if rule.merges || is_deletion {
+        merge(original, patch, rule, is_deletion)
+    } else {
+        *original = patch.to_vec();
+        Ok(())
+    }
+}
+
+fn merge(
+    original: &mut Vec<Value>,
+    patch: &[Value],
+    rule: Rule<'_>,
+    is_deletion: bool,
+) -> Result<(), StrategicError> {
+    if original.is_empty() && patch.is_empty() {
+        return Ok(());
+    }
+    let of_objects = items_are_objects(original, patch)?;
+    if !of_objects && is_deletion {
+        let gone = Places::of(patch, None);
+        original.retain(|item| !gone.contains(&Key::of(item)));
+        return Ok(());
+    }
+    if !of_objects {
+        let order = original.clone();
+        append_new(original, patch);
+        return reorder(original, patch, &order, rule.merge_key, of_objects);
+    }
+    let Some(merge_key) = rule.merge_key else {
+        return Err(StrategicError::NoKeyDeclared(rule.item.kind()));
+    };
+    let patch = obey_items(original, patch, merge_key)?;
+    let order: Vec<Value> = original.iter().map(|item| key_only(item, merge_key)).collect();
+    merge_items(original, &patch, merge_key, rule.item)?;
+    let patch: Vec<Value> = patch.into_iter().map(|item| key_only(item, merge_key)).collect();
+    reorder(original, &patch, &order, Some(merge_key), of_objects)
+}
+
+/// Whether the items of both lists are objects. They must all be of one type.
+fn items_are_objects(original: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
+    let mut items = original.iter().chain(patch);
+    let first = items.next().ok_or(StrategicError::NoItems)?;
+    if let Value::List(_) = first {
+        return Err(StrategicError::ListOfLists);
+    }
+    if items.any(|item| std::mem::discriminant(item) != std::mem::discriminant(first)) {
+        let both = Value::List(vec![Value::List(original.to_vec()), Value::List(patch.to_vec())]);
+        return Err(StrategicError::MixedItems(GoText(&both).to_string()));
+    }
+    Ok(matches!(first, Value::Map(_)))
+}
+
+/// Adds the values that are not there yet; none stays twice.
+fn append_new(original: &mut Vec<Value>, patch: &[Value]) {
+    let mut seen = Places::of(&[], None);
+    let both = std::mem::take(original).into_iter().chain(patch.iter().cloned());
+    for item in both {
+        let key = Key::of(&item);
+        if !seen.contains(&key) {
+            seen.note(key, original.len());
+            original.push(item);
+        }
+    }
+}
+
+/// An object that stands for an item where only its key matters.
+fn key_only(item: &Value, merge_key: &str) -> Value {
+    let mut map = Map::with_capacity(1);
+    if let Some(key) = item.get(merge_key) {
+        map.insert(merge_key, key.clone());
+    }
+    Value::Map(map)
+}
+
+/// Obeys the directives among the items of a patch, and hands back the others.
+fn obey_items<'p>(
+    original: &mut Vec<Value>,
+    patch: &'p [Value],
+    merge_key: &str,
+) -> Result<Vec<&'p Value>, StrategicError> {
+    let mut plain = Vec::with_capacity(patch.len());
+    let mut gone = Places::of(&[], None);
+    let mut replace = false;
+    for (at, item) in patch.iter().enumerate() {
+        let Some(directive) = item.get(DIRECTIVE) else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let key = item.get(merge_key).ok_or_else(|| no_merge_key(item, merge_key))?;
+                gone.note(Key::of(key), at);
+            }
+            Some("replace") => replace = true,
+            Some("merge") => return Err(StrategicError::MergeDirective),
+            _ => return Err(unknown_directive(directive, item)),
+        }
+    }
+    if replace {
+        *original = std::mem::take(&mut plain).into_iter().cloned().collect();
+    } else {
+        original.retain(|item| !item.get(merge_key).is_some_and(|key| gone.contains(&Key::of(key))));
+    }
+    Ok(plain)
+}
+
+/// Merges each item of the patch into the one with its key, or adds it.
+fn merge_items(
+    original: &mut Vec<Value>,
+    patch: &[&Value],
+    merge_key: &str,
+    meta: Meta<'_>,
+) -> Result<(), StrategicError> {
+    let mut places = Places::of(original, Some(merge_key));
+    for item in patch {
+        let Some(value) = item.get(merge_key) else { return Err(no_merge_key(item, merge_key)) };
+        let key = Key::of(value);
+        match (places.get(&key).and_then(|at| original.get_mut(at)), item) {
+            (Some(Value::Map(old)), Value::Map(patch)) => merge_map(old, patch, meta)?,
+            _ => {
+                places.note(key, original.len());
+                original.push((*item).clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Merges a list whose order the patch gives with `$setElementOrder`, and notes that it is done.
+pub(super) fn merge_in_order<'p>(
+    original: &mut Map,
+    patch: &'p Map,
+    order: &Value,
+    field: Result<&'p str, StrategicError>,
+    meta: Meta<'_>,
+    done: &mut Vec<&'p str>,
+) -> Result<(), StrategicError> {
+    let order = order.as_list().ok_or_else(|| wrong_type(&LIST, order))?;
+    let name = field?;
+    // A list without items may stand as null in an object, but a patch that says null contradicts itself.
+    let old = original.get(name).filter(|value| !value.is_null()).map(as_list).transpose()?;
+    let new = patch.get(name).map(as_list).transpose()?;
+    let rule = Rule::of(meta.field(name)?)?;
+    check_order(new.unwrap_or_default(), order, rule.merge_key)?;
+    let mut merged = match (old, new) {
+        (None, None) => return Ok(()),
+        (Some(old), None) => old.to_vec(),
+        (None, Some(new)) => new.iter().filter_map(without_directives).collect(),
+        (Some(old), Some(new)) if rule.merges => {
+            let mut merged = old.to_vec();
+            merge(&mut merged, new, rule, false)?;
+            merged
+        }
+        (Some(_), Some(new)) => new.to_vec(),
+    };
+    let of_objects = items_are_objects(old.unwrap_or_default(), new.unwrap_or_default())?;
+    reorder(&mut merged, order, old.unwrap_or_default(), rule.merge_key, of_objects)?;
+    original.insert(name, Value::List(merged));
+    done.push(name);
+    Ok(())
+}
+
+fn as_list(value: &Value) -> Result<&[Value], StrategicError> {
+    value.as_list().ok_or_else(|| wrong_type(&LIST, value))
+}
+
+/// Checks that the items of a patch stand in the order that it gives itself, and are all in it.
+fn check_order(patch: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), StrategicError> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut rest = order.iter();
+    for item in patch {
+        if let Some(merge_key) = merge_key {
+            let map = item.as_map().ok_or_else(|| wrong_type(&MAP, item))?;
+            if map.contains(DIRECTIVE) {
+                continue;
+            }
+            if !map.contains(merge_key) {
+                return Err(no_merge_key(item, merge_key));
+            }
+        }
+        let wanted = Key::of_item(item, merge_key);
+        loop {
+            let Some(next) = rest.next() else {
+                let [patch, order] =
+                    [patch, order].map(|list| GoText(&Value::List(list.to_vec())).to_string());
+                return Err(StrategicError::Order { patch, order });
+            };
+            check_key(next, merge_key)?;
+            if Key::of_item(next, merge_key) == wanted {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_key(item: &Value, merge_key: Option<&str>) -> Result<(), StrategicError> {
+    let Some(merge_key) = merge_key else { return Ok(()) };
+    let map = item.as_map().ok_or_else(|| wrong_type(&MAP, item))?;
+    if map.contains(merge_key) { Ok(()) } else { Err(no_merge_key(item, merge_key)) }
+}
+
+/// Brings merged items into order: those of the patch as it has them, the others as they were, and where they
+/// meet, an item that was first before stays first.
+fn reorder(
+    merged: &mut Vec<Value>,
+    patch_order: &[Value],
+    server_order: &[Value],
+    merge_key: Option<&str>,
+    of_objects: bool,
+) -> Result<(), StrategicError> {
+    for item in merged.iter().chain(patch_order).chain(server_order) {
+        check_key(item, merge_key)?;
+    }
+    let by = merge_key.filter(|_| of_objects);
+    let (in_patch, on_server) = (Places::of(patch_order, by), Places::of(server_order, by));
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for item in merged.drain(..) {
+        let key = Key::of_item(&item, by);
+        let was = on_server.get(&key);
+        match in_patch.get(&key) {
+            Some(at) => named.push((at, was, item)),
+            None => others.push((was, item)),
+        }
+    }
+    named.sort_by_key(|(at, ..)| *at);
+    others.sort_by_key(|(was, _)| *was);
+    let mut named = named.into_iter().peekable();
+    let mut others = others.into_iter().peekable();
+    while let Some((was, _)) = others.peek() {
+        let other_first = match named.peek() {
+            Some((_, named_was, _)) => was.is_some() && named_was.is_some() && was < named_was,
+            None => true,
+        };
+        let next = if other_first {
+            others.next().map(|(_, item)| item)
+        } else {
+            named.next().map(|(.., item)| item)
+        };
+        merged.extend(next);
+    }
+    merged.extend(named.map(|(.., item)| item));
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The group `admissionregistration.k8s.io`.
+
+use super::cell::{age, count, list, name};
+use super::{AGE, Cell, Column, Doc, NAME, Printer, cells};
+use crate::time::Time;
+use crate::value::Value;
+
+pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
+    Some(match kind {
+        "MutatingAdmissionPolicy" => &MUTATING_POLICY,
+        "ValidatingAdmissionPolicy" => &VALIDATING_POLICY,
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => &POLICY_BINDING,
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => &WEBHOOKS,
+        _ => return None,
+    })
+}
+
+const PARAM_KIND: Column =
+    Column::text("ParamKind", Doc::Own("The kind of the objects that hold parameters."));
+
+static MUTATING_POLICY: Printer = Printer::new(
+    &[NAME, Column::integer("Mutations", Doc::Own("How many mutations the policy has.")), PARAM_KIND, AGE],
+    |object, now| policy(object, "mutations", now),
+);
+
+static VALIDATING_POLICY: Printer = Printer::new(
+    &[
+        NAME,
+        Column::integer("Validations", Doc::Own("How many validations the policy has.")),
+        PARAM_KIND,
+        AGE,
+    ],
+    |object, now| policy(object, "validations", now),
+);
+
+fn policy(object: &Value, rules: &str, now: Time) -> Vec<Cell> {
+    let kind = match object.at(&["spec", "paramKind"]) {
+        Some(kind @ Value::Map(_)) => format!("{}/{}", kind.str_at(&["apiVersion"]), kind.str_at(&["kind"])),
+        _ => "<unset>".to_owned(),
+    };
+    cells![name(object), count(object, &["spec", rules]), kind, age(object, now)]
+}
+
+static POLICY_BINDING: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("PolicyName", Doc::Own("The policy that is put to use.")),
+        Column::text("ParamRef", Doc::Own("The object that holds the parameters, or how it is found.")),
+        AGE,
+    ],
+    |object, now| {
+        let policy = object.str_at(&["spec", "policyName"]);
+        cells![name(object), policy, param_ref(object.at(&["spec", "paramRef"])), age(object, now)]
+    },
+);
+
+fn param_ref(param_ref: Option<&Value>) -> String {
+    let Some(param_ref @ Value::Map(_)) = param_ref else { return "<unset>".to_owned() };
+    match (param_ref.str_at(&["namespace"]), param_ref.str_at(&["name"])) {
+        (_, "") => match param_ref.get("selector") {
+            Some(selector @ Value::Map(_)) => go_selector(selector),
+            _ => "<unset>".to_owned(),
+        },
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+/// A label selector in the form that Go prints its struct in, which is what upstream shows here.
+fn go_selector(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").and_then(Value::as_map);
+    let mut labels: Vec<(&str, &Value)> = labels.into_iter().flat_map(|map| map.iter()).collect();
+    labels.sort_unstable_by_key(|(key, _)| *key);
+    let labels: String =
+        labels.iter().map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default())).collect();
+    let expressions: String = list(selector, &["matchExpressions"])
+        .iter()
+        .map(|one| {
+            let values: Vec<&str> = list(one, &["values"]).iter().filter_map(Value::as_str).collect();
+            let (key, operator) = (one.str_at(&["key"]), one.str_at(&["operator"]));
+            let values = values.join(" ");
+            format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+        })
+        .collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
+static WEBHOOKS: Printer = Printer::new(
+    &[NAME, Column::integer("Webhooks", Doc::Own("How many webhooks the configuration has.")), AGE],
+    |object, now| cells![name(object), count(object, &["webhooks"]), age(object, now)],
+);

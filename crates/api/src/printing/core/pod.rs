@@ -1,0 +1,177 @@
+//! Pods: one word for all that can go on in one.
+
+use crate::printing::cell::{age, has_condition, int, is_deleted, list, name, or, time, truth};
+use crate::printing::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
+use crate::time::Time;
+use crate::value::Value;
+
+pub(super) static POD: Printer = Printer::new(
+    &[
+        NAME,
+        Column::text("Ready", Doc::Own("How many of the containers are ready.")),
+        Column::text("Status", Doc::Own("What the pod and its containers are doing, in a word.")),
+        Column::text("Restarts", Doc::Own("How often containers were restarted, and when one was last.")),
+        AGE,
+        Column::wide("IP", field!("core.v1.PodStatus", "podIP")),
+        Column::wide("Node", field!("core.v1.PodSpec", "nodeName")),
+        Column::wide("Nominated Node", field!("core.v1.PodStatus", "nominatedNodeName")),
+        Column::wide("Readiness Gates", field!("core.v1.PodSpec", "readinessGates")),
+    ],
+    pod,
+);
+
+/// What the containers of a pod add up to.
+struct Summary {
+    reason: String,
+    ready: i64,
+    restarts: i64,
+    last_restart: Option<Time>,
+}
+
+fn pod(object: &Value, now: Time) -> Vec<Cell> {
+    let init = list(object, &["spec", "initContainers"]);
+    let total =
+        list(object, &["spec", "containers"]).len() + init.iter().filter(|one| is_sidecar(one)).count();
+    let Summary { reason, ready, restarts, last_restart } = summary(object);
+    let restarts = match last_restart {
+        Some(last) if restarts != 0 => {
+            format!("{restarts} ({} ago)", crate::printing::human_duration(last, now))
+        }
+        _ => restarts.to_string(),
+    };
+    let ip = list(object, &["status", "podIPs"]).first().map_or("", |ip| ip.str_at(&["ip"]));
+    cells![
+        name(object),
+        format!("{ready}/{total}"),
+        reason,
+        restarts,
+        age(object, now),
+        or(ip, "<none>"),
+        or(object.str_at(&["spec", "nodeName"]), "<none>"),
+        or(object.str_at(&["status", "nominatedNodeName"]), "<none>"),
+        readiness_gates(object),
+    ]
+}
+
+fn summary(object: &Value) -> Summary {
+    let phase = object.str_at(&["status", "phase"]);
+    let said = object.str_at(&["status", "reason"]);
+    let conditions = list(object, &["status", "conditions"]);
+    let is_gated = conditions.iter().any(|condition| {
+        condition.str_at(&["type"]) == "PodScheduled" && condition.str_at(&["reason"]) == "SchedulingGated"
+    });
+    let reason = if is_gated { "SchedulingGated" } else { or(said, phase) };
+    let mut sum = Summary { reason: reason.to_owned(), ready: 0, restarts: 0, last_restart: None };
+    let sidecars = init_containers(object, &mut sum);
+    if let Some((restarts, last_restart)) = sidecars {
+        (sum.restarts, sum.last_restart) = (restarts, last_restart);
+        main_containers(object, &mut sum);
+    }
+    if is_deleted(object) && said == "NodeLost" {
+        sum.reason = "Unknown".to_owned();
+    } else if is_deleted(object) && !matches!(phase, "Succeeded" | "Failed") {
+        sum.reason = "Terminating".to_owned();
+    }
+    sum
+}
+
+/// Sums up the init containers as far as they got. If all is done, hands out how often those were restarted that
+/// go on running beside the others, and when one was last.
+fn init_containers(object: &Value, sum: &mut Summary) -> Option<(i64, Option<Time>)> {
+    let specs = list(object, &["spec", "initContainers"]);
+    let mut sidecars = (0, None);
+    let mut is_initializing = false;
+    for (at, container) in list(object, &["status", "initContainerStatuses"]).iter().enumerate() {
+        sum.restarts += int(container, &["restartCount"]);
+        sum.last_restart = sum.last_restart.max(last_end(container));
+        let spec = specs.iter().find(|spec| spec.str_at(&["name"]) == container.str_at(&["name"]));
+        let sidecar = spec.is_some_and(is_sidecar);
+        if sidecar {
+            sidecars.0 += int(container, &["restartCount"]);
+            sidecars.1 = sidecars.1.max(last_end(container));
+        }
+        let terminated = state(container, "terminated");
+        if terminated.is_some_and(|end| int(end, &["exitCode"]) == 0) {
+            continue;
+        }
+        if sidecar && truth(container, &["started"]) {
+            sum.ready += i64::from(truth(container, &["ready"]));
+            continue;
+        }
+        let waiting = state(container, "waiting").map_or("", |waiting| waiting.str_at(&["reason"]));
+        sum.reason = match (terminated, waiting) {
+            (Some(end), _) => format!("Init:{}", end_reason(end)),
+            (None, "" | "PodInitializing") => format!("Init:{at}/{}", specs.len()),
+            (None, waiting) => format!("Init:{waiting}"),
+        };
+        is_initializing = true;
+        break;
+    }
+    (!is_initializing || has_condition(object, "Initialized")).then_some(sidecars)
+}
+
+fn main_containers(object: &Value, sum: &mut Summary) {
+    let mut has_running = false;
+    let mut failure = None;
+    for container in list(object, &["status", "containerStatuses"]).iter().rev() {
+        sum.restarts += int(container, &["restartCount"]);
+        sum.last_restart = sum.last_restart.max(last_end(container));
+        let waiting = state(container, "waiting").map_or("", |waiting| waiting.str_at(&["reason"]));
+        if !waiting.is_empty() {
+            sum.reason = waiting.to_owned();
+        } else if let Some(end) = state(container, "terminated") {
+            sum.reason = end_reason(end);
+            if int(end, &["exitCode"]) != 0 {
+                failure = Some(sum.reason.clone());
+            }
+        } else if truth(container, &["ready"]) && state(container, "running").is_some() {
+            has_running = true;
+            sum.ready += 1;
+        }
+    }
+    if sum.reason == "Completed" {
+        if has_running && is_ready(object) {
+            sum.reason = "Running".to_owned();
+        } else if let Some(failure) = failure {
+            sum.reason = failure;
+        } else if has_running {
+            sum.reason = "NotReady".to_owned();
+        }
+    }
+}
+
+/// Whether an init container goes on running beside the others.
+fn is_sidecar(spec: &Value) -> bool {
+    spec.str_at(&["restartPolicy"]) == "Always"
+}
+
+fn is_ready(object: &Value) -> bool {
+    let is_ready = |one: &Value| one.str_at(&["type"]) == "Ready" && one.str_at(&["status"]) == "True";
+    list(object, &["status", "conditions"]).iter().any(is_ready)
+}
+
+fn state<'a>(container: &'a Value, state: &str) -> Option<&'a Value> {
+    container.at(&["state", state]).filter(|state| state.as_map().is_some())
+}
+
+/// When the container ended that the present one follows.
+fn last_end(container: &Value) -> Option<Time> {
+    time(container.at(&["lastState", "terminated", "finishedAt"]))
+}
+
+fn end_reason(end: &Value) -> String {
+    match (end.str_at(&["reason"]), int(end, &["signal"])) {
+        ("", 0) => format!("ExitCode:{}", int(end, &["exitCode"])),
+        ("", signal) => format!("Signal:{signal}"),
+        (reason, _) => reason.to_owned(),
+    }
+}
+
+fn readiness_gates(object: &Value) -> String {
+    let gates = list(object, &["spec", "readinessGates"]);
+    if gates.is_empty() {
+        return "<none>".to_owned();
+    }
+    let open = gates.iter().filter(|gate| has_condition(object, gate.str_at(&["conditionType"]))).count();
+    format!("{open}/{}", gates.len())
+}

@@ -1,0 +1,285 @@
+//! Answers that show objects in another form: `Table`, `PartialObjectMetadata` and its list.
+//!
+//! They are written straight to bytes, since they are made for a client and then dropped. What clients also ask
+//! for in protobuf can be had as a value.
+
+use crate::json;
+use crate::time::Time;
+use crate::value::{Map, Value};
+
+use super::{Column, printer};
+
+/// The version of the group `meta.k8s.io` that a client asks for. They differ in name only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetaVersion {
+    /// The present one.
+    #[default]
+    V1,
+    /// That of old clients.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// The group and the version, as in `meta.k8s.io/v1`.
+    #[must_use]
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "meta.k8s.io/v1",
+            MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// How much of the object stands beside its row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the parameter `includeObject`; it may be empty.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<IncludeObject> {
+        Some(match text {
+            "" | "Metadata" => IncludeObject::Metadata,
+            "None" => IncludeObject::None,
+            "Object" => IncludeObject::Object,
+            _ => return None,
+        })
+    }
+}
+
+/// What a list says about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListMeta<'a> {
+    /// The revision of the list.
+    pub resource_version: &'a str,
+    /// Where it goes on; empty at the end.
+    pub continue_token: &'a str,
+    /// How many objects follow, if that is known.
+    pub remaining_item_count: Option<i64>,
+}
+
+impl<'a> ListMeta<'a> {
+    /// What stands for a list where there is one object.
+    #[must_use]
+    pub fn of_object(object: &'a Value) -> ListMeta<'a> {
+        ListMeta { resource_version: object.str_at(&["metadata", "resourceVersion"]), ..ListMeta::default() }
+    }
+
+    fn to_value(self) -> Value {
+        let mut map = Map::new();
+        for (key, text) in [("resourceVersion", self.resource_version), ("continue", self.continue_token)] {
+            if !text.is_empty() {
+                map.insert(key, text);
+            }
+        }
+        if let Some(count) = self.remaining_item_count {
+            map.insert("remainingItemCount", count);
+        }
+        Value::Map(map)
+    }
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The version of the table.
+    pub version: MetaVersion,
+    /// How much of the objects it wants.
+    pub include: IncludeObject,
+    /// Whether it wants the columns: not with `noHeaders`, and in a watch only with the first event.
+    pub with_columns: bool,
+}
+
+impl Default for TableOptions {
+    fn default() -> TableOptions {
+        TableOptions { version: MetaVersion::V1, include: IncludeObject::Metadata, with_columns: true }
+    }
+}
+
+/// An object of a table, in two forms that are mostly the same value.
+#[derive(Clone, Copy, Debug)]
+pub struct TableObject<'a> {
+    /// In the storage version, which its cells are made from.
+    pub stored: &'a Value,
+    /// In the version that the client speaks, which stands beside the cells.
+    pub served: &'a Value,
+}
+
+impl<'a> From<&'a Value> for TableObject<'a> {
+    fn from(object: &'a Value) -> TableObject<'a> {
+        TableObject { stored: object, served: object }
+    }
+}
+
+/// Appends the table of a list of objects.
+pub fn write_table(
+    kind: (&str, &str),
+    objects: &[TableObject<'_>],
+    meta: ListMeta<'_>,
+    options: TableOptions,
+    now: Time,
+    out: &mut Vec<u8>,
+) {
+    let printer = printer(kind.0, kind.1);
+    let mut rows: Vec<Vec<Value>> = objects.iter().map(|object| (printer.row)(object.stored, now)).collect();
+    if let Some(list) = printer.list {
+        let stored: Vec<&Value> = objects.iter().map(|object| object.stored).collect();
+        list(&stored, &mut rows);
+    }
+    write_rows(kind, objects, rows, meta, options, out);
+}
+
+/// Appends the table of one object.
+pub fn write_object_table(
+    kind: (&str, &str),
+    object: TableObject<'_>,
+    options: TableOptions,
+    now: Time,
+    out: &mut Vec<u8>,
+) {
+    let row = (printer(kind.0, kind.1).row)(object.stored, now);
+    write_rows(kind, &[object], vec![row], ListMeta::of_object(object.served), options, out);
+}
+
+fn write_rows(
+    (group, kind): (&str, &str),
+    objects: &[TableObject<'_>],
+    rows: Vec<Vec<Value>>,
+    meta: ListMeta<'_>,
+    options: TableOptions,
+    out: &mut Vec<u8>,
+) {
+    let printer = printer(group, kind);
+    write_head(printer.columns, meta, options, out);
+    if rows.is_empty() && printer.is_null_without_rows {
+        out.extend_from_slice(b"null}");
+        return;
+    }
+    let is_pod = (group, kind) == ("", "Pod");
+    out.push(b'[');
+    for (at, (object, cells)) in objects.iter().zip(rows).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"cells\":");
+        json::write(&Value::List(cells), out);
+        if is_pod {
+            write_completed(object.stored, out);
+        }
+        out.extend_from_slice(b",\"object\":");
+        match options.include {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => write_partial(object.served, options.version, out),
+            IncludeObject::Object => json::write(object.served, out),
+        }
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// Appends all that stands before the rows.
+fn write_head(columns: &[Column], meta: ListMeta<'_>, options: TableOptions, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":");
+    json::write_str(options.version.api_version(), out);
+    out.extend_from_slice(b",\"metadata\":");
+    json::write(&meta.to_value(), out);
+    out.extend_from_slice(b",\"columnDefinitions\":");
+    let columns = options.with_columns.then(|| columns.iter().map(definition).collect::<Vec<Value>>());
+    json::write(&Value::from(columns), out);
+    out.extend_from_slice(b",\"rows\":");
+}
+
+fn definition(column: &Column) -> Value {
+    let texts = [
+        ("name", column.name),
+        ("type", column.kind),
+        ("format", column.format),
+        ("description", column.description()),
+    ];
+    let mut map: Map = texts.into_iter().collect();
+    map.insert("priority", column.priority);
+    Value::Map(map)
+}
+
+/// Appends the condition of a row whose pod has come to its end.
+fn write_completed(pod: &Value, out: &mut Vec<u8>) {
+    let (reason, message) = match pod.str_at(&["status", "phase"]) {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return,
+    };
+    let condition: Map =
+        [("type", "Completed"), ("status", "True"), ("reason", reason), ("message", message)]
+            .into_iter()
+            .collect();
+    out.extend_from_slice(b",\"conditions\":");
+    json::write(&Value::List(vec![Value::Map(condition)]), out);
+}
+
+/// Appends the metadata of an object, as an object of its own.
+pub fn write_partial(object: &Value, version: MetaVersion, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":");
+    json::write_str(version.api_version(), out);
+    out.extend_from_slice(b",\"metadata\":");
+    match object.get("metadata") {
+        Some(metadata @ Value::Map(_)) => json::write(metadata, out),
+        _ => out.extend_from_slice(b"{}"),
+    }
+    out.push(b'}');
+}
+
+/// Appends the metadata of the objects of a list.
+pub fn write_partial_list<'v>(
+    objects: impl IntoIterator<Item = &'v Value>,
+    meta: ListMeta<'_>,
+    version: MetaVersion,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":");
+    json::write_str(version.api_version(), out);
+    out.extend_from_slice(b",\"metadata\":");
+    json::write(&meta.to_value(), out);
+    out.extend_from_slice(b",\"items\":");
+    let mut before: &[u8] = b"[";
+    for object in objects {
+        out.extend_from_slice(before);
+        write_partial(object, version, out);
+        before = b",";
+    }
+    out.extend_from_slice(if before == b"[" { b"null}" } else { b"]}" });
+}
+
+/// The metadata of an object, as an object of its own.
+#[must_use]
+pub fn partial(object: &Value, version: MetaVersion) -> Value {
+    let metadata = object.get("metadata").filter(|metadata| metadata.as_map().is_some());
+    let mut map = Map::with_capacity(3);
+    map.insert("kind", "PartialObjectMetadata");
+    map.insert("apiVersion", version.api_version());
+    map.insert("metadata", metadata.cloned().unwrap_or_else(Value::map));
+    Value::Map(map)
+}
+
+/// The metadata of the objects of a list.
+#[must_use]
+pub fn partial_list<'v>(
+    objects: impl IntoIterator<Item = &'v Value>,
+    meta: ListMeta<'_>,
+    version: MetaVersion,
+) -> Value {
+    let items: Vec<Value> = objects.into_iter().map(|object| partial(object, version)).collect();
+    let mut map = Map::with_capacity(4);
+    map.insert("kind", "PartialObjectMetadataList");
+    map.insert("apiVersion", version.api_version());
+    map.insert("metadata", meta.to_value());
+    map.insert("items", if items.is_empty() { Value::Null } else { Value::List(items) });
+    Value::Map(map)
+}

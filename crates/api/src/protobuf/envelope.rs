@@ -1,0 +1,176 @@
+//! What is around messages: the envelope that says what an object is, lists, and the events of a watch.
+//!
+//! Nothing here looks into a message, so an object that was encoded once serves alone, in lists and in events.
+
+use super::wire::{Payload, Reader, close, open as open_field, varint_len, write_bytes};
+use super::write::write_head;
+use super::{MAGIC, ProtoError, define};
+use crate::decode;
+use crate::schema::Struct;
+use crate::value::Value;
+
+/// The end of an envelope: no encoding, no content type.
+const TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
+
+/// An envelope that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// The group version of the object; empty where the client did not say.
+    pub api_version: &'a str,
+    /// Its kind; empty where the client did not say.
+    pub kind: &'a str,
+    /// The message.
+    pub raw: &'a [u8],
+}
+
+impl Envelope<'_> {
+    /// The definition of the object.
+    ///
+    /// # Errors
+    /// If there is none, or protobuf does not carry it.
+    pub fn definition(&self) -> Result<Struct<'static>, ProtoError> {
+        define(self.api_version, self.kind).ok_or_else(|| ProtoError::Kind {
+            api_version: self.api_version.to_owned(),
+            kind: self.kind.to_owned(),
+        })
+    }
+
+    /// Brings what was read in shape, with what the envelope says.
+    pub(super) fn shape(&self, mut value: Value) -> Result<Value, ProtoError> {
+        let map = value.make_map();
+        map.insert_first("apiVersion", self.api_version);
+        map.insert_first("kind", self.kind);
+        Ok(decode::decode(value, self.definition()?, &[])?.value)
+    }
+}
+
+/// Opens an envelope without reading the message.
+///
+/// # Errors
+/// If the bytes are none, in words that clients know.
+pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, ProtoError> {
+    if bytes.is_empty() {
+        return Err(ProtoError::Empty);
+    }
+    let body = bytes.strip_prefix(MAGIC).ok_or(ProtoError::Magic)?;
+    if body.is_empty() {
+        return Err(ProtoError::EmptyBody);
+    }
+    let mut envelope = Envelope { api_version: "", kind: "", raw: &[] };
+    let mut reader = Reader::new(body);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Bytes(meta)) => {
+                let mut reader = Reader::new(meta);
+                while let Some((number, payload)) = reader.next()? {
+                    match (number, payload) {
+                        (1, Payload::Bytes(text)) => envelope.api_version = utf8(text)?,
+                        (2, Payload::Bytes(text)) => envelope.kind = utf8(text)?,
+                        (1 | 2, payload) => return Err(payload.mismatch("TypeMeta")),
+                        _ => {}
+                    }
+                }
+            }
+            (2, Payload::Bytes(raw)) => envelope.raw = raw,
+            (1 | 2, payload) => return Err(payload.mismatch("Unknown")),
+            _ => {}
+        }
+    }
+    Ok(envelope)
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, ProtoError> {
+    std::str::from_utf8(bytes).map_err(|_| ProtoError::TypeMeta)
+}
+
+/// Appends the magic number and what says what the object is.
+fn write_front(api_version: &str, kind: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(MAGIC);
+    let start = open_field(1, out);
+    write_bytes(1, api_version.as_bytes(), out);
+    write_bytes(2, kind.as_bytes(), out);
+    close(start, out);
+}
+
+/// Appends an object that was encoded before, in its envelope.
+pub fn write_object(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+    out.reserve(message.len() + api_version.len() + kind.len() + 32);
+    write_front(api_version, kind, out);
+    write_bytes(2, message, out);
+    out.extend_from_slice(TAIL);
+}
+
+/// Appends an event of a watch, without the length that frames it in a stream. The object is in its envelope,
+/// the event is not.
+pub fn write_watch_event(event: &str, api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
+    out.reserve(message.len() + api_version.len() + kind.len() + 48);
+    write_bytes(1, event.as_bytes(), out);
+    let object = open_field(2, out);
+    let raw = open_field(1, out);
+    write_object(api_version, kind, message, out);
+    close(raw, out);
+    close(object, out);
+}
+
+/// A list that is written item by item from messages that were encoded before.
+///
+/// The length of all items stands in front of the first one, so it must be known: sum up
+/// [`ListWriter::item_len`]. Then the bytes are those of [`ListWriter::start`], of each item, and of
+/// [`ListWriter::end`], and they can be sent as they come.
+#[derive(Debug)]
+pub struct ListWriter {
+    /// Bytes of items that are still to come.
+    left: usize,
+}
+
+impl ListWriter {
+    /// How many bytes an item takes whose message has this length.
+    #[must_use]
+    pub const fn item_len(message_len: usize) -> usize {
+        1 + varint_len(message_len as u64) + message_len
+    }
+
+    /// Appends what comes before the items: `metadata` is the encoded metadata of the list, `items_len` the sum
+    /// over all items.
+    #[must_use]
+    pub fn start(
+        api_version: &str,
+        kind: &str,
+        metadata: &[u8],
+        items_len: usize,
+        out: &mut Vec<u8>,
+    ) -> ListWriter {
+        write_front(api_version, kind, out);
+        write_head(2, ListWriter::item_len(metadata.len()) + items_len, out);
+        write_bytes(1, metadata, out);
+        ListWriter { left: items_len }
+    }
+
+    /// Appends what comes before a message of this length, for those who send the message itself apart.
+    ///
+    /// # Panics
+    /// If the items are more than was said at the start: what was sent already would be wrong.
+    pub fn item_head(&mut self, message_len: usize, out: &mut Vec<u8>) {
+        let left = self.left.checked_sub(ListWriter::item_len(message_len));
+        self.left = left.expect("the length of all items was given at the start");
+        write_head(2, message_len, out);
+    }
+
+    /// Appends an item.
+    ///
+    /// # Panics
+    /// As [`ListWriter::item_head`].
+    pub fn item(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        self.item_head(message.len(), out);
+        out.extend_from_slice(message);
+    }
+
+    /// Appends what comes after the items.
+    ///
+    /// # Panics
+    /// If items are missing.
+    pub fn end(self, out: &mut Vec<u8>) {
+        assert_eq!(self.left, 0, "bytes of items are missing");
+        out.extend_from_slice(TAIL);
+    }
+}

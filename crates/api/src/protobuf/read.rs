@@ -1,0 +1,427 @@
+//! From messages to values: fields are found by number, pieces are put together, and
+//! [`decode`](crate::decode::decode) brings the result in shape.
+
+use compact_str::CompactString;
+
+use super::wire::{Payload, Reader};
+use super::{DEPTH_MAX, MAGIC, PIECES_MAX, ProtoError, base64, envelope};
+use crate::json;
+use crate::rfc3339;
+use crate::schema::{Field, SchemaOr, Shape, Struct, TypeRef};
+use crate::time::Time;
+use crate::value::{Map, Value};
+
+/// One run over a message and all that is in it.
+#[derive(Default)]
+pub(super) struct Decoder {
+    /// How many messages came in more than one piece.
+    pieces: usize,
+}
+
+/// The fields of an object on the way.
+#[derive(Default)]
+struct Fields {
+    entries: Vec<(CompactString, Value)>,
+    /// Maps on the way, each with the index of its entry. They may be large, so they are made at the end.
+    maps: Vec<(usize, Vec<(CompactString, Value)>)>,
+}
+
+impl Fields {
+    fn position(&self, name: &str) -> Option<usize> {
+        self.entries.iter().rposition(|(key, _)| key == name)
+    }
+
+    /// The value of a field, null where nothing is there yet. `fresh` says that nothing can be.
+    fn slot(&mut self, name: &str, fresh: bool) -> usize {
+        let found = if fresh { None } else { self.position(name) };
+        found.unwrap_or_else(|| {
+            self.entries.push((CompactString::from(name), Value::Null));
+            self.entries.len() - 1
+        })
+    }
+
+    /// Adds to the map in an entry.
+    fn add(&mut self, index: usize, entry: (CompactString, Value)) {
+        match self.maps.iter_mut().rfind(|(at, _)| *at == index) {
+            Some((_, entries)) => entries.push(entry),
+            None => {
+                let mut entries = match self.entries[index].1.take() {
+                    Value::Map(map) => map.into_entries(),
+                    _ => Vec::new(),
+                };
+                entries.push(entry);
+                self.maps.push((index, entries));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Map {
+        for (index, entries) in self.maps {
+            self.entries[index].1 = Value::Map(Map::from_entries(entries).0);
+        }
+        Map::from_unique(self.entries)
+    }
+}
+
+/// What a number means in a message.
+enum Meaning<'a> {
+    Field(Field<'a>),
+    /// A message whose fields JSON shows among those of the one around it.
+    Embedded,
+    Unknown,
+}
+
+impl Decoder {
+    /// Reads a message; the value is not yet in shape.
+    pub(super) fn message(
+        &mut self,
+        bytes: &[u8],
+        of: Struct<'_>,
+        depth: usize,
+    ) -> Result<Value, ProtoError> {
+        let mut fields = Fields::default();
+        self.fields(bytes, of, &[], &mut fields, true, depth)?;
+        Ok(Value::Map(fields.finish()))
+    }
+
+    /// Reads the fields of a message, or of a message inside it that JSON does not show.
+    fn fields(
+        &mut self,
+        bytes: &[u8],
+        of: Struct<'_>,
+        around: &[u8],
+        fields: &mut Fields,
+        fresh: bool,
+        depth: usize,
+    ) -> Result<(), ProtoError> {
+        if depth > DEPTH_MAX {
+            return Err(ProtoError::Depth);
+        }
+        let mut reader = Reader::new(bytes);
+        let (mut cursor, mut highest) = (0, 0);
+        while let Some((number, payload)) = reader.next()? {
+            // Writers mostly go up the numbers, and then nothing of a field can be there yet.
+            let fresh = fresh && number > highest;
+            highest = highest.max(number);
+            match meaning(of, around, number, &mut cursor) {
+                Meaning::Field(field) => self.field(payload, field, fields, fresh, depth)?,
+                Meaning::Embedded => {
+                    let Payload::Bytes(inner) = payload else { return Err(payload.mismatch(of.name())) };
+                    let mut deeper = around.to_vec();
+                    deeper.push(number as u8);
+                    self.fields(inner, of, &deeper, fields, fresh, depth)?;
+                }
+                Meaning::Unknown => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one occurrence of a field.
+    fn field(
+        &mut self,
+        payload: Payload<'_>,
+        field: Field<'_>,
+        fields: &mut Fields,
+        fresh: bool,
+        depth: usize,
+    ) -> Result<(), ProtoError> {
+        let (name, ty) = (field.name(), field.ty());
+        if fresh && says_nothing(payload, field) {
+            return Ok(());
+        }
+        let index = fields.slot(name, fresh);
+        match (ty.shape(), payload) {
+            (Shape::List(of), payload) if !ty.is_wrapped() => {
+                if !matches!(fields.entries[index].1, Value::List(_)) {
+                    fields.entries[index].1 = Value::List(Vec::new());
+                }
+                if let Value::List(list) = &mut fields.entries[index].1 {
+                    self.items(payload, of, name, list, depth + 1)?;
+                }
+            }
+            (Shape::Map(of), Payload::Bytes(bytes)) => {
+                let entry = self.entry(bytes, of, name, depth + 1)?;
+                fields.add(index, entry);
+            }
+            (Shape::Struct(of), Payload::Bytes(bytes)) => {
+                let Value::Map(before) = fields.entries[index].1.take() else {
+                    fields.entries[index].1 = self.message(bytes, of, depth + 1)?;
+                    return Ok(());
+                };
+                self.pieces += 1;
+                if self.pieces > PIECES_MAX {
+                    return Err(ProtoError::Pieces);
+                }
+                let mut inner = Fields { entries: before.into_entries(), maps: Vec::new() };
+                self.fields(bytes, of, &[], &mut inner, false, depth + 1)?;
+                fields.entries[index].1 = Value::Map(inner.finish());
+            }
+            (_, payload) => fields.entries[index].1 = self.value(payload, ty, name, depth + 1)?,
+        }
+        Ok(())
+    }
+
+    /// Takes one item of a list, or a run of numbers packed together.
+    fn items(
+        &mut self,
+        payload: Payload<'_>,
+        of: TypeRef<'_>,
+        name: &str,
+        list: &mut Vec<Value>,
+        depth: usize,
+    ) -> Result<(), ProtoError> {
+        let numbers = matches!(of.shape(), Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double);
+        match payload {
+            Payload::Bytes(bytes) if numbers => {
+                let mut reader = Reader::new(bytes);
+                while !reader.is_empty() {
+                    let payload = match of.shape() {
+                        Shape::Double => Payload::Fixed64(reader.fixed64()?),
+                        _ => Payload::Varint(reader.varint()?),
+                    };
+                    list.push(self.value(payload, of, name, depth + 1)?);
+                }
+            }
+            payload => list.push(self.value(payload, of, name, depth + 1)?),
+        }
+        Ok(())
+    }
+
+    /// An entry of a map: its key, and its value or null where there is none.
+    fn entry(
+        &mut self,
+        bytes: &[u8],
+        of: TypeRef<'_>,
+        name: &str,
+        depth: usize,
+    ) -> Result<(CompactString, Value), ProtoError> {
+        let mut reader = Reader::new(bytes);
+        let (mut key, mut value) = (CompactString::default(), Value::Null);
+        while let Some((number, payload)) = reader.next()? {
+            match (number, payload) {
+                (1, Payload::Bytes(bytes)) => key = text(bytes),
+                (1, payload) => return Err(payload.mismatch(name)),
+                (2, payload) => value = self.value(payload, of, name, depth + 1)?,
+                _ => {}
+            }
+        }
+        Ok((key, value))
+    }
+
+    /// A value that is not put together from pieces.
+    fn value(
+        &mut self,
+        payload: Payload<'_>,
+        ty: TypeRef<'_>,
+        name: &str,
+        depth: usize,
+    ) -> Result<Value, ProtoError> {
+        Ok(match (ty.shape(), payload) {
+            (Shape::String, Payload::Bytes(bytes)) => Value::Str(text(bytes)),
+            (Shape::Bytes, Payload::Bytes(bytes)) => Value::from(base64::encode(bytes)),
+            // Numbers that are too long lose their upper half, as in Go.
+            (Shape::Int32, Payload::Varint(number)) => Value::from(number as i32),
+            (Shape::Int64, Payload::Varint(number)) => Value::Int(number as i64),
+            (Shape::Bool, Payload::Varint(number)) => Value::Bool(number != 0),
+            (Shape::Double, Payload::Fixed64(bits)) => double(f64::from_bits(bits))?,
+            (Shape::Struct(of), Payload::Bytes(bytes)) => self.message(bytes, of, depth)?,
+            (Shape::List(of), Payload::Bytes(bytes)) => self.wrapped(bytes, of, name, depth)?,
+            (Shape::IntOrString, Payload::Bytes(bytes)) => int_or_string(bytes, name)?,
+            (Shape::Quantity, Payload::Bytes(bytes)) => quantity(bytes, name)?,
+            (Shape::Time, Payload::Bytes(bytes)) => time(bytes, name, false)?,
+            (Shape::MicroTime, Payload::Bytes(bytes)) => time(bytes, name, true)?,
+            (Shape::Fields | Shape::Raw | Shape::Any, Payload::Bytes(bytes)) => {
+                self.raw(bytes, name, depth)?
+            }
+            (Shape::SchemaOr(or, schema), Payload::Bytes(bytes)) => {
+                self.schema_or(bytes, or, schema, name, depth)?
+            }
+            (_, payload) => return Err(payload.mismatch(name)),
+        })
+    }
+
+    /// A list that is a message of its own.
+    fn wrapped(
+        &mut self,
+        bytes: &[u8],
+        of: TypeRef<'_>,
+        name: &str,
+        depth: usize,
+    ) -> Result<Value, ProtoError> {
+        let mut reader = Reader::new(bytes);
+        let mut list = Vec::new();
+        while let Some((number, payload)) = reader.next()? {
+            if number == 1 {
+                self.items(payload, of, name, &mut list, depth)?;
+            }
+        }
+        // Go does not tell an empty one from none.
+        Ok(if list.is_empty() { Value::Null } else { Value::List(list) })
+    }
+
+    /// A JSON schema, or what stands in its place. A list wins over a schema, a schema over a truth value.
+    fn schema_or(
+        &mut self,
+        bytes: &[u8],
+        or: SchemaOr,
+        schema: TypeRef<'_>,
+        name: &str,
+        depth: usize,
+    ) -> Result<Value, ProtoError> {
+        let schema_number = if or == SchemaOr::Bool { 2 } else { 1 };
+        let mut reader = Reader::new(bytes);
+        let (mut found, mut list, mut allows) = (Value::Null, Vec::new(), false);
+        while let Some((number, payload)) = reader.next()? {
+            match (or, number, payload) {
+                (_, number, payload) if number == schema_number => {
+                    found = self.value(payload, schema, name, depth + 1)?;
+                }
+                (SchemaOr::Bool, 1, Payload::Varint(number)) => allows = number != 0,
+                (SchemaOr::Array, 2, payload) => list.push(self.value(payload, schema, name, depth + 2)?),
+                (SchemaOr::Strings, 2, Payload::Bytes(bytes)) => list.push(Value::Str(text(bytes))),
+                (_, 1 | 2, payload) => return Err(payload.mismatch(name)),
+                _ => {}
+            }
+        }
+        Ok(match (or, found) {
+            (SchemaOr::Bool, Value::Null) => Value::Bool(allows),
+            (_, found) if list.is_empty() => found,
+            _ => Value::List(list),
+        })
+    }
+
+    /// A value that is carried as JSON, or an object in an envelope of its own.
+    fn raw(&mut self, bytes: &[u8], name: &str, depth: usize) -> Result<Value, ProtoError> {
+        let raw = only_bytes(bytes, name)?;
+        if raw.is_empty() {
+            return Ok(Value::Null);
+        }
+        if raw.starts_with(MAGIC) {
+            let envelope = envelope::open(raw)?;
+            let value = self.message(envelope.raw, envelope.definition()?, depth + 1)?;
+            return envelope.shape(value);
+        }
+        let value = json::parse(raw).map_err(ProtoError::Json)?;
+        if depth + levels(&value) > DEPTH_MAX { Err(ProtoError::Depth) } else { Ok(value) }
+    }
+}
+
+/// What a number means in a definition. Fields mostly come in order, so the search goes on where it ended.
+fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -> Meaning<'a> {
+    let count = of.len();
+    for step in 0..count {
+        let index = (*cursor + step) % count;
+        let field = of.field_at(index);
+        let Some(own) = field.number() else { continue };
+        let path = field.embedded_numbers();
+        if path.len() == around.len() {
+            if u32::from(own) == number && path == around {
+                *cursor = index + 1;
+                return Meaning::Field(field);
+            }
+        } else if path.len() > around.len()
+            && u32::from(path[around.len()]) == number
+            && path.starts_with(around)
+        {
+            *cursor = index;
+            return Meaning::Embedded;
+        }
+    }
+    Meaning::Unknown
+}
+
+/// Whether an occurrence of a field leaves no trace: Go writes what is no pointer even when it is zero, and most
+/// fields of most objects are. What must be shown anyway is added in the end.
+fn says_nothing(payload: Payload<'_>, field: Field<'_>) -> bool {
+    let zero = matches!(
+        (payload, field.ty().shape()),
+        (Payload::Varint(0), Shape::Int32 | Shape::Int64 | Shape::Bool)
+            | (Payload::Bytes([]), Shape::String | Shape::Time | Shape::MicroTime)
+    );
+    zero && !field.is_pointer()
+}
+
+/// Text. Go takes any bytes and shows those that are no text as replacement characters.
+fn text(bytes: &[u8]) -> CompactString {
+    CompactString::from_utf8_lossy(bytes)
+}
+
+/// A double as JSON would bring it: whole numbers without a point.
+fn double(number: f64) -> Result<Value, ProtoError> {
+    let mut written = Vec::new();
+    json::write_float(number, &mut written);
+    json::parse(&written).map_err(ProtoError::Json)
+}
+
+/// The last value of field 1, which carries bytes.
+fn only_bytes<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8], ProtoError> {
+    let mut reader = Reader::new(bytes);
+    let mut found = &[][..];
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Bytes(bytes)) => found = bytes,
+            (1, payload) => return Err(payload.mismatch(name)),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The text of a quantity; one that says nothing is zero.
+fn quantity(bytes: &[u8], name: &str) -> Result<Value, ProtoError> {
+    Ok(if bytes.is_empty() { Value::from("0") } else { Value::Str(text(only_bytes(bytes, name)?)) })
+}
+
+/// A number or a text, as its type says.
+fn int_or_string(bytes: &[u8], name: &str) -> Result<Value, ProtoError> {
+    let mut reader = Reader::new(bytes);
+    let (mut kind, mut number, mut string) = (0, 0, CompactString::default());
+    while let Some(field) = reader.next()? {
+        match field {
+            (1, Payload::Varint(value)) => kind = value,
+            (2, Payload::Varint(value)) => number = value as i32,
+            (3, Payload::Bytes(value)) => string = text(value),
+            (1..=3, payload) => return Err(payload.mismatch(name)),
+            _ => {}
+        }
+    }
+    match kind {
+        0 => Ok(Value::from(number)),
+        1 => Ok(Value::Str(string)),
+        _ => Err(ProtoError::IntOrString),
+    }
+}
+
+/// A time; nothing where there are no bytes. What is finer than JSON shows is cut off.
+fn time(bytes: &[u8], name: &str, micros: bool) -> Result<Value, ProtoError> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let mut reader = Reader::new(bytes);
+    let (mut seconds, mut nanos) = (0, 0);
+    while let Some(field) = reader.next()? {
+        match field {
+            (1, Payload::Varint(value)) => seconds = value as i64,
+            (2, Payload::Varint(value)) => nanos = value as i32,
+            (1 | 2, payload) => return Err(payload.mismatch(name)),
+            _ => {}
+        }
+    }
+    let time = Time::from_seconds(seconds);
+    Ok(if micros {
+        let time = Time(time.0.saturating_add(i64::from(nanos / 1000)));
+        Value::from(rfc3339::Micros(time).to_string())
+    } else {
+        Value::from(rfc3339::Seconds(time).to_string())
+    })
+}
+
+/// How many objects and arrays are inside each other.
+fn levels(value: &Value) -> usize {
+    match value {
+        Value::List(list) => 1 + list.iter().map(levels).max().unwrap_or(0),
+        Value::Map(map) => 1 + map.iter().map(|(_, value)| levels(value)).max().unwrap_or(0),
+        _ => 0,
+    }
+}

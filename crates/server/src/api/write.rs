@@ -1,0 +1,355 @@
+//! Writes: the pipeline decides, the store commits, and where the world moved meanwhile it is all done again.
+
+use http::header::CONTENT_TYPE;
+use setpoint_api::decode::decode;
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
+use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::schema::builtin;
+use setpoint_api::status::{Qualified, Status};
+use setpoint_api::{Value, json, metadata};
+use setpoint_store::{CommitError, Record, Refusal, Snapshot};
+
+use super::{Api, wanted};
+use crate::body::{self, Expected, Strictness};
+use crate::exchange::{Answer, Identity, Request};
+use crate::pipeline::create::create;
+use crate::pipeline::delete::delete;
+use crate::pipeline::update::{Part, update};
+use crate::pipeline::{Step, World, Writer};
+use crate::query::Query;
+use crate::route::Target;
+use crate::{answers, list, stored};
+
+/// How often a write is decided anew when others were faster.
+const ATTEMPTS_MAX: usize = 5;
+
+/// What became of a write.
+enum Done {
+    /// This is stored now.
+    Stored(Record),
+    /// This is gone now.
+    Removed(Value),
+    /// This would be stored.
+    Would(Value),
+}
+
+impl Api {
+    pub(super) async fn create(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let form = wanted(request)?;
+        let (object, mut warnings) = self.body(request, target, query)?;
+        warnings.extend(target.served.rules.warnings(&object, None));
+        let writer = writer(request, query, None)?;
+        let done = self
+            .perform(|world| create(target.served, &target.namespace, object.clone(), &writer, world))
+            .await?;
+        let mut answer = shown(target, done, 201, form, query);
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+
+    pub(super) async fn update(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let form = wanted(request)?;
+        let (mut object, mut warnings) = self.body(request, target, query)?;
+        metadata::create::ensure_namespace(&mut object, &target.namespace)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let name = metadata::name(&object);
+        if name.is_empty() {
+            object.ensure_map("metadata").insert("name", target.name.as_str());
+        } else if name != target.name {
+            let (said, asked) = (name, &target.name);
+            return Err(Status::bad_request(format!(
+                "the name of the object ({said}) does not match the name on the URL ({asked})"
+            )));
+        }
+        let writer = writer(request, query, None)?;
+        let part = part(target);
+        let creates = part == Part::Whole && target.served.rules.allows_create_on_update();
+        let mut created = false;
+        let done = self
+            .perform(|world| match self.find(target, world.snapshot) {
+                Ok(record) => update(target.served, part, object.clone(), &record, &writer, world),
+                Err(_) if creates => {
+                    created = true;
+                    create(target.served, &target.namespace, object.clone(), &writer, world)
+                }
+                Err(missing) => Err(missing),
+            })
+            .await?;
+        warnings.extend(target.served.rules.warnings(&object, None));
+        let mut answer = shown(target, done, if created { 201 } else { 200 }, form, query);
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+
+    pub(super) async fn patch(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let form = wanted(request)?;
+        let content_type = header(request).unwrap_or_default();
+        let strictness = Strictness::of(query.get("fieldValidation"));
+        let sort = PatchType::from_media_type(content_type).ok_or_else(|| {
+            Status::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+                "application/apply-patch+yaml",
+            ])
+        })?;
+        let writer = writer(request, query, Some(false))?;
+        let patch = Patch::parse(sort, &request.body, strictness == Strictness::Strict)
+            .map_err(|error| error.to_status())?;
+        let schema = target.served.schema;
+        let mut warnings = Vec::new();
+        let done = self
+            .perform(|world| {
+                let record = self.find(target, world.snapshot)?;
+                let patched =
+                    patch.apply(stored::object(&record), schema).map_err(|error| error.to_status())?;
+                let decoded = decode(patched.clone(), schema, &[])
+                    .map_err(|error| patch.invalid(&patched, schema, &error))?;
+                match strictness {
+                    Strictness::Strict if !decoded.strict.is_empty() => {
+                        return Err(patch.strict_invalid(&patched, &decoded.strict));
+                    }
+                    Strictness::Warn => warnings = decoded.strict.iter().map(ToString::to_string).collect(),
+                    _ => {}
+                }
+                update(target.served, part(target), decoded.value, &record, &writer, world)
+            })
+            .await?;
+        let mut answer = shown(target, done, 200, form, query);
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+
+    pub(super) async fn delete(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let form = wanted(request)?;
+        let options = delete_options(request, query)?;
+        let options = DeleteOptions::from_value(&options);
+        let writer = Writer { dry_run: !options.dry_run.is_empty(), ..writer(request, query, None)? };
+        let done = self
+            .perform(|world| {
+                let record = self.find(target, world.snapshot)?;
+                delete(target.served, &record, &options, &writer, world)
+            })
+            .await?;
+        Ok(match done {
+            Done::Removed(object) => {
+                let uid = metadata::text(&object, "uid");
+                answers::status(&Status::deleted(target.served.qualified(), &target.name, uid))
+            }
+            done => shown(target, done, 200, form, query),
+        })
+    }
+
+    pub(super) async fn delete_collection(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let form = wanted(request)?;
+        let options = delete_options(request, query)?;
+        let options = DeleteOptions::from_value(&options);
+        let writer = Writer { dry_run: !options.dry_run.is_empty(), ..writer(request, query, None)? };
+        let page = list::page(&self.store, target, query, self.options.clock.now())?;
+        for record in &page.records {
+            let outcome = self
+                .perform(|world| {
+                    let key = target
+                        .served
+                        .key(record.namespace().unwrap_or_default(), record.name())
+                        .map_err(|error| Status::bad_request(error.to_string()))?;
+                    match world.snapshot.get(&key) {
+                        Some(now) => delete(target.served, now, &options, &writer, world),
+                        None => Ok(Step::Would(Value::Null)),
+                    }
+                })
+                .await;
+            outcome?;
+        }
+        Ok(list::answer(target, &page, form))
+    }
+
+    fn body(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let served = target.served;
+        let api_version = served.api_version();
+        let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
+        body::object(&request.body, header(request), expected, Strictness::of(query.get("fieldValidation")))
+    }
+
+    fn find(&self, target: &Target, snapshot: &Snapshot) -> Result<Record, Status> {
+        let missing = || Status::not_found(target.served.qualified(), &target.name);
+        let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
+        snapshot.get(&key).cloned().ok_or_else(missing)
+    }
+
+    /// Decides and commits, again if the world moved in between.
+    async fn perform(
+        &self,
+        mut decide: impl FnMut(&World<'_>) -> Result<Step, Status>,
+    ) -> Result<Done, Status> {
+        for _ in 0..ATTEMPTS_MAX {
+            let snapshot = self.store.snapshot();
+            let entropy = [(); 3].map(|()| (self.options.entropy)());
+            let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+            let (proposal, removed) = match decide(&world)? {
+                Step::Commit(proposal) => (proposal, None),
+                Step::Remove(proposal, object) => (proposal, Some(object)),
+                Step::Unchanged(record) => return Ok(Done::Stored(record)),
+                Step::Would(object) => return Ok(Done::Would(object)),
+            };
+            drop(snapshot);
+            match self.store.submit(*proposal).await {
+                Ok(committed) => {
+                    return Ok(match removed {
+                        Some(object) => Done::Removed(object),
+                        None => Done::Stored(committed.records[0].clone()),
+                    });
+                }
+                Err(CommitError::Refused(Refusal::Conflict(_))) => {}
+                Err(error) => return Err(commit_status(&error)),
+            }
+        }
+        let message =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Err(Status::failure(setpoint_api::status::Reason::Conflict, message))
+    }
+
+    /// Makes what every cluster has from the start, where it is not there yet.
+    pub(super) fn bootstrap(&self) -> Result<(), Status> {
+        let Some(served) = crate::served::find("", "v1", "namespaces") else { return Ok(()) };
+        let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
+        let writer = Writer { identity, manager: "kube-apiserver".into(), dry_run: false };
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let text = format!(r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"{name}"}}}}"#);
+            let object = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
+            let snapshot = self.store.snapshot();
+            let entropy = [(); 3].map(|()| (self.options.entropy)());
+            let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+            if let Ok(Step::Commit(proposal)) = create(served, "", object, &writer, &world) {
+                self.store.commit(*proposal).map_err(|error| commit_status(&error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn header(request: &Request) -> Option<&str> {
+    request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok())
+}
+
+fn part(target: &Target) -> Part {
+    if target.subresource == "status" { Part::Status } else { Part::Whole }
+}
+
+/// Who writes. The manager is what the client says, or the first word of what it calls itself.
+fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Writer, Status> {
+    let dry_run = query.all("dryRun");
+    let options = WriteOptions {
+        field_manager: query.get("fieldManager"),
+        dry_run: &dry_run,
+        field_validation: query.get("fieldValidation"),
+    };
+    let mut errors = ErrorList::new();
+    let name = match patch {
+        Some(is_apply) => {
+            options.validate_patch(&mut errors, is_apply, query.flag("force"));
+            "PatchOptions"
+        }
+        None if request.method == http::Method::POST => {
+            options.validate(&mut errors);
+            "CreateOptions"
+        }
+        None => {
+            options.validate(&mut errors);
+            "UpdateOptions"
+        }
+    };
+    if !errors.is_empty() {
+        return Err(Status::invalid(Qualified { group: "meta.k8s.io", name }, "", &errors));
+    }
+    let agent = request.headers.get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let own = agent.split('/').next().filter(|word| !word.is_empty()).unwrap_or("unknown");
+    let manager = if options.field_manager.is_empty() { own } else { options.field_manager };
+    Ok(Writer {
+        identity: request.identity.clone(),
+        manager: manager.to_owned(),
+        dry_run: !dry_run.is_empty(),
+    })
+}
+
+/// The options of a delete: the body's, or the query's.
+fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
+    if !request.body.is_empty() {
+        let schema =
+            builtin().meta("DeleteOptions").ok_or_else(|| Status::internal_error("no DeleteOptions"))?;
+        let value = json::parse(&request.body);
+        let api_version = value.as_ref().map_or("v1", |value| value.str_at(&["apiVersion"])).to_owned();
+        let api_version = if api_version.is_empty() { "v1".to_owned() } else { api_version };
+        let expected = Expected { api_version: &api_version, kind: "DeleteOptions", schema };
+        return Ok(body::object(&request.body, header(request), expected, Strictness::Ignore)?.0);
+    }
+    let mut options = Value::map();
+    let map = options.make_map();
+    if let Some(seconds) =
+        query.number("gracePeriodSeconds").map_err(|errors| Status::bad_request(errors.to_string()))?
+    {
+        map.insert("gracePeriodSeconds", seconds);
+    }
+    if !query.get("propagationPolicy").is_empty() {
+        map.insert("propagationPolicy", query.get("propagationPolicy"));
+    }
+    if let Some(orphan) = query.flag("orphanDependents") {
+        map.insert("orphanDependents", orphan);
+    }
+    let dry_run: Vec<Value> = query.all("dryRun").into_iter().map(Value::from).collect();
+    if !dry_run.is_empty() {
+        map.insert("dryRun", dry_run);
+    }
+    Ok(options)
+}
+
+fn shown(target: &Target, done: Done, code: u16, form: crate::media::Form, query: &Query) -> Answer {
+    let bytes = match done {
+        Done::Stored(record) => record.value(),
+        Done::Removed(object) | Done::Would(object) => {
+            let object =
+                decode(object.clone(), target.served.schema, &[]).map_or(object, |decoded| decoded.value);
+            json::to_vec(&object).into()
+        }
+    };
+    answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true))
+}
+
+fn commit_status(error: &CommitError) -> Status {
+    match error {
+        CommitError::Refused(Refusal::TooLarge { .. }) => Status::request_entity_too_large(error),
+        CommitError::Refused(Refusal::DiskFull) => Status::unclassified(507, error.to_string()),
+        other => Status::internal_error(other),
+    }
+}

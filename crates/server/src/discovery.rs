@@ -1,0 +1,239 @@
+//! What is served, for clients to find out: the old documents and the aggregated one.
+
+use setpoint_api::resources::{SubresourceInfo, Verbs};
+use setpoint_api::{Map, Value};
+
+use crate::served::{self, Served, api_version};
+
+/// The version that is reported.
+pub const VERSION: &str = "v1.37.0";
+
+/// The document at a path of parts; nothing if there is none.
+#[must_use]
+pub fn document(parts: &[String], address: &str, aggregated: bool) -> Option<Value> {
+    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match &words[..] {
+        ["api"] if aggregated => Some(aggregate(&[("", vec!["v1"])])),
+        ["apis"] if aggregated => Some(aggregate(&groups())),
+        ["api"] => Some(api_versions(address)),
+        ["apis"] => Some(group_list()),
+        ["api", "v1"] => Some(resource_list("", "v1")),
+        ["apis", group] => groups().iter().find(|(name, _)| name == group).map(|(name, versions)| {
+            let mut value = map([("kind", "APIGroup".into()), ("apiVersion", "v1".into())]);
+            group_fields(value.make_map(), name, versions);
+            value
+        }),
+        ["apis", group, version] => groups()
+            .iter()
+            .any(|(name, versions)| name == group && versions.contains(version))
+            .then(|| resource_list(group, version)),
+        ["version"] => Some(version()),
+        _ => None,
+    }
+}
+
+/// The paths at the root.
+#[must_use]
+pub fn paths() -> Value {
+    let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
+    for (group, versions) in groups() {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
+    }
+    paths.extend(["/healthz", "/livez", "/readyz", "/version"].map(str::to_owned));
+    map([("paths", paths.into_iter().map(Value::from).collect::<Vec<_>>().into())])
+}
+
+fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    let mut map = Map::with_capacity(N);
+    for (key, value) in entries {
+        map.insert(key, value);
+    }
+    map.into()
+}
+
+/// Every group but the core, with its versions.
+fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for served in served::all().iter().filter(|served| !served.info.group.is_empty()) {
+        match groups.iter_mut().find(|(group, _)| *group == served.info.group) {
+            Some((_, versions)) if versions.contains(&served.info.version) => {}
+            Some((_, versions)) => versions.push(served.info.version),
+            None => groups.push((served.info.group, vec![served.info.version])),
+        }
+    }
+    groups
+}
+
+fn api_versions(address: &str) -> Value {
+    let server = map([("clientCIDR", "0.0.0.0/0".into()), ("serverAddress", address.into())]);
+    map([
+        ("kind", "APIVersions".into()),
+        ("versions", vec![Value::from("v1")].into()),
+        ("serverAddressByClientCIDRs", vec![server].into()),
+    ])
+}
+
+fn group_list() -> Value {
+    let groups = groups().into_iter().map(|(group, versions)| {
+        let mut value = map([]);
+        group_fields(value.make_map(), group, &versions);
+        value
+    });
+    map([
+        ("kind", "APIGroupList".into()),
+        ("apiVersion", "v1".into()),
+        ("groups", groups.collect::<Vec<_>>().into()),
+    ])
+}
+
+fn group_fields(into: &mut Map, group: &str, versions: &[&str]) {
+    let shown = |version: &&str| {
+        map([("groupVersion", api_version(group, version).into()), ("version", (*version).into())])
+    };
+    into.insert("name", group);
+    into.insert("versions", versions.iter().map(shown).collect::<Vec<_>>());
+    into.insert("preferredVersion", versions.first().map(shown));
+}
+
+fn verbs(verbs: Verbs) -> Value {
+    verbs.iter().map(|verb| Value::from(verb.as_str())).collect::<Vec<_>>().into()
+}
+
+fn texts(words: &[&str]) -> Value {
+    words.iter().map(|word| Value::from(*word)).collect::<Vec<_>>().into()
+}
+
+fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Served> + 'a {
+    served::all().iter().filter(move |served| served.info.group == group && served.info.version == version)
+}
+
+fn resource_list(group: &str, version: &str) -> Value {
+    let mut resources = Vec::new();
+    for served in of_version(group, version) {
+        let info = served.info;
+        let mut entry = map([
+            ("name", info.plural.into()),
+            ("singularName", info.singular.into()),
+            ("namespaced", info.namespaced.into()),
+            ("kind", info.kind.into()),
+            ("verbs", verbs(info.verbs)),
+        ]);
+        let fields = entry.make_map();
+        if !info.short_names.is_empty() {
+            fields.insert("shortNames", texts(&info.short_names));
+        }
+        if !info.categories.is_empty() {
+            fields.insert("categories", texts(&info.categories));
+        }
+        resources.push(entry);
+        resources.extend(
+            info.subresources.iter().filter(|sub| is_served(sub)).map(|sub| subresource(served, sub)),
+        );
+    }
+    let mut list = map([("kind", "APIResourceList".into())]);
+    if !group.is_empty() {
+        list.make_map().insert("apiVersion", "v1");
+    }
+    list.make_map().insert("groupVersion", api_version(group, version));
+    list.make_map().insert("resources", resources);
+    list
+}
+
+/// Which subresources can be used today.
+#[must_use]
+pub fn is_served(sub: &SubresourceInfo) -> bool {
+    sub.name == "status"
+}
+
+fn subresource(served: &Served, sub: &SubresourceInfo) -> Value {
+    let mut entry = map([
+        ("name", format!("{}/{}", served.info.plural, sub.name).into()),
+        ("singularName", "".into()),
+        ("namespaced", served.info.namespaced.into()),
+    ]);
+    let fields = entry.make_map();
+    if sub.foreign {
+        fields.insert("group", sub.group);
+        fields.insert("version", sub.version);
+    }
+    fields.insert("kind", sub.kind);
+    fields.insert("verbs", verbs(sub.verbs));
+    entry
+}
+
+/// The document that shows everything at once.
+fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
+    let items = groups.iter().map(|(group, versions)| {
+        let versions = versions.iter().map(|version| {
+            map([
+                ("version", (*version).into()),
+                ("resources", of_version(group, version).map(aggregated_resource).collect::<Vec<_>>().into()),
+                ("freshness", "Current".into()),
+            ])
+        });
+        let mut metadata = map([]);
+        if !group.is_empty() {
+            metadata.make_map().insert("name", *group);
+        }
+        metadata.make_map().insert("creationTimestamp", Value::Null);
+        map([("metadata", metadata), ("versions", versions.collect::<Vec<_>>().into())])
+    });
+    map([
+        ("kind", "APIGroupDiscoveryList".into()),
+        ("apiVersion", "apidiscovery.k8s.io/v2".into()),
+        ("metadata", map([])),
+        ("items", items.collect::<Vec<_>>().into()),
+    ])
+}
+
+fn aggregated_resource(served: &Served) -> Value {
+    let info = served.info;
+    let kind = |group: &str, version: &str, kind: &str| {
+        map([("group", group.into()), ("version", version.into()), ("kind", kind.into())])
+    };
+    let mut entry = map([
+        ("resource", info.plural.into()),
+        ("responseKind", kind(info.group, info.version, info.kind)),
+        ("scope", if info.namespaced { "Namespaced" } else { "Cluster" }.into()),
+        ("singularResource", info.singular.into()),
+        ("verbs", verbs(info.verbs)),
+    ]);
+    let fields = entry.make_map();
+    if !info.short_names.is_empty() {
+        fields.insert("shortNames", texts(&info.short_names));
+    }
+    if !info.categories.is_empty() {
+        fields.insert("categories", texts(&info.categories));
+    }
+    let subresources = info.subresources.iter().filter(|sub| is_served(sub)).map(|sub| {
+        map([
+            ("subresource", sub.name.into()),
+            ("responseKind", kind(sub.group, sub.version, sub.kind)),
+            ("verbs", verbs(sub.verbs)),
+        ])
+    });
+    let subresources: Vec<Value> = subresources.collect();
+    if !subresources.is_empty() {
+        fields.insert("subresources", subresources);
+    }
+    entry
+}
+
+fn version() -> Value {
+    map([
+        ("major", "1".into()),
+        ("minor", "37".into()),
+        ("emulationMajor", "1".into()),
+        ("emulationMinor", "37".into()),
+        ("minCompatibilityMajor", "1".into()),
+        ("minCompatibilityMinor", "36".into()),
+        ("gitVersion", VERSION.into()),
+        ("gitCommit", "".into()),
+        ("gitTreeState", "".into()),
+        ("buildDate", "1970-01-01T00:00:00Z".into()),
+        ("goVersion", "none".into()),
+        ("compiler", "rustc".into()),
+        ("platform", format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH).into()),
+    ])
+}

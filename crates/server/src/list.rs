@@ -1,0 +1,213 @@
+//! Lists, in pages of one snapshot.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use setpoint_api::protobuf::{self, ListWriter};
+use setpoint_api::status::Status;
+use setpoint_api::{Revision, Time, json};
+use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
+
+use crate::answers;
+use crate::exchange::Answer;
+use crate::media::Form;
+use crate::query::Query;
+use crate::route::Target;
+use crate::select::Selection;
+
+/// How long the rest of a list can be asked for.
+const PAGE_AGE_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// One page.
+pub struct Page {
+    /// The objects.
+    pub records: Vec<Record>,
+    /// The revision they are shown at.
+    pub revision: Revision,
+    /// Where the next page starts; empty if there is none.
+    pub continue_token: String,
+    /// How many objects are left, where that is known.
+    pub remaining: Option<usize>,
+}
+
+/// Reads the page that a request asks for.
+///
+/// # Errors
+/// If its options are wrong, or its snapshot is gone.
+pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
+    let selection = Selection::parse(target, query)?;
+    let limit = query.number("limit").map_err(|errors| Status::bad_request(errors.to_string()))?;
+    let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
+    let (snapshot, after) = match query.get("continue") {
+        "" => (fresh(store, query)?, None),
+        text => {
+            let token = Token::parse(text).ok_or_else(|| Status::bad_request("continue key is not valid"))?;
+            let gone = || {
+                Status::continue_expired(Some(&Token { revision: Revision::ZERO, ..token.clone() }.to_text()))
+            };
+            if token.revision == Revision::ZERO {
+                (store.snapshot(), Some(token.after))
+            } else if now.since(token.issued) > PAGE_AGE_MAX {
+                return Err(gone());
+            } else {
+                (store.at(token.revision).map_err(|_| gone())?, Some(token.after))
+            }
+        }
+    };
+    Ok(collect(&snapshot, target, &selection, limit, after.as_deref(), now))
+}
+
+/// The state that a list without a token is about.
+fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
+    let asked = match query.get("resourceVersion") {
+        "" | "0" => return Ok(store.snapshot()),
+        text => text.parse().map(Revision).map_err(|_| {
+            Status::bad_request(format!(
+                "resourceVersion: Invalid value: {text:?}: must be an unsigned integer"
+            ))
+        })?,
+    };
+    let newest = store.snapshot();
+    if asked > newest.revision() {
+        return Err(Status::too_large_resource_version(asked.0, newest.revision().0, 1));
+    }
+    let exact = query.get("resourceVersionMatch") == "Exact"
+        || (query.get("resourceVersionMatch").is_empty() && !query.get("limit").is_empty());
+    if !exact {
+        return Ok(newest);
+    }
+    store.at(asked).map_err(|error| match error {
+        ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
+        other => Status::internal_error(other),
+    })
+}
+
+fn collect(
+    snapshot: &Snapshot,
+    target: &Target,
+    selection: &Selection,
+    limit: usize,
+    after: Option<&str>,
+    now: Time,
+) -> Page {
+    let revision = snapshot.revision();
+    let mut page = Page { records: Vec::new(), revision, continue_token: String::new(), remaining: None };
+    let Some(table) = snapshot.table(&target.served.resource) else { return page };
+    let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
+    let mut records = table.range(&prefix, after).filter(|record| selection.selects(record));
+    while let Some(record) = records.next() {
+        page.records.push(record.clone());
+        if limit > 0 && page.records.len() == limit {
+            let rest =
+                records.next().map_or(0, |_| 1 + if selection.is_everything() { records.count() } else { 0 });
+            if rest > 0 {
+                let after = record.path().to_owned();
+                page.continue_token = Token { revision, issued: now, after }.to_text();
+                page.remaining = selection.is_everything().then_some(rest);
+            }
+            break;
+        }
+    }
+    page
+}
+
+/// Writes a page as a list.
+#[must_use]
+pub fn answer(target: &Target, page: &Page, form: Form) -> Answer {
+    let served = target.served;
+    let kind = format!("{}List", served.info.kind);
+    if form == Form::Protobuf {
+        return protobuf_answer(target, page, &kind);
+    }
+    let mut out =
+        BytesMut::with_capacity(page.records.iter().map(|r| r.value_bytes().len()).sum::<usize>() + 256);
+    let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{}\",\"metadata\":", served.api_version());
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(meta(page).as_bytes());
+    out.extend_from_slice(b",\"items\":[");
+    for (i, record) in page.records.iter().enumerate() {
+        out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
+        // The objects of a list do not repeat their type.
+        out.extend_from_slice(&record.value_bytes()[served.type_prefix.len()..]);
+    }
+    out.extend_from_slice(b"]}\n");
+    answers::json_bytes(200, vec![out.freeze()])
+}
+
+fn meta(page: &Page) -> String {
+    let mut meta = format!("{{\"resourceVersion\":\"{}\"", page.revision);
+    if !page.continue_token.is_empty() {
+        meta.push_str(&format!(",\"continue\":\"{}\"", page.continue_token));
+    }
+    if let Some(remaining) = page.remaining {
+        meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+    }
+    meta.push('}');
+    meta
+}
+
+fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
+    let served = target.served;
+    let meta = json::parse(meta(page).as_bytes()).unwrap_or(setpoint_api::Value::Null);
+    let messages: Vec<Vec<u8>> = page
+        .records
+        .iter()
+        .map(|record| {
+            let mut value = json::parse(record.value_bytes()).unwrap_or(setpoint_api::Value::Null);
+            for field in ["kind", "apiVersion"] {
+                value.make_map().remove(field);
+            }
+            protobuf::to_vec(&value, served.schema)
+        })
+        .collect();
+    let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| protobuf::to_vec(&meta, of));
+    let items_len = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
+    let mut out = Vec::with_capacity(items_len + 256);
+    let meta = meta.unwrap_or_default();
+    let mut list = ListWriter::start(&served.api_version(), kind, &meta, items_len, &mut out);
+    messages.iter().for_each(|message| list.item(message, &mut out));
+    list.end(&mut out);
+    let mut answer = answers::json_bytes(200, vec![Bytes::from(out)]);
+    let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+    answer.headers.insert(http::header::CONTENT_TYPE, kind);
+    answer
+}
+
+/// Where a list goes on. Revision zero: with whatever is newest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    revision: Revision,
+    issued: Time,
+    after: String,
+}
+
+impl Token {
+    fn to_text(&self) -> String {
+        let path: String = self.after.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}.{}.{path}", self.revision, self.issued.0)
+    }
+
+    fn parse(text: &str) -> Option<Token> {
+        let mut parts = text.splitn(3, '.');
+        let revision = Revision(parts.next()?.parse().ok()?);
+        let issued = Time(parts.next()?.parse().ok()?);
+        let hex = parts.next()?;
+        let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(digits).collect();
+        Some(Token { revision, issued, after: String::from_utf8(bytes?).ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_and_nonsense_does_not() {
+        let token = Token { revision: Revision(7), issued: Time(-3), after: "a/ü".into() };
+        assert_eq!(Token::parse(&token.to_text()), Some(token));
+        for text in ["", "x", "1.2", "1.2.zz", "1.x.61", "1.2.ff"] {
+            assert_eq!(Token::parse(text), None, "{text}");
+        }
+    }
+}

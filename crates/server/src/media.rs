@@ -1,0 +1,119 @@
+//! Which form a client sends, and which it wants.
+
+/// The forms in which objects can be sent and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+/// What is to be shown of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All of it.
+    Whole,
+    /// The columns that people read.
+    Table,
+    /// Its metadata.
+    Metadata,
+}
+
+/// The media types that are known, for messages.
+pub const ACCEPTED: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// The form of a body; JSON if the client does not say.
+#[must_use]
+pub fn sent(content_type: Option<&str>) -> Option<Form> {
+    match content_type.map(|text| text.split(';').next().unwrap_or("").trim().to_ascii_lowercase()) {
+        None => Some(Form::Json),
+        Some(text) => form(&text).or((text.is_empty()).then_some(Form::Json)),
+    }
+}
+
+fn form(text: &str) -> Option<Form> {
+    match text {
+        "application/json" | "*/*" | "application/*" => Some(Form::Json),
+        "application/yaml" => Some(Form::Yaml),
+        "application/vnd.kubernetes.protobuf" => Some(Form::Protobuf),
+        _ => None,
+    }
+}
+
+/// The first of the wanted forms that `can` be given, best first; JSON if the client does not say.
+#[must_use]
+pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
+    let accept = accept.unwrap_or("").trim();
+    if accept.is_empty() {
+        return Some((Form::Json, View::Whole));
+    }
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses.iter().filter(|clause| clause.quality > 0.0).find_map(|clause| {
+        let wanted = (form(clause.media)?, clause.view()?);
+        can(wanted.0, wanted.1).then_some(wanted)
+    })
+}
+
+/// One alternative of an `Accept` header.
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Clause<'a>> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().filter(|media| !media.is_empty())?;
+        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let quality =
+            parameters.iter().find(|(key, _)| *key == "q").map_or(Some(1.0), |(_, q)| q.parse().ok())?;
+        Some(Clause { media, parameters, quality })
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    fn view(&self) -> Option<View> {
+        let kind = match (self.parameter("as"), self.parameter("g")) {
+            (None, _) => return Some(View::Whole),
+            (Some(kind), Some("meta.k8s.io")) if self.parameter("v").is_none_or(|v| v == "v1") => kind,
+            _ => return None,
+        };
+        match kind {
+            "Table" => Some(View::Table),
+            "PartialObjectMetadata" | "PartialObjectMetadataList" => Some(View::Metadata),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_form_that_can_be_given_is_chosen() {
+        let any = |_, _| true;
+        let json = |form, view| form == Form::Json && view == View::Whole;
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(wanted(None, any), Some((Form::Json, View::Whole)));
+        assert_eq!(wanted(Some("*/*"), any), Some((Form::Json, View::Whole)));
+        assert_eq!(wanted(Some(table), any), Some((Form::Json, View::Table)));
+        assert_eq!(wanted(Some(table), json), Some((Form::Json, View::Whole)));
+        let both = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(wanted(Some(both), any), Some((Form::Protobuf, View::Whole)));
+        assert_eq!(wanted(Some(both), json), Some((Form::Json, View::Whole)));
+        let quality = "application/json;q=0.1,application/yaml";
+        assert_eq!(wanted(Some(quality), any), Some((Form::Yaml, View::Whole)));
+        assert_eq!(wanted(Some("text/html"), any), None);
+        assert_eq!(sent(Some("application/json; charset=utf-8")), Some(Form::Json));
+        assert_eq!(sent(Some("text/plain")), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What a write comes to.
+//!
+//! Each function takes the request and the world as it is, and answers with the commit to make, or with what to
+//! say instead. None knows a socket, a clock or a runtime: time and chance are in [`World`], so that the loop can
+//! call them, a simulator can run them, and a fork can replay them.
+
+pub mod create;
+pub mod delete;
+pub mod update;
+
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::metadata::validate::MetadataRules;
+use setpoint_api::status::Status;
+use setpoint_api::{Resource, Time, Value};
+use setpoint_store::{Cause, Expect, Proposal, Record, Snapshot};
+
+use crate::exchange::Identity;
+use crate::served::Served;
+
+/// The world a write meets.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// What is true.
+    pub snapshot: &'a Snapshot,
+    /// The time.
+    pub now: Time,
+    /// Chance: for uids and generated names.
+    pub entropy: [u64; 3],
+}
+
+/// Who writes, and how.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    /// Who it is.
+    pub identity: Identity,
+    /// The field manager.
+    pub manager: String,
+    /// Whether nothing is to be written.
+    pub dry_run: bool,
+}
+
+/// What a write comes to.
+pub enum Step {
+    /// Make this commit; the object it puts is the answer.
+    Commit(Box<Proposal>),
+    /// Make this commit, which removes an object; this was its last state.
+    Remove(Box<Proposal>, Value),
+    /// The object is already as it should be.
+    Unchanged(Record),
+    /// What would be written, were it not for a dry run.
+    Would(Value),
+}
+
+impl Writer {
+    pub(crate) fn proposal(&self, world: &World<'_>) -> Proposal {
+        let cause = Cause {
+            user: self.identity.user.clone(),
+            manager: self.manager.clone(),
+            seen: world.snapshot.revision(),
+            ..Cause::default()
+        };
+        Proposal::new(cause, world.now)
+    }
+}
+
+pub(crate) fn metadata_rules(served: &Served) -> MetadataRules {
+    MetadataRules {
+        name: served.rules.name_rule(),
+        namespaced: served.info.namespaced,
+        standard_finalizers: true,
+    }
+}
+
+/// Refuses an object with faults.
+pub(crate) fn check(served: &Served, object: &Value, errors: &ErrorList) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(served.qualified_kind(), setpoint_api::metadata::name(object), errors))
+}
+
+/// An object that could not be put into its stored form, though it was decoded: a fault of ours.
+pub(crate) fn unstorable() -> Status {
+    Status::internal_error("the object cannot be stored")
+}
+
+/// Holds a commit to the namespace it is made in: it must be there, and not on its way out.
+pub(crate) fn guard_namespace(
+    proposal: Proposal,
+    world: &World<'_>,
+    namespace: &str,
+    served: &Served,
+) -> Result<Proposal, Status> {
+    if !served.info.namespaced {
+        return Ok(proposal);
+    }
+    let namespaces = setpoint_api::status::Qualified { group: "", name: "namespaces" };
+    let missing = || Status::not_found(namespaces, namespace);
+    let resource = Resource::new("namespaces").map_err(|_| missing())?;
+    let key = setpoint_api::Key::cluster(&resource, namespace).map_err(|_| missing())?;
+    let record = world.snapshot.get(&key).ok_or_else(missing)?;
+    if record.field("status.phase") == Some("Terminating") {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut status = Status::forbidden(served.qualified(), "", why);
+        if let Some(details) = &mut status.details {
+            details.causes.push(setpoint_api::status::Cause {
+                reason: "NamespaceTerminating".into(),
+                message: format!("namespace {namespace} is being terminated").into(),
+                field: "metadata.namespace".into(),
+            });
+        }
+        return Err(status);
+    }
+    Ok(proposal.guard(key, Expect::Revision(record.revision())))
+}

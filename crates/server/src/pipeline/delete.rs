@@ -1,0 +1,64 @@
+//! Deleting an object.
+
+use setpoint_api::Value;
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::metadata;
+use setpoint_api::metadata::delete::{Deletion, GarbagePolicy, delete as decide};
+use setpoint_api::metadata::options::DeleteOptions;
+use setpoint_api::status::{Qualified, Status};
+use setpoint_store::{Expect, Record};
+
+use super::{Step, World, Writer, unstorable};
+use crate::served::Served;
+use crate::stored;
+
+/// Deletes what `record` holds, or marks it as deleted.
+///
+/// # Errors
+/// If it may not be deleted.
+pub fn delete(
+    served: &Served,
+    record: &Record,
+    options: &DeleteOptions<'_>,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Step, Status> {
+    let mut errors = ErrorList::new();
+    options.validate(&mut errors);
+    if !errors.is_empty() {
+        return Err(Status::invalid(Qualified { group: "meta.k8s.io", name: "DeleteOptions" }, "", &errors));
+    }
+    let object = stored::object(record);
+    let name = metadata::name(&object).to_owned();
+    let grace = grace_seconds(served, &object, options);
+    let deletion = decide(object, options, GarbagePolicy::default(), grace, world.now)
+        .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?;
+    let key = served
+        .key(record.namespace().unwrap_or_default(), record.name())
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let expect = Expect::Revision(record.revision());
+    Ok(match deletion {
+        Deletion::Pending => Step::Unchanged(record.clone()),
+        Deletion::Mark(object) | Deletion::Remove(object) if writer.dry_run => Step::Would(object),
+        Deletion::Mark(object) => {
+            let draft = stored::draft(served, object).ok_or_else(unstorable)?;
+            Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft)))
+        }
+        Deletion::Remove(object) => {
+            Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), object)
+        }
+    })
+}
+
+/// How long the object may take to go: only pods take their time, and only those that a node may be running.
+fn grace_seconds(served: &Served, object: &Value, options: &DeleteOptions<'_>) -> Option<i64> {
+    if served.resource.as_str() != "pods" {
+        return None;
+    }
+    let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
+    if object.str_at(&["spec", "nodeName"]).is_empty() || ended {
+        return Some(0);
+    }
+    let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
+    Some(options.grace_period_seconds.or(own).unwrap_or(30))
+}

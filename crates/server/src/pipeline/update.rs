@@ -1,0 +1,90 @@
+//! Changing an object.
+
+use setpoint_api::Value;
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
+use setpoint_api::metadata::{self, validate};
+use setpoint_api::status::Status;
+use setpoint_store::{Expect, Record};
+
+use super::{Step, World, Writer, check, metadata_rules, unstorable};
+use crate::served::Served;
+use crate::stored;
+
+/// Which part of an object a write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status.
+    Whole,
+    /// The status alone.
+    Status,
+}
+
+/// Puts `new` in the place of what `record` holds.
+///
+/// # Errors
+/// If it may not be.
+pub fn update(
+    served: &Served,
+    part: Part,
+    mut new: Value,
+    record: &Record,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Step, Status> {
+    let old = stored::object(record);
+    let name = metadata::name(&old).to_owned();
+    served.rules.default(&mut new);
+    check_revision(&mut new, &old, served.rules.allows_unconditional_update())
+        .map_err(|error| revision_status(served, &name, &error))?;
+    keep(&mut new, &old);
+    match part {
+        Part::Whole => served.rules.prepare_update(&mut new, &old),
+        Part::Status => keep_all_but_status(served, &mut new, &old),
+    }
+    let mut errors = ErrorList::new();
+    validate::update(&mut errors, &new, &old, &metadata_rules(served));
+    if part == Part::Whole {
+        count_generation(&mut new, &old, served.rules);
+        served.rules.validate(&new, &mut errors);
+        served.rules.validate_update(&new, &old, &mut errors);
+    } else {
+        served.rules.validate_status(&new, &old, &mut errors);
+    }
+    check(served, &new, &errors)?;
+    let key = served
+        .key(metadata::namespace(&old), &name)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let expect = Expect::Revision(record.revision());
+    if writer.dry_run {
+        return Ok(Step::Would(new));
+    }
+    if is_released(&new, &old) {
+        return Ok(Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), new));
+    }
+    if new == old {
+        return Ok(Step::Unchanged(record.clone()));
+    }
+    let draft = stored::draft(served, new).ok_or_else(unstorable)?;
+    Ok(Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft))))
+}
+
+/// A status update changes nothing of the metadata but what says who manages it.
+fn keep_all_but_status(served: &Served, new: &mut Value, old: &Value) {
+    served.rules.prepare_status(new, old);
+    let managed = new.at(&["metadata", "managedFields"]).cloned();
+    if let Some(metadata) = old.get("metadata") {
+        new.make_map().insert("metadata", metadata.clone());
+    }
+    if let Some(managed) = managed {
+        new.ensure_map("metadata").insert("managedFields", managed);
+    }
+}
+
+fn revision_status(served: &Served, name: &str, error: &RevisionError) -> Status {
+    match error.field_errors() {
+        Some(errors) => Status::invalid(served.qualified_kind(), name, &errors),
+        None if matches!(error, RevisionError::Malformed { .. }) => Status::bad_request(error.to_string()),
+        None => Status::conflict(served.qualified(), name, error),
+    }
+}

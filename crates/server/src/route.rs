@@ -1,0 +1,153 @@
+//! What a path asks for.
+//!
+//! ```text
+//! /api/v1/namespaces/NS/pods/NAME/SUB
+//! /apis/GROUP/VERSION/RESOURCE/NAME
+//! ```
+
+use crate::served::{self, Served};
+
+/// What a path asks for.
+pub enum Route {
+    /// Objects.
+    Objects(Target),
+    /// A document: discovery, health, a version.
+    Document(Vec<String>),
+    /// Nothing that is here.
+    Nothing,
+}
+
+/// Objects of one resource.
+pub struct Target {
+    /// The resource.
+    pub served: &'static Served,
+    /// The namespace; empty for all, and for kinds of the cluster.
+    pub namespace: String,
+    /// The name; empty for a collection.
+    pub name: String,
+    /// The part below the object; empty for the object itself.
+    pub subresource: String,
+    /// Whether the old way to ask for a watch was used.
+    pub watch: bool,
+}
+
+/// Reads a path.
+#[must_use]
+pub fn route(path: &str) -> Route {
+    let Some(parts) = split(path) else { return Route::Nothing };
+    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let (group, version, rest) = match &words[..] {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+        _ => return Route::Document(parts),
+    };
+    let (watch, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        rest => (false, rest),
+    };
+    let found = match rest {
+        ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => {
+            served::find(group, version, plural)
+                .filter(|served| served.info.namespaced)
+                .map(|served| (served, *namespace, rest))
+        }
+        [plural, rest @ ..] => served::find(group, version, plural).map(|served| (served, "", rest)),
+        [] => None,
+    };
+    let Some((served, namespace, rest)) = found else { return Route::Nothing };
+    let (name, subresource) = match rest {
+        [] => ("", ""),
+        [name] => (*name, ""),
+        [name, subresource] => (*name, *subresource),
+        _ => return Route::Nothing,
+    };
+    if !name.is_empty() && served.info.namespaced && namespace.is_empty() {
+        return Route::Nothing;
+    }
+    Route::Objects(Target {
+        served,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+        watch,
+    })
+}
+
+/// Below a namespace there are resources, and its own subresources.
+fn is_part_of_namespace(word: &str) -> bool {
+    matches!(word, "status" | "finalize")
+}
+
+/// The parts of a path, decoded; nothing if it cannot be one. A slash at the end is none.
+fn split(path: &str) -> Option<Vec<String>> {
+    let path = path.strip_prefix('/')?;
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Some(Vec::new());
+    }
+    path.split('/').map(|part| decode(part).filter(|part| !part.is_empty())).collect()
+}
+
+/// Resolves percent signs; nothing if they or what they stand for are malformed.
+fn decode(part: &str) -> Option<String> {
+    if !part.contains('%') {
+        return Some(part.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(path: &str) -> String {
+        match route(path) {
+            Route::Objects(target) => format!(
+                "{} ns={} name={} sub={} watch={}",
+                target.served.info.plural, target.namespace, target.name, target.subresource, target.watch
+            ),
+            Route::Document(parts) => format!("document {}", parts.join("/")),
+            Route::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn paths_are_read_as_clients_write_them() {
+        for (path, expected) in [
+            ("/api/v1/configmaps", "configmaps ns= name= sub= watch=false"),
+            ("/api/v1/namespaces/a/configmaps/x", "configmaps ns=a name=x sub= watch=false"),
+            ("/api/v1/namespaces/a", "namespaces ns= name=a sub= watch=false"),
+            ("/api/v1/namespaces/a/status", "namespaces ns= name=a sub=status watch=false"),
+            ("/api/v1/namespaces/a/finalize", "namespaces ns= name=a sub=finalize watch=false"),
+            (
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                "deployments ns=a name=d sub=scale watch=false",
+            ),
+            ("/api/v1/watch/namespaces/a/configmaps", "configmaps ns=a name= sub= watch=true"),
+            ("/api/v1/namespaces/a/configmaps/x%3Ay", "configmaps ns=a name=x:y sub= watch=false"),
+            ("/api/v1", "document api/v1"),
+            ("/", "document "),
+            ("/apis/apps/v1/", "document apis/apps/v1"),
+            ("/api/v1/configmaps/x", "nothing"),
+            ("/api/v1/namespaces/a/nodes", "nothing"),
+            ("/api/v1//configmaps", "nothing"),
+            ("/api/v1/namespaces/a/configmaps/x/y/z", "nothing"),
+            ("/api/v1/namespaces/a/configmaps/%zz", "nothing"),
+            ("/apis/none/v1/things", "nothing"),
+        ] {
+            assert_eq!(shown(path), expected, "{path}");
+        }
+    }
+}

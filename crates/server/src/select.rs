@@ -1,0 +1,64 @@
+//! Which objects a list or a watch is about.
+
+use std::sync::Arc;
+
+use setpoint_api::status::Status;
+use setpoint_api::{fields, labels};
+use setpoint_store::{Filter, Record, Select};
+
+use crate::query::Query;
+use crate::route::Target;
+
+/// Label and field selectors together.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    labels: labels::Selector,
+    fields: fields::Selector,
+}
+
+impl Selection {
+    /// Reads the selectors of a request.
+    ///
+    /// # Errors
+    /// If one is malformed, or selects by a field that the kind does not offer.
+    pub fn parse(target: &Target, query: &Query) -> Result<Selection, Status> {
+        let labels = labels::Selector::parse(query.get("labelSelector"))
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let fields = fields::Selector::parse(query.get("fieldSelector"))
+            .and_then(|selector| selector.translate(target.served.rules.field_labels()))
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        Ok(Selection { labels, fields })
+    }
+
+    /// Whether everything is selected.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// The filter of a cursor, which wakes for as little as the selectors allow.
+    #[must_use]
+    pub fn filter(self, target: &Target) -> Filter {
+        let namespace = Some(&target.namespace).filter(|namespace| !namespace.is_empty()).cloned();
+        let name = self.fields.required_value("metadata.name").map(str::to_owned);
+        let name = Some(&target.name).filter(|name| !name.is_empty()).cloned().or(name);
+        let own = |term: &&fields::Term| !term.field.starts_with("metadata.");
+        let field = self.fields.terms().iter().find(own).and_then(|term| {
+            let value = self.fields.required_value(&term.field)?;
+            Some((term.field.to_string(), value.to_owned()))
+        });
+        let select = (!self.is_everything()).then(|| Arc::new(self) as Arc<dyn Select>);
+        Filter { namespace, name, field, select }
+    }
+}
+
+impl Select for Selection {
+    fn selects(&self, record: &Record) -> bool {
+        self.labels.matches(|key| record.label(key))
+            && self.fields.matches(|field| match field {
+                "metadata.name" => Some(record.name()),
+                "metadata.namespace" => Some(record.namespace().unwrap_or_default()),
+                field => Some(record.field(field).unwrap_or_default()),
+            })
+    }
+}

@@ -1,0 +1,178 @@
+//! Watches: a cursor as a stream of lines.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use setpoint_api::status::Status;
+use setpoint_api::{Revision, Value, json, protobuf};
+use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
+use tokio::time::Sleep;
+
+use crate::exchange::Frames;
+use crate::media::Form;
+use crate::query::Query;
+use crate::route::Target;
+use crate::select::Selection;
+use crate::served::Served;
+
+/// How often a quiet watch says how far it has come, where the client asked for that.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long a watch lasts unless the client says.
+const WATCH_SECONDS: u64 = 30 * 60;
+/// About how many bytes are sent at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A stream of changes.
+pub struct Watch {
+    served: &'static Served,
+    cursor: Cursor,
+    form: Form,
+    /// Objects that are shown first.
+    initial: std::vec::IntoIter<Record>,
+    /// After the first objects, say so with a bookmark.
+    announce_end: Option<Revision>,
+    bookmarks: bool,
+    timeout: Pin<Box<Sleep>>,
+    bookmark: Pin<Box<Sleep>>,
+    ended: bool,
+}
+
+/// Starts the watch that a request asks for.
+///
+/// # Errors
+/// If its options are wrong, or its revision is gone.
+pub fn start(store: &Store, target: &Target, query: &Query, form: Form) -> Result<Watch, Status> {
+    let selection = Selection::parse(target, query)?;
+    let filter = selection.filter(target);
+    let resource = &target.served.resource;
+    let initial_events = query.flag("sendInitialEvents");
+    let bookmarks = query.flag("allowWatchBookmarks").unwrap_or(false);
+    let asked = query.get("resourceVersion");
+    let from_list = match initial_events {
+        Some(wanted) => wanted,
+        None => matches!(asked, "" | "0"),
+    };
+    let (records, cursor, announce_end) = if from_list {
+        let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
+        let records = matching(&snapshot, target, &filter);
+        let end = (initial_events == Some(true) && bookmarks).then(|| snapshot.revision());
+        (records, cursor, end)
+    } else {
+        let revision = match asked {
+            "" | "0" => store.snapshot().revision(),
+            text => text.parse().map(Revision).map_err(|_| {
+                Status::bad_request(format!(
+                    "resourceVersion: Invalid value: {text:?}: must be an unsigned integer"
+                ))
+            })?,
+        };
+        let cursor = store
+            .follow_after(resource, filter, revision)
+            .map_err(|Compacted { floor }| Status::too_old_resource_version(revision.0, floor.0))?;
+        (Vec::new(), cursor, None)
+    };
+    let seconds = query.number("timeoutSeconds").ok().flatten().and_then(|n| u64::try_from(n).ok());
+    let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
+    Ok(Watch {
+        served: target.served,
+        cursor,
+        form,
+        initial: records.into_iter(),
+        announce_end,
+        bookmarks,
+        timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
+        bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
+        ended: false,
+    })
+}
+
+fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filter) -> Vec<Record> {
+    let Some(table) = snapshot.table(&target.served.resource) else { return Vec::new() };
+    let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
+    table.range(&prefix, None).filter(|record| filter.passes(record)).cloned().collect()
+}
+
+impl Watch {
+    fn put_event(&self, out: &mut BytesMut, event: &Event) {
+        let word = match event.change {
+            Change::Added => "ADDED",
+            Change::Modified => "MODIFIED",
+            Change::Deleted => "DELETED",
+        };
+        self.put(out, word, &event.value());
+    }
+
+    /// Appends one line, or one frame of protobuf.
+    fn put(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
+        if self.form != Form::Protobuf {
+            out.extend_from_slice(b"{\"type\":\"");
+            out.extend_from_slice(word.as_bytes());
+            out.extend_from_slice(b"\",\"object\":");
+            out.extend_from_slice(object);
+            out.extend_from_slice(b"}\n");
+            return;
+        }
+        let value = json::parse(object).unwrap_or(Value::Null);
+        let (api_version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
+        let of = if kind == "Status" { setpoint_api::schema::builtin().meta("Status") } else { None };
+        let message = protobuf::to_vec(&value, of.unwrap_or(self.served.schema));
+        let mut frame = Vec::with_capacity(message.len() + 64);
+        protobuf::write_watch_event(word, api_version, kind, &message, &mut frame);
+        out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend_from_slice(&frame);
+    }
+
+    fn put_bookmark(&self, out: &mut BytesMut, revision: Revision, initial_end: bool) {
+        let mark = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
+        let annotations = if initial_end { mark } else { "" };
+        let object = format!(
+            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\",\"creationTimestamp\":null{annotations}}}}}",
+            self.served.type_prefix
+        );
+        self.put(out, "BOOKMARK", object.as_bytes());
+    }
+
+    fn fill(&mut self, out: &mut BytesMut, context: &mut Context<'_>) {
+        while out.len() < CHUNK_BYTES {
+            let Some(record) = self.initial.next() else { break };
+            self.put(out, "ADDED", record.value_bytes());
+        }
+        if self.initial.len() > 0 {
+            return;
+        }
+        if let Some(revision) = self.announce_end.take() {
+            self.put_bookmark(out, revision, true);
+        }
+        while out.len() < CHUNK_BYTES {
+            match self.cursor.poll_next(context) {
+                Poll::Ready(Ok(event)) => self.put_event(out, &event),
+                Poll::Ready(Err(_)) => {
+                    self.put(out, "ERROR", &Status::watch_expired().to_json());
+                    self.ended = true;
+                    return;
+                }
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
+impl Frames for Watch {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended || self.timeout.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        let mut out = BytesMut::new();
+        self.fill(&mut out, context);
+        while self.bookmark.as_mut().poll(context).is_ready() {
+            self.bookmark = Box::pin(tokio::time::sleep(BOOKMARK_EVERY));
+            if self.bookmarks && self.initial.len() == 0 && !self.ended {
+                self.put_bookmark(&mut out, self.cursor.position(), false);
+            }
+        }
+        if out.is_empty() { Poll::Pending } else { Poll::Ready(Some(out.freeze())) }
+    }
+}

@@ -1,0 +1,149 @@
+//! A thousand batches that nobody thought of.
+
+use fastrand::Rng;
+use setpoint_api::{Key, Revision, Time};
+use setpoint_store::commit::Proposal;
+use setpoint_store::log::Heads;
+use setpoint_store::{Cause, Draft, Expect};
+
+use super::reading::read_state;
+use super::{Bench, Subject, key};
+use crate::naive::{Naive, objects_of};
+
+const SEED: u64 = 0x5e7_901e;
+const BATCHES: usize = 1000;
+const KINDS: [&str; 4] = ["pods", "nodes", "leases", "deployments.apps"];
+
+/// Verdicts and commits are those of a list that judges by walking itself, through batches, compactions and
+/// restarts that a seed chooses.
+pub fn random_batches_give_what_a_list_would(subject: &mut dyn Subject) {
+    let mut rng = Rng::with_seed(SEED);
+    let mut bench = Bench::new(subject);
+    let mut admitted = 0;
+    for batch in 0..BATCHES {
+        let asks: Vec<Ask> = (0..rng.usize(1..6)).map(|_| Ask::random(&mut rng, &bench.naive)).collect();
+        let expected = judge_all(&asks, &bench.naive);
+        let proposals: Vec<Proposal> = asks.iter().map(Ask::proposal).collect();
+        let verdicts: Vec<_> = bench.append(&proposals).into_iter().map(Result::ok).collect();
+        assert_eq!(verdicts, expected, "seed {SEED:#x}, batch {batch}: {asks:?}");
+        admitted += expected.iter().flatten().count();
+        match rng.u32(..200) {
+            0..4 => bench.compact(),
+            4..7 => bench.check(),
+            7 => check_the_past(&mut bench, &mut rng),
+            _ => {}
+        }
+    }
+    assert!(admitted > BATCHES, "most proposals should be admitted, only {admitted} were");
+    bench.check();
+}
+
+fn check_the_past(bench: &mut Bench<'_>, rng: &mut Rng) {
+    let (floor, head) = (bench.log().stat().floor, bench.naive.head());
+    let at = Revision(rng.u64(floor.0..=head.0));
+    let state = read_state(&mut *bench.log().reader(), at);
+    assert_eq!(objects_of(&state), bench.naive.objects_at(at), "seed {SEED:#x}, the state at {at}");
+}
+
+/// A proposal in a form that can be judged without the store's help.
+#[derive(Debug)]
+struct Ask {
+    changes: Vec<(Key, Expect, Option<Draft>)>,
+    guards: Vec<(Key, Expect)>,
+    time: Time,
+    user: String,
+}
+
+impl Ask {
+    fn random(rng: &mut Rng, naive: &Naive) -> Ask {
+        let mut ask = Ask {
+            changes: Vec::new(),
+            guards: Vec::new(),
+            time: Time(rng.i64(..)),
+            user: format!("user{}", rng.u8(..)),
+        };
+        for _ in 0..rng.usize(1..4) {
+            let key = random_key(rng);
+            let draft =
+                rng.bool().then(|| random_draft(rng)).or_else(|| rng.bool().then(|| random_draft(rng)));
+            ask.changes.push((key.clone(), random_expect(rng, naive, &key), draft));
+        }
+        if rng.u8(..4) == 0 {
+            let key = random_key(rng);
+            ask.guards.push((key.clone(), random_expect(rng, naive, &key)));
+        }
+        ask
+    }
+
+    fn proposal(&self) -> Proposal {
+        let cause = Cause { user: self.user.clone(), ..Cause::default() };
+        let mut proposal = Proposal::new(cause, self.time);
+        for (key, expect, draft) in &self.changes {
+            proposal = match draft {
+                Some(draft) => proposal.put(key.clone(), *expect, draft.clone()),
+                None => proposal.delete(key.clone(), *expect),
+            };
+        }
+        self.guards.iter().fold(proposal, |proposal, (key, expect)| proposal.guard(key.clone(), *expect))
+    }
+
+    /// Whether it may become a commit, by the words of the contract alone.
+    fn is_admitted(&self, head: impl Fn(&Key) -> Option<Revision>) -> bool {
+        let resources: Vec<_> = self.changes.iter().map(|(key, ..)| key.resource()).collect();
+        let twice = resources.iter().enumerate().any(|(i, resource)| resources[..i].contains(resource));
+        let as_expected = |key: &Key, expect: Expect| match (expect, head(key)) {
+            (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => true,
+            (Expect::Revision(expected), Some(actual)) => expected == actual,
+            _ => false,
+        };
+        let changes = self.changes.iter().all(|(key, expect, draft)| {
+            as_expected(key, *expect) && (draft.is_some() || head(key).is_some())
+        });
+        !twice && changes && self.guards.iter().all(|(key, expect)| as_expected(key, *expect))
+    }
+}
+
+/// Judges each by the state that the ones before it left.
+fn judge_all(asks: &[Ask], naive: &Naive) -> Vec<Option<Revision>> {
+    let mut future = naive.clone();
+    let judge = |ask: &Ask| {
+        ask.is_admitted(|key| Heads::head(&future, key)).then(|| {
+            future.admit(&ask.proposal());
+            future.head()
+        })
+    };
+    asks.iter().map(judge).collect()
+}
+
+fn random_key(rng: &mut Rng) -> Key {
+    let kind = KINDS[rng.usize(..KINDS.len())];
+    let path = format!("ns{}/{}", rng.u8(..2), ["a", "b", "c"][rng.usize(..3)]);
+    key(kind, if kind == "nodes" { &path[4..] } else { &path })
+}
+
+fn random_expect(rng: &mut Rng, naive: &Naive, key: &Key) -> Expect {
+    let known = Heads::head(naive, key);
+    match (rng.u8(..8), known) {
+        (0 | 1, _) => Expect::Any,
+        (2, _) => Expect::Absent,
+        (3, _) => Expect::Present,
+        (4, _) => Expect::Revision(Revision(rng.u64(..=naive.head().0 + 2))),
+        (_, Some(revision)) => Expect::Revision(revision),
+        (_, None) => Expect::Absent,
+    }
+}
+
+fn random_draft(rng: &mut Rng) -> Draft {
+    let length = if rng.u8(..50) == 0 { rng.usize(..20_000) } else { rng.usize(..100) };
+    let fill = rng.u8(..);
+    let bytes: Vec<u8> = (0..length).map(|n| if n % 3 == 0 { fill } else { rng.u8(..) }).collect();
+    let draft = if rng.bool() {
+        let hole = rng.usize(..=length) as u32;
+        Draft::with_hole(bytes, hole)
+    } else {
+        Draft::new(bytes)
+    };
+    let draft =
+        draft.labels([("app", ["web", "db"][rng.usize(..2)])]).fields([("n", rng.u8(..).to_string())]);
+    if rng.u8(..4) == 0 { draft.expires(Time(rng.i64(..))) } else { draft }
+}

@@ -1,0 +1,201 @@
+//! A log as anybody would first write it down: all commits in a list, and every question answered by walking it.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::{Key, Revision, Time};
+use setpoint_store::commit::{Body, Commit, Proposal, Write};
+use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict};
+use setpoint_store::record::Envelope;
+use setpoint_store::{Retention, Snapshot, Store};
+
+/// One object, in parts that can be compared bit for bit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The revision that put it.
+    pub revision: Revision,
+    /// When that was.
+    pub time: Time,
+    /// The value, the hole and the expiry.
+    pub body: Body,
+    /// Labels, fields and cause.
+    pub envelope: Envelope,
+}
+
+/// All objects at one revision.
+pub type Objects = BTreeMap<Key, Object>;
+
+/// All objects of a snapshot.
+#[must_use]
+pub fn objects_of(snapshot: &Snapshot) -> Objects {
+    let mut objects = Objects::new();
+    for (resource, table) in snapshot.tables() {
+        for record in table.iter() {
+            let key = Key::from_path(resource, record.path()).expect("a record lies at a key");
+            let object = Object {
+                revision: record.revision(),
+                time: record.time(),
+                body: record.body(),
+                envelope: record.envelope(),
+            };
+            objects.insert(key, object);
+        }
+    }
+    objects
+}
+
+/// The commits that make a snapshot out of nothing: for each revision what it put and nobody replaced, and one
+/// without writes at the end, so that the revision comes out right.
+#[must_use]
+pub fn commits_of(snapshot: &Snapshot) -> Vec<Commit> {
+    let mut commits: BTreeMap<Revision, Commit> = BTreeMap::new();
+    for (key, object) in objects_of(snapshot) {
+        let Object { revision, time, body, envelope } = object;
+        let commit = commits.entry(revision).or_insert(Commit { revision, time, writes: Vec::new() });
+        commit.writes.push(Write { key, body: Some(body), envelope });
+    }
+    let revision = snapshot.revision();
+    if revision > Revision::ZERO {
+        commits.entry(revision).or_insert(Commit { revision, time: Time::EPOCH, writes: Vec::new() });
+    }
+    commits.into_values().collect()
+}
+
+/// The snapshot that `commits` make, the way every store makes its own: by replay.
+#[must_use]
+pub fn snapshot_of(commits: impl IntoIterator<Item = Commit>) -> Snapshot {
+    let past = Box::new(Past(commits.into_iter().collect()));
+    Store::open(past, Retention::default(), |_| ()).expect("a list is always readable").snapshot()
+}
+
+/// All commits since the first.
+#[derive(Clone, Debug, Default)]
+pub struct Naive {
+    /// They are all here; nothing is ever folded.
+    pub commits: Vec<Commit>,
+}
+
+impl Naive {
+    /// The last revision.
+    #[must_use]
+    pub fn head(&self) -> Revision {
+        self.commits.last().map_or(Revision::ZERO, |commit| commit.revision)
+    }
+
+    /// Notes that `proposal` became the next commit.
+    pub fn admit(&mut self, proposal: &Proposal) {
+        let writes = proposal.writes().cloned().collect();
+        self.commits.push(Commit { revision: self.head().next(), time: proposal.time(), writes });
+    }
+
+    /// The commits after `after`, up to `until`.
+    #[must_use]
+    pub fn between(&self, after: Revision, until: Revision) -> Vec<Commit> {
+        let wanted = |commit: &&Commit| commit.revision > after && commit.revision <= until;
+        self.commits.iter().filter(wanted).cloned().collect()
+    }
+
+    /// All objects at `revision`.
+    #[must_use]
+    pub fn objects_at(&self, revision: Revision) -> Objects {
+        let mut objects = Objects::new();
+        for Commit { revision, time, writes } in self.between(Revision::ZERO, revision) {
+            for Write { key, body, envelope } in writes {
+                match body {
+                    Some(body) => drop(objects.insert(key, Object { revision, time, body, envelope })),
+                    None => drop(objects.remove(&key)),
+                }
+            }
+        }
+        objects
+    }
+
+    /// The newest state, as the store would hand it to the log.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        snapshot_of(self.commits.iter().cloned())
+    }
+}
+
+impl Heads for Naive {
+    fn head(&self, key: &Key) -> Option<Revision> {
+        for commit in self.commits.iter().rev() {
+            if let Some(write) = commit.writes.iter().find(|write| write.key == *key) {
+                return write.body.is_some().then_some(commit.revision);
+            }
+        }
+        None
+    }
+}
+
+/// A list of commits, to be replayed and nothing else.
+struct Past(Vec<Commit>);
+
+impl Past {
+    fn no<T>() -> Result<T, LogError> {
+        Err(LogError::Engine("the past cannot be changed".to_owned()))
+    }
+}
+
+impl Log for Past {
+    fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
+        self.0.drain(..).for_each(|commit| into.commit(commit));
+        Ok(())
+    }
+
+    fn append(&mut self, _: &[Proposal], _: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+        Past::no()
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(Past(Vec::new()))
+    }
+
+    fn chore(&mut self, _: &Snapshot, _: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+        Ok(None)
+    }
+
+    fn compact(&mut self, _: &Snapshot, _: Time) -> Result<Box<dyn Chore>, LogError> {
+        Past::no()
+    }
+
+    fn stat(&self) -> LogStat {
+        LogStat::default()
+    }
+}
+
+impl LogReader for Past {
+    fn base(&mut self, _: Revision) -> Result<Snapshot, LogError> {
+        Past::no()
+    }
+
+    fn tail(&mut self, _: Revision, _: Revision, _: &mut dyn FnMut(Commit)) -> Result<(), LogError> {
+        Past::no()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use setpoint_api::Resource;
+    use setpoint_store::{Cause, Draft, Expect};
+
+    #[test]
+    fn a_snapshot_comes_back_from_the_commits_it_is_made_of() {
+        let pods = Resource::new("pods").unwrap();
+        let key = |path| Key::from_path(&pods, path).unwrap();
+        let proposal = || Proposal::new(Cause::default(), Time(3));
+        let mut naive = Naive::default();
+        naive.admit(&proposal().put(key("a/x"), Expect::Any, Draft::with_hole("{}", 1).expires(Time(9))));
+        naive.admit(&proposal().put(key("a/y"), Expect::Any, Draft::new("y")));
+        naive.admit(&proposal().delete(key("a/y"), Expect::Any));
+        let snapshot = naive.snapshot();
+        assert_eq!((snapshot.revision(), snapshot.len()), (Revision(3), 1));
+        assert_eq!(objects_of(&snapshot), naive.objects_at(Revision(3)));
+        let again = snapshot_of(commits_of(&snapshot));
+        assert_eq!((again.revision(), objects_of(&again)), (Revision(3), objects_of(&snapshot)));
+        assert_eq!(
+            (Heads::head(&naive, &key("a/x")), Heads::head(&naive, &key("a/y"))),
+            (Some(Revision(1)), None)
+        );
+    }
+}

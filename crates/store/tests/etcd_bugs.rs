@@ -1,0 +1,647 @@
+//! The bugs that etcd's own robustness tests list, each as a claim about this store.
+//!
+//! The numbers are those of etcd's issues. A process that dies is played by a disk on which nothing works after
+//! the n-th operation, for every n; a power cut by a disk that keeps back what was not synced.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_sim::naive::{Naive, objects_of};
+use setpoint_store::disk::{Disk, DiskFile, OsDisk, SECTOR_BYTES};
+use setpoint_store::log::disk::DiskOptions;
+use setpoint_store::log::{DiskLog, LogError, MemoryLog};
+use setpoint_store::{
+    Cause, Change, CommitError, Compacted, Conflict, Cursor, Draft, Expect, Filter, Proposal, Refusal,
+    Retention, Snapshot, Store,
+};
+
+fn pods() -> Resource {
+    Resource::new("pods").expect("a plain word")
+}
+
+fn key(path: &str) -> Key {
+    Key::from_path(&pods(), path).expect("a plain path")
+}
+
+fn propose() -> Proposal {
+    Proposal::new(Cause::default(), Time(1))
+}
+
+fn put(path: &str, value: &str) -> Proposal {
+    propose().put(key(path), Expect::Any, Draft::with_hole(value.to_owned(), 0))
+}
+
+fn delete(path: &str) -> Proposal {
+    propose().delete(key(path), Expect::Any)
+}
+
+fn open(disk: Arc<dyn Disk>, retention: Retention) -> Result<Store, LogError> {
+    let options = DiskOptions {
+        segment_bytes_min: 1024,
+        segment_bytes_max: 2048,
+        reserve_bytes: 1024,
+        retention: retention.clone(),
+        entropy: 0xe7cd,
+        ..DiskOptions::default()
+    };
+    Store::open(Box::new(DiskLog::new(disk, options)), retention, |_| ())
+}
+
+fn reopen(dir: &Path) -> Store {
+    let disk = OsDisk::exclusive(dir).expect("its last holder is gone");
+    open(Arc::new(disk), Retention::default()).expect("a log that a process left can be read")
+}
+
+/// Two stores on one log: two servers, as clients see it.
+fn two_servers() -> [Store; 2] {
+    let mut log = MemoryLog::default();
+    let logs = [log.share(), log.share()];
+    logs.map(|log| Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty"))
+}
+
+/// All events that are there.
+fn drain(cursor: &mut Cursor) -> Result<Vec<(Change, u64)>, Compacted> {
+    let mut events = Vec::new();
+    while let Some(event) = cursor.try_next()? {
+        events.push((event.change, event.revision().0));
+    }
+    Ok(events)
+}
+
+/// What is done to a store that dies: the n-th commit of the list gets revision n.
+enum Step {
+    Commit(Proposal),
+    Tend,
+    Compact,
+}
+
+/// Runs the steps on a disk that dies after every possible number of operations, and holds what is found
+/// afterwards to the acknowledgements.
+fn die_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
+    let mut plan = Naive::default();
+    for step in steps() {
+        if let Step::Commit(proposal) = step {
+            plan.admit(&proposal);
+        }
+    }
+    for lifetime in 0.. {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let disk = Arc::new(Dying {
+            disk: OsDisk::exclusive(dir.path()).expect("it is new"),
+            left: Arc::new(AtomicU64::new(lifetime)),
+        });
+        let left = Arc::clone(&disk.left);
+        let acknowledged = open(disk, retention.clone()).map_or(0, |store| live(&store, steps()));
+        let died = left.load(Ordering::SeqCst) == 0;
+        let survivor = reopen(dir.path());
+        let found = survivor.snapshot();
+        let revision = found.revision();
+        assert!(
+            revision.0 >= acknowledged,
+            "after {lifetime}: {revision}, but {acknowledged} was acknowledged"
+        );
+        assert!(revision.0 <= acknowledged + 1, "after {lifetime}: {revision} was never written");
+        assert_eq!(
+            objects_of(&found),
+            plan.objects_at(revision),
+            "after {lifetime}: state and revision disagree"
+        );
+        let next = survivor.commit(put("z/next", "{}")).expect("it goes on").revision;
+        assert_eq!(next, revision.next(), "after {lifetime}");
+        if !died {
+            assert!(lifetime > 20, "a run without a disk proves nothing");
+            assert_eq!(revision, plan.head());
+            return;
+        }
+    }
+}
+
+/// Does the steps until the store fails, and says how many commits were acknowledged.
+fn live(store: &Store, steps: Vec<Step>) -> u64 {
+    let mut acknowledged = 0;
+    for step in steps {
+        let went_on = match step {
+            Step::Commit(proposal) => match store.commit(proposal) {
+                Ok(committed) => {
+                    acknowledged = committed.revision.0;
+                    true
+                }
+                Err(_) => false,
+            },
+            Step::Tend => store.tend(Time(1)).is_ok(),
+            Step::Compact => store.compact(Time(1)).is_ok(),
+        };
+        if !went_on {
+            break;
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn etcd_13766_14685_state_and_revision_are_one_record_through_any_crash() {
+    let steps = || {
+        let mut steps = vec![Step::Tend];
+        for n in 0..12 {
+            steps.push(Step::Commit(put(&format!("a/{}", n % 4), &"v".repeat(700))));
+            if n % 5 == 4 {
+                steps.extend([Step::Commit(delete(&format!("a/{}", n % 4))), Step::Compact, Step::Tend]);
+            }
+        }
+        steps
+    };
+    die_everywhere(steps, &Retention::default());
+    die_everywhere(steps, &Retention { cold_bytes: 0, ..Retention::default() });
+}
+
+#[test]
+fn etcd_14370_what_was_acknowledged_had_been_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk =
+        Withholding { disk: Arc::new(OsDisk::exclusive(dir.path()).unwrap()), pending: Arc::default() };
+    let store = open(Arc::new(disk), Retention::default()).unwrap();
+    let mut plan = Naive::default();
+    for n in 0..30 {
+        let proposal = put(&format!("a/{}", n % 4), &"v".repeat(n * 20));
+        plan.admit(&proposal);
+        let revision = store.commit(proposal).unwrap().revision;
+        // The power fails here: only what was synced is in the directory.
+        let after = tempfile::tempdir().unwrap();
+        copy_dir(dir.path(), after.path());
+        let found = reopen(after.path()).snapshot();
+        assert_eq!(found.revision(), revision);
+        assert_eq!(objects_of(&found), plan.objects_at(revision));
+        if n % 9 == 8 {
+            store.compact(Time(1)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn etcd_15220_a_bookmark_never_runs_ahead_of_the_stream() {
+    let store = Store::in_memory(Retention::default());
+    let nodes = Resource::new("nodes").unwrap();
+    let done = AtomicBool::new(false);
+    let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
+    let cursors = [store.follow(&pods(), Filter::default()), store.follow(&pods(), in_a)];
+    let logs = std::thread::scope(|scope| {
+        let followers = cursors.map(|mut cursor| {
+            let done = &done;
+            scope.spawn(move || {
+                let (mut seen, mut bookmarks) = (Vec::new(), Vec::new());
+                loop {
+                    let last = done.load(Ordering::Acquire);
+                    let event = cursor.try_next().unwrap();
+                    seen.extend(event.iter().map(|event| event.revision()));
+                    bookmarks.push((cursor.position(), seen.len()));
+                    if last && event.is_none() {
+                        return (seen, bookmarks);
+                    }
+                }
+            })
+        });
+        for n in 0..3000 {
+            let namespace = if n % 3 == 0 { "a" } else { "b" };
+            let proposal = put(&format!("{namespace}/x"), "{}");
+            let other = propose().put(Key::cluster(&nodes, "n").unwrap(), Expect::Any, Draft::new("n"));
+            store.commit(if n % 4 == 0 { other } else { proposal }).unwrap();
+        }
+        done.store(true, Ordering::Release);
+        followers.map(|follower| follower.join().unwrap())
+    });
+    for (seen, bookmarks) in logs {
+        assert!(seen.len() > 500);
+        for (bookmark, delivered) in bookmarks {
+            let due = seen.partition_point(|revision| *revision <= bookmark);
+            assert!(
+                due <= delivered,
+                "bookmark {bookmark}: {due} events are due, {delivered} were delivered"
+            );
+        }
+    }
+}
+
+#[test]
+fn etcd_15271_a_watch_does_not_go_back_when_it_comes_back_elsewhere() {
+    let servers = two_servers();
+    let mut position = Revision::ZERO;
+    let mut seen = Vec::new();
+    for n in 0..60 {
+        servers[n % 3 % 2].commit(put("a/x", "{}")).unwrap();
+        // The next server may not have heard of what the client has already seen.
+        let server = &servers[n % 2];
+        let mut cursor = server.follow_after(&pods(), Filter::default(), position).unwrap();
+        if n % 5 == 0 {
+            server.catch_up().unwrap();
+        }
+        for (_, revision) in drain(&mut cursor).unwrap() {
+            assert!(Revision(revision) > position, "{revision} after {position}");
+            position = Revision(revision);
+            seen.push(revision);
+        }
+        assert!(cursor.position() >= position, "the bookmark went back");
+        position = cursor.position();
+    }
+    servers[0].catch_up().unwrap();
+    let mut cursor = servers[0].follow_after(&pods(), Filter::default(), position).unwrap();
+    seen.extend(drain(&mut cursor).unwrap().iter().map(|(_, revision)| revision));
+    assert_eq!(seen, (1..=60).collect::<Vec<u64>>(), "each once, in order, and none left out");
+}
+
+#[test]
+fn etcd_17247_no_event_comes_twice() {
+    let [store, other] = two_servers();
+    let nodes = Resource::new("nodes").unwrap();
+    let node = || Key::cluster(&nodes, "n").unwrap();
+    let filters = || [Filter::default(), Filter { name: Some("x".to_owned()), ..Filter::default() }];
+    let mut cursors: Vec<Cursor> = filters()
+        .into_iter()
+        .chain(filters())
+        .zip(0..)
+        .map(|(filter, n)| if n < 2 { &store } else { &other }.follow(&pods(), filter))
+        .collect();
+    let mut on_nodes = store.follow(&nodes, Filter::default());
+    for _ in 0..20 {
+        // One batch changes one key many times, and two resources in one commit.
+        let tickets: Vec<_> = (0..10)
+            .map(|_| store.submit(put("a/x", "{}").put(node(), Expect::Any, Draft::new("n"))))
+            .collect();
+        tickets.into_iter().for_each(|ticket| drop(ticket.wait().unwrap()));
+        other.catch_up().unwrap();
+        other.commit(put("a/x", "{}")).unwrap();
+        other.catch_up().unwrap();
+        store.catch_up().unwrap();
+        store.catch_up().unwrap();
+    }
+    for cursor in &mut cursors {
+        let revisions: Vec<u64> = drain(cursor).unwrap().into_iter().map(|(_, revision)| revision).collect();
+        assert_eq!(revisions, (1..=220).collect::<Vec<u64>>());
+    }
+    let on_nodes = drain(&mut on_nodes).unwrap();
+    assert_eq!(on_nodes.len(), 200);
+    assert!(on_nodes.windows(2).all(|pair| pair[0].1 < pair[1].1));
+}
+
+#[test]
+fn etcd_17529_a_slow_watch_ends_and_never_skips() {
+    let retention = Retention { hot_bytes: 4 << 10, ..Retention::default() };
+    let store = Store::in_memory(retention);
+    let filters = [
+        Filter::default(),
+        Filter { namespace: Some("a".to_owned()), ..Filter::default() },
+        Filter { name: Some("x".to_owned()), ..Filter::default() },
+        Filter { field: Some(("f".to_owned(), "1".to_owned())), ..Filter::default() },
+    ];
+    // Each reads every so many commits; the slowest cannot keep up with the ring.
+    let mut cursors: Vec<(u64, Cursor, Vec<u64>, bool)> = Vec::new();
+    for pace in [1, 3, 7, 400] {
+        for filter in &filters {
+            cursors.push((pace, store.follow(&pods(), filter.clone()), Vec::new(), false));
+        }
+    }
+    for n in 1..=400 {
+        let draft = Draft::new("v".repeat(100)).fields([("f", "1")]);
+        store.commit(propose().put(key("a/x"), Expect::Any, draft)).unwrap();
+        for (_, cursor, seen, ended) in
+            cursors.iter_mut().filter(|(pace, _, _, ended)| n % pace == 0 && !ended)
+        {
+            loop {
+                match cursor.try_next() {
+                    Ok(Some(event)) => seen.push(event.revision().0),
+                    Ok(None) => break,
+                    Err(Compacted { floor }) => {
+                        assert!(floor.0 > cursor.position().0, "it was told without need");
+                        *ended = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    for (pace, _, seen, ended) in &cursors {
+        let gapless: Vec<u64> = (1..=seen.len() as u64).collect();
+        assert_eq!(seen, &gapless, "pace {pace}: a gap");
+        assert_eq!(*ended, *pace == 400, "pace {pace}");
+        assert!(*ended || seen.len() as u64 >= 400 - 400 % pace);
+    }
+}
+
+#[test]
+fn etcd_17780_the_revision_does_not_go_back_when_compaction_dies() {
+    // The last commits are deletes, so that nothing in the folded state carries the last revision.
+    let steps = || {
+        let mut steps: Vec<Step> = (0..4).map(|n| Step::Commit(put(&format!("a/{n}"), "{}"))).collect();
+        steps.extend((0..4).map(|n| Step::Commit(delete(&format!("a/{n}")))));
+        steps.extend([
+            Step::Compact,
+            Step::Compact,
+            Step::Commit(put("a/x", "{}")),
+            Step::Commit(delete("a/x")),
+        ]);
+        steps.push(Step::Compact);
+        steps
+    };
+    die_everywhere(steps, &Retention { cold_bytes: 0, ..Retention::default() });
+    die_everywhere(steps, &Retention::default());
+}
+
+/// Puts at 1, 2 and 3, a delete at 4, a put at 5, and a put of another key at 6.
+fn deleted_and_back(store: &Store) -> Vec<(Change, u64)> {
+    for proposal in [put("a/k", "2"), put("a/k", "3"), put("a/k", "4"), delete("a/k"), put("a/k", "6")] {
+        store.commit(proposal).unwrap_or_else(|error| panic!("{error}"));
+    }
+    store.commit(put("a/other", "7")).unwrap_or_else(|error| panic!("{error}"));
+    let (added, modified, deleted) = (Change::Added, Change::Modified, Change::Deleted);
+    vec![(added, 1), (modified, 2), (modified, 3), (deleted, 4), (added, 5), (added, 6)]
+}
+
+#[test]
+fn etcd_18089_compaction_never_eats_a_delete() {
+    let mut floors = BTreeMap::new();
+    // Every budget that lets the ring forget a different number of events.
+    for hot_bytes in (0..2000).step_by(20) {
+        let store = Store::in_memory(Retention { hot_bytes, ..Retention::default() });
+        let events = deleted_and_back(&store);
+        *floors.entry(store.stat().hot_floor).or_insert(0) += 1;
+        for after in 0..=6 {
+            match store.follow_after(&pods(), Filter::default(), Revision(after)) {
+                Ok(mut cursor) => assert_eq!(drain(&mut cursor).unwrap(), events[after as usize..]),
+                Err(Compacted { floor }) => assert!(after < floor.0, "{after} is not before {floor}"),
+            }
+        }
+    }
+    assert!(floors.len() >= 5, "the ring forgot in too few ways: {floors:?}");
+}
+
+#[test]
+fn etcd_19179_a_watch_at_the_revision_of_compaction_misses_no_delete() {
+    for at in 1..=5 {
+        let store = Store::in_memory(Retention::default());
+        let mut opened = vec![(0, store.follow(&pods(), Filter::default()))];
+        let proposals = [put("a/k", "2"), put("a/k", "3"), put("a/k", "4"), delete("a/k"), put("a/k", "6")];
+        for (n, proposal) in (1..).zip(proposals) {
+            store.commit(proposal).unwrap();
+            if n == at {
+                store.compact(Time(1)).unwrap();
+            }
+            opened.push((n, store.follow(&pods(), Filter::default())));
+        }
+        // Those opened before the compaction and not read since, and those opened afterwards at old revisions.
+        for after in 0..=5 {
+            opened.extend(
+                store.follow_after(&pods(), Filter::default(), Revision(after)).ok().map(|c| (after, c)),
+            );
+            let refused = store.follow_after(&pods(), Filter::default(), Revision(after)).is_err();
+            assert_eq!(refused, after < at, "compacted at {at}, followed after {after}");
+        }
+        for (after, mut cursor) in opened {
+            match drain(&mut cursor) {
+                Ok(events) => {
+                    let revisions: Vec<u64> = events.iter().map(|(_, revision)| *revision).collect();
+                    assert_eq!(revisions, (after + 1..=5).collect::<Vec<u64>>(), "compacted at {at}");
+                    assert_eq!(events.contains(&(Change::Deleted, 4)), after < 4);
+                }
+                Err(Compacted { floor }) => assert!(after < floor.0 && floor == Revision(at)),
+            }
+        }
+    }
+}
+
+#[test]
+fn etcd_18667_state_is_a_pure_function_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = reopen(dir.path());
+    let servers = two_servers();
+    for n in 0..40u64 {
+        // Preconditions on revisions that are long compacted, or that only one server has in its mirror.
+        let expect =
+            if n % 3 == 0 { Expect::Any } else { Expect::Revision(Revision(n.saturating_sub(n % 5))) };
+        let proposal = || {
+            let draft = Draft::with_hole("{}", 1).labels([("n", n.to_string())]);
+            propose().put(key("a/x"), expect, draft).guard(key("a/other"), Expect::Absent)
+        };
+        let verdict = |store: &Store| match store.commit(proposal()) {
+            Ok(committed) => Ok(committed.revision),
+            Err(CommitError::Refused(refusal)) => Err(refusal),
+            Err(failed) => panic!("{failed}"),
+        };
+        assert_eq!(verdict(&alone), verdict(&servers[(n % 2) as usize]), "commit {n}");
+        if n % 7 == 0 {
+            alone.compact(Time(1)).unwrap();
+        }
+    }
+    servers.iter().for_each(|server| server.catch_up().unwrap());
+    let state = |snapshot: Snapshot| (snapshot.revision(), objects_of(&snapshot));
+    let live = state(alone.snapshot());
+    assert!(live.0 > Revision(10));
+    servers.iter().for_each(|server| assert_eq!(state(server.snapshot()), live));
+    drop(alone);
+    assert_eq!(state(reopen(dir.path()).snapshot()), live);
+}
+
+#[test]
+fn etcd_20221_a_watch_from_the_future_gets_nothing_older() {
+    let store = Store::in_memory(Retention::default());
+    store.commit(put("a/x", "{}")).unwrap();
+    let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
+    let mut cursors =
+        [Filter::default(), in_a].map(|filter| store.follow_after(&pods(), filter, Revision(5)).unwrap());
+    for revision in 2..=9 {
+        for cursor in &mut cursors {
+            assert_eq!(cursor.position(), Revision(5).max(Revision(revision - 1)));
+        }
+        store.commit(put("a/x", "{}")).unwrap();
+        for cursor in &mut cursors {
+            let events = drain(cursor).unwrap();
+            let expected: Vec<_> =
+                (revision > 5).then_some((Change::Modified, revision)).into_iter().collect();
+            assert_eq!(events, expected, "at {revision}");
+        }
+    }
+}
+
+#[test]
+fn etcd_20418_a_server_that_was_paused_does_not_serve_the_past() {
+    let [paused, other] = two_servers();
+    paused.commit(put("a/x", "1")).unwrap();
+    other.catch_up().unwrap();
+    // While one server sleeps, the other goes on.
+    other.commit(put("a/x", "2")).unwrap();
+    // What the sleeper remembers is not what decides.
+    let stale = propose().put(key("a/x"), Expect::Revision(Revision(1)), Draft::new("mine"));
+    let Err(CommitError::Refused(Refusal::Conflict(conflict))) = paused.commit(stale) else {
+        panic!("decided by what it remembered")
+    };
+    let expected = Expect::Revision(Revision(1));
+    assert_eq!(conflict, Conflict { key: key("a/x"), expected, actual: Some(Revision(2)) });
+    assert_eq!(paused.snapshot().revision(), Revision(2), "an answer brings it up to date");
+    other.commit(put("a/x", "3")).unwrap();
+    paused.catch_up().unwrap();
+    assert_eq!(paused.snapshot().get(&key("a/x")).unwrap().revision(), Revision(3));
+    // A log of one's own cannot be written by another meanwhile, so that there is nothing to check per read.
+    let dir = tempfile::tempdir().unwrap();
+    let sleeper = reopen(dir.path());
+    assert!(matches!(OsDisk::exclusive(dir.path()), Err(LogError::InUse { .. })));
+    drop(sleeper);
+    assert!(OsDisk::exclusive(dir.path()).is_ok());
+}
+
+/// A disk on which nothing works after so many changes. The last write is cut in half, between two sectors.
+struct Dying {
+    disk: OsDisk,
+    left: Arc<AtomicU64>,
+}
+
+struct DyingFile {
+    file: Box<dyn DiskFile>,
+    left: Arc<AtomicU64>,
+}
+
+fn live_on(left: &AtomicU64) -> io::Result<()> {
+    let lived = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+    lived.map(drop).map_err(|_| io::Error::other("the process was killed"))
+}
+
+impl Dying {
+    fn file(&self, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        Box::new(DyingFile { file, left: Arc::clone(&self.left) })
+    }
+}
+
+impl Disk for Dying {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.file(self.disk.open(name)?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        live_on(&self.left)?;
+        Ok(self.file(self.disk.create(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        live_on(&self.left)?;
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        live_on(&self.left)?;
+        self.disk.remove(name)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        live_on(&self.left)
+    }
+}
+
+impl DiskFile for DyingFile {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if let Err(killed) = live_on(&self.left) {
+            let half = (offset as usize + data.len() / 2) / SECTOR_BYTES * SECTOR_BYTES;
+            self.file.write_at(offset, &data[..half.saturating_sub(offset as usize)])?;
+            return Err(killed);
+        }
+        self.file.write_at(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        live_on(&self.left)
+    }
+}
+
+/// Writes that wait for their sync, by file.
+type Pending = Mutex<BTreeMap<String, Vec<(u64, Vec<u8>)>>>;
+
+/// A disk that keeps back every write until the file is synced: the directory is what a power cut would leave.
+struct Withholding {
+    disk: Arc<OsDisk>,
+    pending: Arc<Pending>,
+}
+
+struct WithholdingFile {
+    name: String,
+    file: Box<dyn DiskFile>,
+    pending: Arc<Pending>,
+}
+
+impl Withholding {
+    fn file(&self, name: &str, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
+        Box::new(WithholdingFile { name: name.to_owned(), file, pending: Arc::clone(&self.pending) })
+    }
+}
+
+impl Disk for Withholding {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.file(name, self.disk.open(name)?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(self.file(name, self.disk.create(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let unsynced = self.pending.lock().get(from).is_some_and(|writes| !writes.is_empty());
+        assert!(!unsynced, "{from} gets its name before its content is durable");
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_names()
+    }
+}
+
+impl DiskFile for WithholdingFile {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.pending.lock().entry(self.name.clone()).or_default().push((offset, data.to_vec()));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let writes = self.pending.lock().remove(&self.name).unwrap_or_default();
+        for (offset, data) in writes {
+            self.file.write_at(offset, &data)?;
+        }
+        self.file.sync()
+    }
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("a file");
+        if entry.file_name() != "LOCK" {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Every log keeps the same promises: the suite of `setpoint_sim::log_suite`, on each of them.
+
+use std::sync::Arc;
+
+use redb::backends::FileBackend;
+use setpoint_api::{Key, Revision, Time};
+use setpoint_sim::log_suite::Subject;
+use setpoint_sim::redb_log::{RedbLog, SharedMemory};
+use setpoint_store::disk::OsDisk;
+use setpoint_store::log::disk::DiskOptions;
+use setpoint_store::log::{
+    Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
+};
+use setpoint_store::{Proposal, Retention, Snapshot};
+use tempfile::TempDir;
+
+mod memory {
+    setpoint_sim::log_claims!(super::Memory);
+}
+
+mod shared_memory {
+    setpoint_sim::log_claims!(super::Shared::default());
+}
+
+mod disk {
+    setpoint_sim::log_claims!(super::Disk::new(1 << 30));
+}
+
+mod disk_without_history {
+    setpoint_sim::log_claims!(super::Disk::new(0));
+}
+
+mod redb_in_memory {
+    setpoint_sim::log_claims!(super::RedbInMemory::default());
+}
+
+mod redb_in_a_file {
+    setpoint_sim::log_claims!(super::RedbInFile::new());
+}
+
+struct Memory;
+
+impl Subject for Memory {
+    fn fresh(&mut self) -> Box<dyn Log> {
+        Box::new(MemoryLog::default())
+    }
+
+    fn reopen(&mut self, log: Box<dyn Log>) -> Result<Box<dyn Log>, Box<dyn Log>> {
+        Err(log)
+    }
+}
+
+/// Two handles on one truth; opening it again takes two new ones.
+#[derive(Default)]
+struct Shared {
+    kept: MemoryLog,
+}
+
+impl Shared {
+    fn pair(&mut self) -> Box<dyn Log> {
+        Box::new(Pair { handles: [self.kept.share(), self.kept.share()], turn: 0 })
+    }
+}
+
+impl Subject for Shared {
+    fn fresh(&mut self) -> Box<dyn Log> {
+        self.kept = MemoryLog::default();
+        self.pair()
+    }
+
+    fn reopen(&mut self, log: Box<dyn Log>) -> Result<Box<dyn Log>, Box<dyn Log>> {
+        drop(log);
+        Ok(self.pair())
+    }
+}
+
+/// Two writers that take turns, and neither of them is told the state: a shared log decides by its own.
+struct Pair {
+    handles: [MemoryLog; 2],
+    turn: usize,
+}
+
+struct Ignorant;
+
+impl Heads for Ignorant {
+    fn head(&self, _: &Key) -> Option<Revision> {
+        None
+    }
+}
+
+impl Pair {
+    fn next(&mut self) -> &mut MemoryLog {
+        self.turn += 1;
+        &mut self.handles[self.turn % 2]
+    }
+}
+
+impl Log for Pair {
+    fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
+        self.next().replay(into)
+    }
+
+    fn append(&mut self, batch: &[Proposal], _: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+        let handle = self.next();
+        assert!(handle.is_shared());
+        handle.append(batch, &Ignorant)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        self.handles[self.turn % 2].reader()
+    }
+
+    fn published(&mut self, snapshot: &Snapshot) {
+        self.next().published(snapshot);
+    }
+
+    fn has_chore(&self) -> bool {
+        self.handles[0].has_chore()
+    }
+
+    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+        self.next().chore(snapshot, now)
+    }
+
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+        self.next().compact(snapshot, now)
+    }
+
+    fn stat(&self) -> LogStat {
+        self.handles[0].stat()
+    }
+}
+
+/// The disk log in a directory of its own, with segments so small that it has many.
+struct Disk {
+    dir: TempDir,
+    options: DiskOptions,
+}
+
+impl Disk {
+    fn new(cold_bytes: u64) -> Disk {
+        let options = DiskOptions {
+            segment_bytes_min: 4 << 10,
+            segment_bytes_max: 64 << 10,
+            compact_bytes_min: 1 << 20,
+            reserve_bytes: 4 << 10,
+            retention: Retention { cold_bytes, ..Retention::default() },
+            entropy: 0x1ce,
+        };
+        Disk { dir: tempfile::tempdir().expect("a temporary directory can be used"), options }
+    }
+
+    fn open(&self) -> Box<dyn Log> {
+        let disk = Arc::new(OsDisk::exclusive(self.dir.path()).expect("a temporary directory can be used"));
+        Box::new(DiskLog::new(disk, self.options.clone()))
+    }
+}
+
+impl Subject for Disk {
+    fn fresh(&mut self) -> Box<dyn Log> {
+        self.dir = tempfile::tempdir().expect("a temporary directory can be used");
+        self.open()
+    }
+
+    fn reopen(&mut self, log: Box<dyn Log>) -> Result<Box<dyn Log>, Box<dyn Log>> {
+        drop(log);
+        Ok(self.open())
+    }
+}
+
+#[derive(Default)]
+struct RedbInMemory(SharedMemory);
+
+impl Subject for RedbInMemory {
+    fn fresh(&mut self) -> Box<dyn Log> {
+        self.0 = SharedMemory::default();
+        Box::new(RedbLog::open(self.0.clone()).expect("a temporary directory can be used"))
+    }
+
+    fn reopen(&mut self, log: Box<dyn Log>) -> Result<Box<dyn Log>, Box<dyn Log>> {
+        drop(log);
+        Ok(Box::new(RedbLog::open(self.0.clone()).expect("a temporary directory can be used")))
+    }
+}
+
+struct RedbInFile(TempDir);
+
+impl RedbInFile {
+    fn new() -> RedbInFile {
+        RedbInFile(tempfile::tempdir().expect("a temporary directory can be used"))
+    }
+
+    fn open(&self) -> Box<dyn Log> {
+        let mut options = std::fs::OpenOptions::new();
+        let file =
+            options.read(true).write(true).create(true).truncate(false).open(self.0.path().join("log"));
+        Box::new(
+            RedbLog::open(
+                FileBackend::new(file.expect("a temporary directory can be used"))
+                    .expect("a temporary directory can be used"),
+            )
+            .expect("a temporary directory can be used"),
+        )
+    }
+}
+
+impl Subject for RedbInFile {
+    fn fresh(&mut self) -> Box<dyn Log> {
+        self.0 = tempfile::tempdir().expect("a temporary directory can be used");
+        self.open()
+    }
+
+    fn reopen(&mut self, log: Box<dyn Log>) -> Result<Box<dyn Log>, Box<dyn Log>> {
+        drop(log);
+        Ok(self.open())
+    }
+}

@@ -1,0 +1,216 @@
+//! Mistakes that the store once made, each with the test that would have found it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_store::commit::Proposal;
+use setpoint_store::disk::OsDisk;
+use setpoint_store::log::disk::DiskOptions;
+use setpoint_store::log::{
+    Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
+};
+use setpoint_store::{Cause, CommitError, Draft, Expect, ReadError, Retention, Snapshot, Store};
+
+/// How long a test waits for what should come at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn key(path: &str) -> Key {
+    let pods = Resource::new("pods").expect("a plain word");
+    Key::from_path(&pods, path).expect("a plain path")
+}
+
+fn put(path: &str, value: &str) -> Proposal {
+    Proposal::new(Cause::default(), Time(1)).put(key(path), Expect::Any, Draft::new(value.to_owned()))
+}
+
+fn delete(path: &str) -> Proposal {
+    Proposal::new(Cause::default(), Time(1)).delete(key(path), Expect::Any)
+}
+
+#[test]
+fn the_past_of_a_key_goes_back_beyond_its_deletion() {
+    let store = Store::in_memory(Retention::default());
+    for proposal in [put("a/x", "1"), delete("a/x"), put("a/x", "3"), delete("a/x"), put("a/y", "5")] {
+        store.commit(proposal).unwrap();
+    }
+    let at = |store: &Store, revision| store.get_at(&key("a/x"), Revision(revision)).unwrap();
+    for newest in 5..9 {
+        for revision in 0..=newest {
+            let whole = store.at(Revision(revision)).unwrap().get(&key("a/x")).cloned();
+            let one = at(&store, revision);
+            assert_eq!(one.map(|r| r.value()), whole.map(|r| r.value()), "at {revision}, newest {newest}");
+        }
+        store.commit(if newest % 2 == 1 { put("a/x", "again") } else { delete("a/x") }).unwrap();
+    }
+    assert_eq!(at(&store, 1).unwrap().value_bytes(), b"1");
+    assert_eq!(at(&store, 3).unwrap().value_bytes(), b"3");
+}
+
+/// A log in memory that says when it is asked to write, and waits for leave.
+struct Gated {
+    log: MemoryLog,
+    asked: Sender<()>,
+    leave: Receiver<()>,
+}
+
+impl Log for Gated {
+    fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
+        self.log.replay(into)
+    }
+
+    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+        // A test that has ended no longer listens, and gives leave for good.
+        let _ = self.asked.send(());
+        let _ = self.leave.recv();
+        self.log.append(batch, heads)
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        self.log.reader()
+    }
+
+    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+        self.log.chore(snapshot, now)
+    }
+
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+        self.log.compact(snapshot, now)
+    }
+
+    fn stat(&self) -> LogStat {
+        self.log.stat()
+    }
+}
+
+fn gated() -> (Store, Receiver<()>, Sender<()>) {
+    let ((asked, is_asked), (give, leave)) = (mpsc::channel(), mpsc::channel());
+    let log = Gated { log: MemoryLog::default(), asked, leave };
+    (Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty"), is_asked, give)
+}
+
+/// Runs `work` aside, and gives a channel on which its result comes.
+fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver
+}
+
+#[test]
+fn a_ticket_that_nobody_waits_for_strands_nobody() {
+    let (store, asked, leave) = gated();
+    let writer = store.clone();
+    let first = aside(move || writer.commit(put("a/first", "1")));
+    asked.recv_timeout(PATIENCE).unwrap();
+    // While the first one leads, a proposal is queued up and forgotten, and another one waits behind it.
+    drop(store.submit(put("a/forgotten", "2")));
+    let kept = store.submit(put("a/kept", "3"));
+    let (writer, waits) = (store.clone(), Arc::new(std::sync::Barrier::new(2)));
+    let waiting = Arc::clone(&waits);
+    let last = aside(move || {
+        let ticket = writer.submit(put("a/last", "4"));
+        waiting.wait();
+        ticket.wait()
+    });
+    waits.wait();
+    // Let the last one go to sleep; should it be late, it leads by itself and the test is only weaker.
+    for _ in 0..10_000 {
+        std::thread::yield_now();
+    }
+    (0..4).for_each(|_| leave.send(()).unwrap());
+    assert_eq!(first.recv_timeout(PATIENCE).unwrap().unwrap().revision, Revision(1));
+    last.recv_timeout(PATIENCE).expect("the last writer does not sleep for ever").unwrap();
+    assert_eq!(kept.wait().unwrap().revision, Revision(3));
+    assert_eq!(store.snapshot().revision(), Revision(4));
+}
+
+#[test]
+fn a_writer_that_finds_the_log_in_other_hands_is_woken() {
+    let store = Store::in_memory(Retention::default());
+    let looking = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (looks, still) = (store.clone(), Arc::clone(&looking));
+    let looker = std::thread::spawn(move || {
+        while still.load(std::sync::atomic::Ordering::Acquire) {
+            assert!(looks.stat().objects <= 1);
+        }
+    });
+    let writer = store.clone();
+    let done = aside(move || (0..20_000).for_each(|_| drop(writer.commit(put("a/x", "v")).unwrap())));
+    let finished = done.recv_timeout(PATIENCE);
+    looking.store(false, std::sync::atomic::Ordering::Release);
+    looker.join().unwrap();
+    finished.expect("the only writer sleeps for ever");
+}
+
+#[test]
+fn compactions_at_the_same_time_do_not_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = DiskOptions { segment_bytes_min: 4096, reserve_bytes: 4096, ..DiskOptions::default() };
+    let open = || {
+        let disk = Arc::new(OsDisk::exclusive(dir.path()).unwrap());
+        let log = Box::new(DiskLog::new(disk, options.clone()));
+        Store::open(log, Retention::default(), |_| ()).unwrap()
+    };
+    let store = open();
+    for round in 0..30 {
+        store.commit(put(&format!("a/{round}"), &"v".repeat(500))).unwrap();
+        std::thread::scope(|scope| {
+            let compacting = || store.compact(Time(1)).unwrap();
+            (0..3).for_each(|_| drop(scope.spawn(compacting)));
+            scope.spawn(|| store.tend(Time(1)).unwrap());
+            scope.spawn(|| store.commit(put("a/x", "x")).unwrap());
+        });
+    }
+    drop(store);
+    let snapshot = open().snapshot();
+    assert_eq!((snapshot.revision(), snapshot.len()), (Revision(60), 31));
+}
+
+#[test]
+fn a_damaged_past_is_an_error_and_not_an_older_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(OsDisk::exclusive(dir.path()).unwrap());
+    let options = DiskOptions { segment_bytes_min: 64 << 10, reserve_bytes: 4096, ..DiskOptions::default() };
+    let nothing_hot = Retention { hot_bytes: 0, ..Retention::default() };
+    let store = Store::open(Box::new(DiskLog::new(disk, options)), nothing_hot, |_| ()).unwrap();
+    for n in 1..=9 {
+        store.commit(put("a/x", &format!("value {n}"))).unwrap();
+    }
+    assert_eq!(store.at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value_bytes(), b"value 8");
+    // Somebody's disk flips a bit in the segment that is being written.
+    let segment = dir.path().join("segment-00000000000000000001.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    for (damaged, revisions) in [("value 8", 8..=8), ("value 5", 5..=8)] {
+        let at = bytes.windows(7).position(|window| window == damaged.as_bytes()).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&segment, &bytes).unwrap();
+        for revision in 1..=8 {
+            let read = store.at(Revision(revision));
+            if revisions.contains(&revision) {
+                assert!(
+                    matches!(read, Err(ReadError::Log(LogError::Corrupt { .. }))),
+                    "{damaged}, {revision}"
+                );
+            } else {
+                let value = read.unwrap().get(&key("a/x")).unwrap().value();
+                assert_eq!(value, format!("value {revision}"));
+            }
+        }
+    }
+}
+
+/// Not as it should be: it ought to begin anew from the base, and end its cursors in `Compacted`. Until it does, it
+/// says plainly that it cannot go on, and never shows a state with a gap.
+#[test]
+fn a_store_that_a_shared_logs_compaction_has_passed_fails_plainly() {
+    let mut log = MemoryLog::default();
+    let logs = [log.share(), log.share()];
+    let open = |log| Store::open(Box::new(log), Retention::default(), |_| ()).unwrap();
+    let [store, lagging] = logs.map(open);
+    (0..3).for_each(|_| drop(store.commit(put("a/x", "v")).unwrap()));
+    store.compact(Time(1)).unwrap();
+    assert!(matches!(lagging.catch_up(), Err(LogError::Compacted { floor: Revision(3) })));
+    assert!(matches!(lagging.commit(put("a/y", "v")), Err(CommitError::Failed(_))));
+    assert_eq!(lagging.snapshot().revision(), Revision::ZERO);
+}
