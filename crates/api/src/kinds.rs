@@ -38,12 +38,8 @@ use crate::value::Value;
 
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
-/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`. For an update:
-/// `default`, admission, `prepare_update`, `check_update`. For the status subresource: `default`,
-/// `prepare_status`, `validate_status`.
-/// `default`, admission, `prepare_update`, `check_update`. For the status subresource:
-/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For an update:
-/// `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
+/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For
+/// an update: `default`, admission, `prepare_update`, `check_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
@@ -159,6 +155,9 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
         ("", "Secret") => &core::secret::Secret,
         ("", "Service") => &core::service::Service,
         ("", "ServiceAccount") => &core::service_account::ServiceAccount,
+        ("", "Pod") => &core::pod::Pod,
+        ("", "PodTemplate") => &core::pod_template::PodTemplate,
+        ("", "ReplicationController") => &core::replication_controller::ReplicationController,
         ("apps", "ControllerRevision") => &apps::controller_revision::ControllerRevision,
         ("apps", "DaemonSet") => &apps::daemon_set::DaemonSet,
         ("apps", "Deployment") => &apps::deployment::Deployment,

@@ -3,7 +3,5 @@
 pub mod eviction;
 pub mod pod_disruption_budget;
 
-mod condition;
-
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! PodDisruptionBudget: how many pods may be evicted at a time.
 
-use super::condition;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::check::conditions;
 use crate::kinds::core::pod_spec::internal;
 use crate::kinds::workload::{
     check_at_most_whole, check_int_or_percent, check_selector, is_empty_selector, items, nonnegative, text,
@@ -61,7 +61,7 @@ impl Rules for PodDisruptionBudget {
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
         let Some(status) = new.get("status") else { return };
         let path = Path::root("status");
-        condition::check_all(errors, items(status, "conditions"), &path.child("conditions"));
+        conditions(errors, &path, status, "conditions");
         let counters = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
         nonnegative(errors, status, &path, &counters);
     }
