@@ -13,8 +13,8 @@ use crate::value::Value;
 
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
-/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For an update:
-/// `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
+/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For an
+/// update: `default`, admission, `prepare_update`, `validate`, `validate_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
