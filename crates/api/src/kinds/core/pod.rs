@@ -175,6 +175,22 @@ pub fn status_warnings(pod: &Value) -> Vec<String> {
     warnings
 }
 
+/// How many seconds a pod has to end when it is deleted: what the client asks for, else what the pod says. A pod that
+/// has no node, or has ended, goes at once.
+#[must_use]
+pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
+    let none = Value::map();
+    let spec = part(pod, "spec").unwrap_or(&none);
+    let has_ended = matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded");
+    if text(spec, "nodeName").is_empty() || has_ended {
+        return 0;
+    }
+    match asked.unwrap_or_else(|| number(spec, "terminationGracePeriodSeconds")) {
+        seconds if seconds < 0 => 1,
+        seconds => seconds,
+    }
+}
+
 /// What is wrong with a pod, whoever writes it.
 fn validate_pod(errors: &mut ErrorList, pod: &Value) {
     let none = Value::map();
@@ -240,6 +256,9 @@ fn gated_condition(since: Value) -> Value {
 fn app_armor_warnings(pod: &Value, warnings: &mut Vec<String>) {
     let none = Value::map();
     let (meta, spec) = (part(pod, "metadata").unwrap_or(&none), part(pod, "spec").unwrap_or(&none));
+    if part(meta, "annotations").is_none() {
+        return;
+    }
     let path = Path::root("metadata");
     let path = path.child("annotations");
     pod_spec::each_container(spec, &Path::NONE, |container, _| {

@@ -414,3 +414,16 @@ fn pods_are_selected_by_their_fields() {
     let unknown = crate::fields::Selector::parse("spec.x=y").unwrap().translate(of("Pod").field_labels());
     assert_eq!(unknown.unwrap_err().to_string(), "field label not supported: spec.x");
 }
+
+#[test]
+fn a_pod_that_runs_nowhere_goes_at_once() {
+    let on_node = |more: &str| prepared("Pod", &pod(&format!(r#""nodeName":"n"{more}"#)));
+    assert_eq!(deletion_grace_seconds(&prepared("Pod", &pod("")), Some(9)), 0);
+    assert_eq!(deletion_grace_seconds(&on_node(""), None), 30);
+    assert_eq!(deletion_grace_seconds(&on_node(""), Some(9)), 9);
+    assert_eq!(deletion_grace_seconds(&on_node(""), Some(-9)), 1);
+    assert_eq!(deletion_grace_seconds(&on_node(r#","terminationGracePeriodSeconds":5"#), None), 5);
+    let mut ended = on_node("");
+    ended.ensure_map("status").insert("phase", "Succeeded");
+    assert_eq!(deletion_grace_seconds(&ended, Some(9)), 0);
+}

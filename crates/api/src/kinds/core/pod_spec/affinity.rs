@@ -190,6 +190,9 @@ pub(crate) fn label_keys(
 
 /// Puts the labels that are to be taken from the pod into the selectors, with the values that it has.
 pub(crate) fn apply_label_keys(pod: &mut Value) {
+    if !pod.get("spec").is_some_and(has_label_keys) {
+        return;
+    }
     let labels = pod.at(&["metadata", "labels"]).cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec") else { return };
     if let Some(affinity) = spec.get_mut("affinity") {
@@ -208,6 +211,20 @@ pub(crate) fn apply_label_keys(pod: &mut Value) {
     for constraint in super::read::list_mut(spec, "topologySpreadConstraints") {
         apply_to(constraint, &labels);
     }
+}
+
+/// Whether any selector of a spec takes labels from the pod; few do.
+fn has_label_keys(spec: &Value) -> bool {
+    let has = |term: &Value| {
+        ["matchLabelKeys", "mismatchLabelKeys"].iter().any(|field| part(term, field).is_some())
+    };
+    list(spec, "topologySpreadConstraints").iter().any(has)
+        || part(spec, "affinity").is_some_and(|affinity| {
+            ["podAffinity", "podAntiAffinity"].iter().filter_map(|field| part(affinity, field)).any(|pods| {
+                list(pods, REQUIRED).iter().any(has)
+                    || list(pods, PREFERRED).iter().filter_map(|one| part(one, "podAffinityTerm")).any(has)
+            })
+        })
 }
 
 fn apply_to(term: &mut Value, labels: &Value) {

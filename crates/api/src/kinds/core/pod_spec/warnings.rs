@@ -100,14 +100,16 @@ pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, 
     if annotation(meta, SECCOMP_POD).is_some() && !has_profile(spec, "seccompProfile") {
         warnings.push(format!("{}: {use_field}", annotations_path.key(SECCOMP_POD)));
     }
+    let is_annotated = part(meta, "annotations").is_some();
     each_container(spec, &spec_path, |one, path| {
-        let name = text(one, "name");
-        let key = format!("{SECCOMP_CONTAINER}{name}");
-        if annotation(meta, &key).is_some() && !has_profile(one, "seccompProfile") {
-            warnings.push(format!("{}: {use_field}", annotations_path.key(&key)));
-        }
-        if is_template {
-            app_armor(spec, one, meta, &annotations_path, warnings);
+        if is_annotated {
+            let key = format!("{SECCOMP_CONTAINER}{}", text(one, "name"));
+            if annotation(meta, &key).is_some() && !has_profile(one, "seccompProfile") {
+                warnings.push(format!("{}: {use_field}", annotations_path.key(&key)));
+            }
+            if is_template {
+                app_armor(spec, one, meta, &annotations_path, warnings);
+            }
         }
         container(one, path, warnings);
     });
@@ -287,7 +289,24 @@ fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     }
 }
 
+/// Whether any two ports of a pod could be told about. Mostly none can, and then no path need be written.
+fn has_odd_ports(spec: &Value) -> bool {
+    let (mut inside, mut names, mut is_odd) = (BTreeSet::new(), BTreeSet::new(), false);
+    each_container(spec, &Path::NONE, |container, _| {
+        for port in list(container, "ports") {
+            let name = text(port, "name");
+            is_odd |= !text(port, "hostIP").is_empty() && number(port, "hostPort") == 0;
+            is_odd |= !inside.insert((number(port, "containerPort"), text(port, "protocol")));
+            is_odd |= !name.is_empty() && !names.insert(name);
+        }
+    });
+    is_odd
+}
+
 fn ports(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
+    if !has_odd_ports(spec) {
+        return;
+    }
     let mut seen: BTreeMap<(i64, &str), Vec<(String, &Value)>> = BTreeMap::new();
     each_container(spec, path, |container, path| {
         let path = path.child("ports");

@@ -140,6 +140,12 @@ fn projections_share_one_directory() {
                 ".projected.sources[0]: Forbidden: may not specify more than 1 volume type per source",
             ],
         ),
+    ]);
+}
+
+#[test]
+fn trust_and_certificates_are_projected_too() {
+    check_source(&[
         (
             r#""projected":{"sources":[{"clusterTrustBundle":{"signerName":"example.com/s","path":"b"}}]}"#,
             &[],
@@ -303,6 +309,12 @@ fn drivers_that_are_gone_are_still_judged() {
             r#""glusterfs":{"endpoints":"","path":""}"#,
             &[".glusterfs.endpoints: Required value", ".glusterfs.path: Required value"],
         ),
+    ]);
+}
+
+#[test]
+fn further_drivers_that_are_gone_are_still_judged() {
+    check_source(&[
         (
             r#""flocker":{"datasetName":"a/b","datasetUUID":"u"}"#,
             &[
