@@ -1,5 +1,7 @@
 //! What is wrong with a Service.
 
+use std::collections::BTreeSet;
+
 use super::{NO_CLUSTER_IP, Spec, int, is_ipv6};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::endpoints::check_endpoint_ip;
@@ -104,16 +106,15 @@ fn check_type(errors: &mut ErrorList, spec: Spec<'_>) {
 fn check_ports(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("ports");
     let ports = spec.ports();
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
         let name = port.str_at(&["name"]);
         if !name.is_empty() {
             errors.push_invalid(&path.child("name"), name, dns::label(name));
-            if names.contains(&name) {
+            if !names.insert(name) {
                 errors.push(FieldError::duplicate(&path.child("name"), name));
             }
-            names.push(name);
         } else if ports.len() > 1 {
             errors.push(FieldError::required(&path.child("name"), ""));
         }
@@ -221,13 +222,13 @@ fn is_dual_stack(ips: &[&str]) -> bool {
 
 fn check_families(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("ipFamilies");
-    let families = spec.list("ipFamilies");
-    for (i, family) in families.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for (i, family) in spec.list("ipFamilies").into_iter().enumerate() {
         let value = || BadValue::json_string(family);
-        if !matches!(*family, "IPv4" | "IPv6") {
+        if !matches!(family, "IPv4" | "IPv6") {
             errors.push(FieldError::not_supported(&path.index(i), value(), &["IPv4", "IPv6"]));
         }
-        if families[..i].contains(family) {
+        if !seen.insert(family) {
             errors.push(FieldError::duplicate(&path.index(i), value()));
         }
     }
@@ -273,9 +274,7 @@ fn check_external_ips(errors: &mut ErrorList, spec: Spec<'_>, was: Option<Spec<'
 fn check_port_numbers(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("ports");
     let ports = spec.ports();
-    let same = |a: &Value, b: &Value, field: &str| {
-        int(a, field) == int(b, field) && a.str_at(&["protocol"]) == b.str_at(&["protocol"])
-    };
+    let (mut node_ports, mut numbers) = (BTreeSet::new(), BTreeSet::new());
     let has_node_port = |port: &Value| int(port, "nodePort") != 0;
     if spec.kind() == "ClusterIP" {
         for (i, _) in ports.iter().enumerate().filter(|(_, port)| has_node_port(port)) {
@@ -284,12 +283,12 @@ fn check_port_numbers(errors: &mut ErrorList, spec: Spec<'_>) {
         }
     }
     for (i, port) in ports.iter().enumerate().filter(|(_, port)| has_node_port(port)) {
-        if ports[..i].iter().any(|before| same(before, port, "nodePort")) {
+        if !node_ports.insert((port.str_at(&["protocol"]), int(port, "nodePort"))) {
             errors.push(FieldError::duplicate(&path.index(i).child("nodePort"), int(port, "nodePort")));
         }
     }
     for (i, port) in ports.iter().enumerate() {
-        if ports[..i].iter().any(|before| same(before, port, "port")) {
+        if !numbers.insert((port.str_at(&["protocol"]), int(port, "port"))) {
             let shown = format!(
                 r#"{{"Name":"","Protocol":{},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
                 BadValue::json_string(port.str_at(&["protocol"])),
