@@ -14,7 +14,7 @@ const AFFINITY_TIMEOUT_SECONDS_MAX: i64 = 86_400;
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-const SPEC: Path<'static> = Path::root("spec");
+pub(super) const SPEC: Path<'static> = Path::root("spec");
 
 /// Checks a Service. What is odd in an address but was so in `old` is let through.
 pub(super) fn service(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
@@ -342,7 +342,7 @@ fn check_load_balancer(errors: &mut ErrorList, spec: Spec<'_>) {
     check_class(errors, spec);
 }
 
-fn check_class(errors: &mut ErrorList, spec: Spec<'_>) {
+pub(super) fn check_class(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("loadBalancerClass");
     match spec.get("loadBalancerClass").and_then(Value::as_str) {
         Some(class) if spec.is_load_balancer() => errors.push_invalid(&path, class, key::label_key(class)),
@@ -372,89 +372,6 @@ fn check_external_traffic(errors: &mut ErrorList, spec: Spec<'_>) {
                 "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
             errors.push(FieldError::invalid(&path, port, detail));
         }
-    }
-}
-
-/// Checks what an update changed.
-pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
-    let (is, was) = (Spec::of(new), Spec::of(old));
-    if is.needs_cluster_ip() && was.needs_cluster_ip() {
-        change_of_ips(errors, is, was);
-        change_of_families(errors, is, was);
-    }
-    if is.is_load_balancer() && was.is_load_balancer() {
-        let class = is.get("loadBalancerClass");
-        if class != was.get("loadBalancerClass") {
-            let shown = class.and_then(Value::as_str).map_or(BadValue::Null, BadValue::json_string);
-            let path = SPEC.child("loadBalancerClass");
-            errors.push(FieldError::invalid(&path, shown, "may not change once set"));
-        }
-    }
-    check_class(errors, is);
-    let port = |spec: Spec<'_>| spec.int("healthCheckNodePort");
-    if is.needs_health_check() && was.needs_health_check() && port(is) != port(was) {
-        errors.push(FieldError::forbidden(&SPEC.child("healthCheckNodePort"), "field is immutable"));
-    }
-}
-
-fn change_of_ips(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
-    if is.is_headless() && was.is_headless() {
-        return;
-    }
-    let path = SPEC.child("clusterIPs");
-    let (new, old) = (is.cluster_ips(), was.cluster_ips());
-    let mut push = |i, detail| {
-        errors.push(FieldError::invalid(&path.index(i), BadValue::json_strings(&new), detail));
-    };
-    if new.len() == old.len() {
-        for (i, _) in new.iter().zip(&old).enumerate().filter(|(_, (new, old))| new != old) {
-            push(i, "may not change once set");
-        }
-        return;
-    }
-    if new.is_empty() {
-        push(0, "primary clusterIP can not be unset");
-    } else if old.first().is_some_and(|first| *first != new[0]) {
-        push(0, "may not change once set");
-    }
-    if new.len() < old.len() && new.len() == 1 {
-        check_released(errors, is, "must be set to 'SingleStack' when releasing the secondary clusterIP");
-    }
-}
-
-fn change_of_families(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
-    if is.is_headless() || was.is_headless() {
-        return;
-    }
-    let path = SPEC.child("ipFamilies");
-    let (new, old) = (is.list("ipFamilies"), was.list("ipFamilies"));
-    let mut push = |shown: &[&str], detail| {
-        errors.push(FieldError::invalid(&path.index(0), BadValue::json_strings(shown), detail));
-    };
-    if new.len() == old.len() {
-        for _ in new.iter().zip(&old).filter(|(new, old)| new != old) {
-            push(&new, "may not change once set");
-        }
-        return;
-    }
-    if new.len() < old.len() && is.cluster_ips().is_empty() {
-        push(&new, "primary ipFamily can not be unset");
-    }
-    if let (Some(new), Some(old)) = (new.first(), old.first())
-        && new != old
-    {
-        push(&is.cluster_ips(), "may not change once set");
-    }
-    if new.len() < old.len() && new.len() == 1 {
-        check_released(errors, is, "must be set to 'SingleStack' when releasing the secondary ipFamily");
-    }
-}
-
-fn check_released(errors: &mut ErrorList, is: Spec<'_>, detail: &'static str) {
-    let policy = is.get("ipFamilyPolicy").and_then(Value::as_str);
-    if policy != Some("SingleStack") {
-        let shown = policy.map_or(BadValue::Null, BadValue::json_string);
-        errors.push(FieldError::invalid(&SPEC.child("ipFamilyPolicy"), shown, detail));
     }
 }
 
