@@ -5,9 +5,9 @@
 //! options of a request. All are functions of their arguments: time, uids and chance come in from outside.
 //!
 //! The order for a create is [`create::wipe`], [`create::ensure_namespace`], [`owners::deduplicate`], admission,
-//! [`create::stamp`], the kind's preparation, [`validate::create`]. For an update it is
-//! [`update::check_revision`], [`create::ensure_namespace`], [`update::keep`], the kind's preparation,
-//! [`update::count_generation`], [`validate::update`], and at last [`update::is_released`].
+//! [`create::stamp`], the kind's preparation, [`validate::create`], [`create::ensure_new`]. For an update it is
+//! [`create::ensure_namespace`], [`update::check_name`], [`update::check_revision`], [`update::keep`], the kind's
+//! preparation, [`update::count_generation`], [`validate::update`], and at last [`update::is_released`].
 
 pub mod create;
 pub mod delete;

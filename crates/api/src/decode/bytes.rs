@@ -154,4 +154,13 @@ mod tests {
             assert_eq!(canonical(text), Err(DecodeError::Base64(at)), "{text}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn bytes_come_back_as_they_were(bytes: Vec<u8>) {
+            let text = encode(&bytes);
+            proptest::prop_assert_eq!(canonical(&text), Ok(None));
+            proptest::prop_assert_eq!(decode(&text), bytes);
+        }
+    }
 }

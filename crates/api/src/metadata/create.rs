@@ -27,6 +27,19 @@ pub struct Stamp<'a> {
 #[error("the namespace of the provided object does not match the namespace sent on the request")]
 pub struct NamespaceMismatch;
 
+/// A new object names a revision, as if it were an old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("resourceVersion should not be set on objects to be created")]
+pub struct RevisionOnCreate;
+
+/// Checks that a new object does not pass for an old one.
+///
+/// # Errors
+/// If it names a revision.
+pub fn ensure_new(object: &Value) -> Result<(), RevisionOnCreate> {
+    if matches!(super::text(object, "resourceVersion"), "" | "0") { Ok(()) } else { Err(RevisionOnCreate) }
+}
+
 /// Drops what a client may not say about a new object.
 pub fn wipe(object: &mut Value) {
     if let Some(meta) = object.get_mut("metadata").and_then(Value::as_map_mut) {

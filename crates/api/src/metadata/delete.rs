@@ -64,6 +64,55 @@ pub enum PreconditionError {
     },
 }
 
+impl PreconditionError {
+    /// The same in the words of the store, which namespaces use. The conflict is then on the resource.
+    #[must_use]
+    pub fn in_words_of_the_store(&self) -> String {
+        let (what, expected, found) = match self {
+            PreconditionError::Uid { expected, found } => ("UID", expected, found),
+            PreconditionError::ResourceVersion { expected, found } => ("ResourceVersion", expected, found),
+        };
+        format!("Precondition failed: {what} in precondition: {expected}, {what} in object meta: {found}")
+    }
+}
+
+impl GarbagePolicy {
+    /// What becomes of the dependents of objects of a kind, in its GA version, if nobody says.
+    #[must_use]
+    pub fn of(group: &str, kind: &str) -> GarbagePolicy {
+        match (group, kind) {
+            ("" | "events.k8s.io", "Event") => GarbagePolicy::Unsupported,
+            ("", "ReplicationController") | ("batch", "Job") => GarbagePolicy::OrphanDependents,
+            _ => GarbagePolicy::DeleteDependents,
+        }
+    }
+}
+
+/// Whether the answer to a delete that removed an object is the object; for other kinds it is a status.
+#[must_use]
+pub fn answers_with_object(group: &str, kind: &str) -> bool {
+    matches!(
+        (group, kind),
+        (
+            "",
+            "Namespace"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "Pod"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "Service"
+                | "ServiceAccount"
+        ) | (
+            "resource.k8s.io",
+            "DeviceClass" | "DeviceTaintRule" | "ResourceClaim" | "ResourceClaimTemplate" | "ResourceSlice"
+        ) | (
+            "storage.k8s.io",
+            "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment" | "VolumeAttributesClass"
+        )
+    )
+}
+
 /// Checks the preconditions of a delete.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! References to owners.
 
+use std::collections::BTreeSet;
+
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
 use crate::value::Value;
@@ -7,18 +9,19 @@ use crate::value::Value;
 /// Drops references that say the same as an earlier one, and gives the warning that is due then. Admission may
 /// add references, hence clients are told when they were found.
 pub fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> {
-    let references = object.at_mut(&["metadata", "ownerReferences"])?;
-    let Value::List(references) = references else { return None };
-    let mut kept: Vec<Value> = Vec::with_capacity(references.len());
-    let mut duplicates = Vec::new();
-    for reference in references.drain(..) {
-        if kept.contains(&reference) {
-            duplicates.push(reference.str_at(&["uid"]).to_owned());
-        } else {
-            kept.push(reference);
-        }
+    let Value::List(references) = object.at_mut(&["metadata", "ownerReferences"])? else { return None };
+    if references.len() < 2 {
+        return None;
     }
-    *references = kept;
+    let mut seen = BTreeSet::new();
+    let mut duplicates = Vec::new();
+    references.retain(|reference| {
+        let is_new = seen.insert(essence(reference));
+        if !is_new {
+            duplicates.push(reference.str_at(&["uid"]).to_owned());
+        }
+        is_new
+    });
     if duplicates.is_empty() {
         return None;
     }
@@ -29,6 +32,13 @@ pub fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> 
          observed: {}",
         duplicates.join(", ")
     ))
+}
+
+/// What two references say alike if they are the same.
+fn essence(reference: &Value) -> ([String; 4], [Option<bool>; 2]) {
+    let text = |field: &str| reference.str_at(&[field]).to_owned();
+    let truth = |field: &str| reference.get(field).and_then(Value::as_bool);
+    (["uid", "name", "kind", "apiVersion"].map(text), ["controller", "blockOwnerDeletion"].map(truth))
 }
 
 /// Checks references to owners.

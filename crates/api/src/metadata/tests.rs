@@ -1,9 +1,11 @@
 //! Metadata of new, changed and deleted objects.
 
-use super::create::{NamespaceMismatch, Stamp, ensure_namespace, stamp, wipe};
-use super::delete::{Deletion, GarbagePolicy, delete};
+use proptest::prelude::*;
+
+use super::create::{NamespaceMismatch, Stamp, ensure_namespace, ensure_new, stamp, wipe};
+use super::delete::{Deletion, GarbagePolicy, answers_with_object, delete};
 use super::options::{DeleteOptions, ListOptions, WriteOptions};
-use super::update::{RevisionError, check_revision, count_generation, is_released, keep};
+use super::update::{RevisionError, check_name, check_revision, count_generation, is_released, keep};
 use super::validate::MetadataRules;
 use super::{owners, validate};
 use crate::field_error::ErrorList;
@@ -521,5 +523,77 @@ fn options_of_lists_and_watches_are_checked() {
         ),
     ] {
         assert_eq!(check(options), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn an_update_names_its_object() {
+    let check = |metadata: &str| check_name(&with(metadata), "n").map_err(|error| error.to_string());
+    assert_eq!(check(r#""name":"n""#), Ok(()));
+    let other = check(r#""name":"m""#).unwrap_err();
+    assert_eq!(other, "the name of the object (m) does not match the name on the URL (n)");
+    let none = check("").unwrap_err();
+    assert_eq!(none, "the name of the object (n based on URL) was undeterminable: name must be provided");
+}
+
+#[test]
+fn a_new_object_has_no_revision() {
+    assert!(ensure_new(&with("")).is_ok());
+    let error = ensure_new(&with(r#""resourceVersion":"7""#)).unwrap_err();
+    assert_eq!(error.to_string(), "resourceVersion should not be set on objects to be created");
+}
+
+#[test]
+fn kinds_differ_in_how_they_are_deleted() {
+    assert_eq!(GarbagePolicy::of("events.k8s.io", "Event"), GarbagePolicy::Unsupported);
+    assert_eq!(GarbagePolicy::of("batch", "Job"), GarbagePolicy::OrphanDependents);
+    assert_eq!(GarbagePolicy::of("apps", "Deployment"), GarbagePolicy::DeleteDependents);
+    assert!(answers_with_object("", "Service"));
+    assert!(!answers_with_object("", "Secret"));
+    let error = delete(
+        with(r#""uid":"u""#),
+        &DeleteOptions { uid: Some("v"), ..DeleteOptions::default() },
+        GarbagePolicy::default(),
+        None,
+        NOW,
+    );
+    assert_eq!(
+        error.unwrap_err().in_words_of_the_store(),
+        "Precondition failed: UID in precondition: v, UID in object meta: u"
+    );
+}
+
+fn any_finalizers() -> impl Strategy<Value = Vec<&'static str>> {
+    proptest::sample::subsequence(vec!["a/b", "c/d", "orphan", "foregroundDeletion"], 0..=4)
+}
+
+fn any_policy() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![Just(None), Just(Some("Orphan")), Just(Some("Foreground")), Just(Some("Background"))]
+}
+
+proptest! {
+    /// Whatever the finalizers and the options: at most one finalizer speaks of dependents afterwards, no other
+    /// is lost, an object goes exactly if none is left, and to delete again in the same way changes nothing.
+    #[test]
+    fn a_delete_keeps_finalizers_and_settles(finalizers in any_finalizers(), policy in any_policy()) {
+        let mut object = with("");
+        if !finalizers.is_empty() {
+            object.ensure_map("metadata").insert("finalizers", finalizers.clone());
+        }
+        let options = DeleteOptions { propagation_policy: policy, ..DeleteOptions::default() };
+        let run = |object: Value| delete(object, &options, GarbagePolicy::default(), None, NOW).unwrap();
+        let first = run(object);
+        let (Deletion::Mark(left) | Deletion::Remove(left)) = &first else {
+            return Err(TestCaseError::fail("nothing was pending"));
+        };
+        let kept = super::finalizers(left);
+        let is_ours = |name: &&str| matches!(*name, "orphan" | "foregroundDeletion");
+        prop_assert!(kept.iter().copied().filter(|name| is_ours(name)).count() <= 1);
+        let others = |list: &[&'static str]| list.iter().copied().filter(|name| !is_ours(name)).count();
+        prop_assert_eq!(kept.iter().filter(|name| !is_ours(name)).count(), others(&finalizers));
+        prop_assert_eq!(matches!(first, Deletion::Remove(_)), kept.is_empty());
+        if let Deletion::Mark(marked) = &first {
+            prop_assert_eq!(run(marked.clone()), first.clone());
+        }
     }
 }

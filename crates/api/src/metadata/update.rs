@@ -45,6 +45,34 @@ impl RevisionError {
     }
 }
 
+/// The object of an update is not the one that its path names.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NameError {
+    /// It has no name.
+    #[error("the name of the object ({0} based on URL) was undeterminable: name must be provided")]
+    Missing(Box<str>),
+    /// It has another name.
+    #[error("the name of the object ({said}) does not match the name on the URL ({asked})")]
+    Mismatch {
+        /// The name in the object.
+        said: Box<str>,
+        /// The name in the path.
+        asked: Box<str>,
+    },
+}
+
+/// Checks that an update names the object that its path names.
+///
+/// # Errors
+/// If it does not.
+pub fn check_name(object: &Value, name: &str) -> Result<(), NameError> {
+    match super::name(object) {
+        "" => Err(NameError::Missing(name.into())),
+        said if said != name => Err(NameError::Mismatch { said: said.into(), asked: name.into() }),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that `new` is meant for `old` as it is now, and lets it name its revision.
 ///
 /// # Errors

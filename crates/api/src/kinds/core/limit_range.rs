@@ -1,8 +1,10 @@
 //! LimitRange: how much one pod, container or claim of a namespace may ask for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::resource_list::{self, amount_of, amounts};
+use compact_str::CompactString;
+
+use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::metadata;
@@ -23,7 +25,7 @@ impl Rules for LimitRange {
             if limit.str_at(&["type"]) == "Container" {
                 default_container(limit.make_map());
             }
-            for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            for list in LISTS {
                 resource_list::round_up(limit.get_mut(list));
             }
         }
@@ -43,12 +45,12 @@ impl Rules for LimitRange {
         let mut kinds = BTreeSet::new();
         for (i, limit) in limits.iter().enumerate() {
             let path = path.index(i);
-            let kind = limit.str_at(&["type"]);
-            check_type(errors, &path.child("type"), kind);
-            if !kinds.insert(kind) {
-                errors.push(FieldError::duplicate(&path.child("type"), BadValue::json_string(kind)));
+            let limit = Limit::new(limit);
+            check_type(errors, &path.child("type"), limit.kind);
+            if !kinds.insert(limit.kind) {
+                errors.push(FieldError::duplicate(&path.child("type"), BadValue::json_string(limit.kind)));
             }
-            check_limit(errors, &path, &Limit { kind, value: limit });
+            check_limit(errors, &path, &limit);
         }
     }
 
@@ -60,29 +62,36 @@ impl Rules for LimitRange {
 /// A container may use what is the most, and asks for what it may use, or for the least.
 fn default_container(limit: &mut Map) {
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-        let Some(source) = limit.get(from).and_then(Value::as_map).filter(|map| !map.is_empty()).cloned()
-        else {
-            continue;
-        };
+        let source = limit.get(from).and_then(Value::as_map).filter(|map| !map.is_empty());
+        let Some(source) = source.cloned() else { continue };
         let target = limit.ensure_map(to);
-        for (name, value) in source {
-            if !target.contains(&name) {
-                target.insert(name, value);
-            }
-        }
+        let known: BTreeSet<CompactString> = target.keys().map(CompactString::from).collect();
+        let mut entries = std::mem::take(target).into_entries();
+        entries.extend(source.into_entries().into_iter().filter(|(name, _)| !known.contains(name)));
+        (*target, _) = Map::from_entries(entries);
     }
 }
+
+/// The lists of a limit, in the order in which their names are checked.
+const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
 struct Limit<'a> {
     kind: &'a str,
     value: &'a Value,
+    /// The amounts by list and resource. Pods have no defaults; that they have some is a fault of its own.
+    amounts: BTreeMap<(&'static str, &'a str), Quantity>,
 }
 
-impl Limit<'_> {
-    /// The amount in one of the lists. Pods have no defaults; that they have some is a fault of its own.
-    fn amount(&self, list: &str, name: &str) -> Option<Quantity> {
-        let ignored = self.kind == "Pod" && list.starts_with("default");
-        if ignored { None } else { amount_of(self.value.get(list), name) }
+impl<'a> Limit<'a> {
+    fn new(value: &'a Value) -> Limit<'a> {
+        let kind = value.str_at(&["type"]);
+        let counts = |list: &&'static str| !(kind == "Pod" && list.starts_with("default"));
+        let of_list = |list| amounts(value.get(list)).map(move |(name, amount)| ((list, name), amount));
+        Limit { kind, value, amounts: LISTS.into_iter().filter(counts).flat_map(of_list).collect() }
+    }
+
+    fn amount(&self, list: &'static str, name: &'a str) -> Option<Quantity> {
+        self.amounts.get(&(list, name)).copied()
     }
 }
 
@@ -101,7 +110,7 @@ fn check_type(errors: &mut ErrorList, path: &Path<'_>, kind: &str) {
 
 fn check_limit(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>) {
     let mut names: BTreeSet<&str> = BTreeSet::new();
-    for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+    for list in LISTS {
         if list == "maxLimitRequestRatio" && limit.kind == "PersistentVolumeClaim" {
             check_storage(errors, path, limit);
         }
@@ -138,7 +147,7 @@ fn check_storage(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>) {
 }
 
 /// Checks that the amounts rise from the least over the defaults to the most.
-fn check_order(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>, name: &str) {
+fn check_order<'a>(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'a>, name: &'a str) {
     // The lower and the higher amount with what they are called, then whose field is at fault, then which of
     // the two is shown there.
     let rules = [
@@ -175,7 +184,7 @@ fn check_order(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>, name:
     }
 }
 
-fn check_ratio(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>, name: &str) {
+fn check_ratio<'a>(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'a>, name: &'a str) {
     let Some(ratio) = limit.amount("maxLimitRequestRatio", name) else { return };
     let list = path.child("maxLimitRequestRatio");
     let mut push = |detail| errors.push(FieldError::invalid(&list.key(name), ratio.to_string(), detail));
@@ -199,7 +208,7 @@ fn float(number: i64) -> f64 {
     number as f64
 }
 
-fn check_overcommit(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>, name: &str) {
+fn check_overcommit<'a>(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'a>, name: &'a str) {
     let (default, request) = (limit.amount("default", name), limit.amount("defaultRequest", name));
     if let (Some(default), Some(request)) = (default, request)
         && !resource_list::allows_overcommit(name)

@@ -126,10 +126,11 @@ pub fn is_released(new: &Value, old: &Value) -> bool {
     texts(new.at(&["spec", "finalizers"])).is_empty() && update::is_released(new, old)
 }
 
-/// Decides what a delete of a namespace comes to. Its preconditions are checked by the caller, as an update's.
+/// Decides what a delete of a namespace comes to.
 ///
 /// # Errors
-/// If the namespace does not meet the preconditions.
+/// If the namespace does not meet the preconditions. The answer is a conflict on `namespaces`, in
+/// [the words of the store](delete::PreconditionError::in_words_of_the_store).
 pub fn delete(
     mut namespace: Value,
     options: &DeleteOptions<'_>,

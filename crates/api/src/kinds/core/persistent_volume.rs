@@ -1,5 +1,6 @@
 //! PersistentVolume: storage that outlives pods.
 
+use super::defaults::{fill, fill_absent};
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
@@ -24,10 +25,10 @@ pub struct PersistentVolume;
 
 impl Rules for PersistentVolume {
     fn default(&self, object: &mut Value) {
-        set(object.ensure_map("status"), "phase", "Pending");
+        fill(object.ensure_map("status"), "phase", "Pending");
         let spec = object.ensure_map("spec");
-        set(spec, "persistentVolumeReclaimPolicy", "Retain");
-        set_absent(spec, "volumeMode", "Filesystem");
+        fill(spec, "persistentVolumeReclaimPolicy", "Retain");
+        fill_absent(spec, "volumeMode", "Filesystem");
         resource_list::round_up(spec.get_mut("capacity"));
         source::default(spec);
     }
@@ -98,20 +99,6 @@ pub fn stamp_phase(new: &mut Value, old: &Value, now: Time) {
     let is_silent = said.is_none() || said == old.at(&path);
     if phase_changed(new, old) && is_silent {
         new.ensure_map("status").insert("lastPhaseTransitionTime", Seconds(now).to_string());
-    }
-}
-
-/// Sets a text that is absent or empty.
-pub(super) fn set(map: &mut Map, field: &str, value: &str) {
-    if map.get(field).is_none_or(Value::is_empty) {
-        map.insert(field, value);
-    }
-}
-
-/// Sets a text that is absent.
-pub(super) fn set_absent(map: &mut Map, field: &str, value: &str) {
-    if map.get(field).is_none_or(Value::is_null) {
-        map.insert(field, value);
     }
 }
 

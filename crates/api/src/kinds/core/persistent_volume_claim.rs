@@ -1,6 +1,7 @@
 //! PersistentVolumeClaim: a wish for storage.
 
-use super::persistent_volume::{STORAGE_CLASS, check_access_modes, check_volume_mode, set, set_absent};
+use super::defaults::{fill, fill_absent};
+use super::persistent_volume::{STORAGE_CLASS, check_access_modes, check_volume_mode};
 use super::resource_list::{self, amount_of, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check_immutable, keep};
@@ -24,8 +25,8 @@ pub struct PersistentVolumeClaim;
 
 impl Rules for PersistentVolumeClaim {
     fn default(&self, object: &mut Value) {
-        set(object.ensure_map("status"), "phase", "Pending");
-        set_absent(object.ensure_map("spec"), "volumeMode", "Filesystem");
+        fill(object.ensure_map("status"), "phase", "Pending");
+        fill_absent(object.ensure_map("spec"), "volumeMode", "Filesystem");
         for path in [
             &["spec", "resources", "limits"][..],
             &["spec", "resources", "requests"],

@@ -1,6 +1,6 @@
 //! Amounts of resources by name: `cpu: 500m`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::key::label_key;
@@ -164,8 +164,8 @@ pub fn amounts(list: Option<&Value>) -> impl Iterator<Item = (&str, Quantity)> {
 /// Whether two lists hold the same amounts of the same resources, however written.
 #[must_use]
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
-    let names = |list| amounts(list).map(|(name, _)| name).collect::<BTreeSet<&str>>();
-    names(a) == names(b) && amounts(a).all(|(name, amount)| amount_of(b, name) == Some(amount))
+    let sorted = |list| amounts(list).collect::<BTreeMap<&str, Quantity>>();
+    sorted(a) == sorted(b)
 }
 
 /// Rounds the amounts of a list up to thousandths, as every list of resources is kept.

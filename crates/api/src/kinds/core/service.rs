@@ -2,8 +2,8 @@
 //!
 //! The fields of a Service depend on each other more than those of any other kind. [`defaults`] fills in what
 //! the client left out, [`families`] settles which IP families it has, [`update`] carries over what was
-//! allocated before and clears what a new type has no use for, [`validate`] finds what is wrong with the result.
-//! Addresses and node ports are allocated elsewhere: between [`families`] and the other rules.
+//! allocated before and clears what a new type has no use for, [`validate`] and [`change`] find what is wrong with
+//! the result. Addresses and node ports are allocated elsewhere: between [`families`] and the other rules.
 
 use crate::field_error::ErrorList;
 use crate::fields::{FieldLabels, Refusal};
@@ -13,6 +13,7 @@ use crate::names::NameRule;
 use crate::names::ip::parse_ip;
 use crate::value::Value;
 
+mod change;
 mod defaults;
 pub mod families;
 #[cfg(test)]
@@ -63,11 +64,11 @@ impl Rules for Service {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        validate::change(errors, new, old);
+        change::check(errors, new, old);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        validate::change(errors, new, old);
+        change::check(errors, new, old);
         validate::service(errors, new, Some(old));
     }
 

@@ -1,7 +1,8 @@
 //! Where a volume comes from: exactly one of many sources.
 
-use super::{SPEC, set, set_absent};
+use super::SPEC;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::core::defaults::{fill, fill_absent};
 use crate::metadata::{self, pairs, texts};
 use crate::names::{NameRule, dns};
 use crate::value::{Map, Value};
@@ -90,16 +91,16 @@ pub(super) fn default(spec: &mut Map) {
     ];
     for (source, fields) in texts {
         if let Some(Value::Map(source)) = spec.get_mut(source) {
-            fields.iter().for_each(|(field, value)| set(source, field, value));
+            fields.iter().for_each(|(field, value)| fill(source, field, value));
         }
     }
     if let Some(Value::Map(path)) = spec.get_mut("hostPath") {
-        set_absent(path, "type", "");
+        fill_absent(path, "type", "");
     }
     if let Some(Value::Map(disk)) = spec.get_mut("azureDisk") {
-        set_absent(disk, "cachingMode", "ReadWrite");
-        set_absent(disk, "fsType", "ext4");
-        set_absent(disk, "kind", "Shared");
+        fill_absent(disk, "cachingMode", "ReadWrite");
+        fill_absent(disk, "fsType", "ext4");
+        fill_absent(disk, "kind", "Shared");
         if disk.get("readOnly").is_none_or(Value::is_null) {
             disk.insert("readOnly", false);
         }

@@ -1,6 +1,7 @@
 //! What a Service is where the client did not say.
 
 use super::Spec;
+use crate::kinds::core::defaults::{fill, fill_absent};
 use crate::value::{Map, Value};
 
 /// How long a client keeps to its pod.
@@ -9,13 +10,13 @@ const AFFINITY_TIMEOUT_SECONDS: i64 = 10_800;
 pub(super) fn service(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) else {
         let spec = object.ensure_map("spec");
-        text(spec, "sessionAffinity", "None");
-        text(spec, "type", "ClusterIP");
-        text(spec, "internalTrafficPolicy", "Cluster");
+        fill(spec, "sessionAffinity", "None");
+        fill(spec, "type", "ClusterIP");
+        fill(spec, "internalTrafficPolicy", "Cluster");
         return;
     };
     affinity(spec);
-    text(spec, "type", "ClusterIP");
+    fill(spec, "type", "ClusterIP");
     if let Some(Value::List(ports)) = spec.get_mut("ports") {
         ports.iter_mut().filter_map(Value::as_map_mut).for_each(port);
     }
@@ -23,10 +24,10 @@ pub(super) fn service(object: &mut Value) {
     let (is_external, kind) = (read.is_external(), read.kind().to_owned());
     let spec = object.ensure_map("spec");
     if is_external {
-        text(spec, "externalTrafficPolicy", "Cluster");
+        fill(spec, "externalTrafficPolicy", "Cluster");
     }
     if matches!(&*kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
-        text_if_absent(spec, "internalTrafficPolicy", "Cluster");
+        fill_absent(spec, "internalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
         if spec.get("allocateLoadBalancerNodePorts").is_none_or(Value::is_null) {
@@ -41,14 +42,14 @@ fn ingress(object: &mut Value) {
     if let Some(Value::List(ingress)) = object.at_mut(&["status", "loadBalancer", "ingress"]) {
         for point in ingress.iter_mut().filter_map(Value::as_map_mut) {
             if point.get_str("ip").is_some_and(|ip| !ip.is_empty()) {
-                text_if_absent(point, "ipMode", "VIP");
+                fill_absent(point, "ipMode", "VIP");
             }
         }
     }
 }
 
 fn affinity(spec: &mut Map) {
-    text(spec, "sessionAffinity", "None");
+    fill(spec, "sessionAffinity", "None");
     match spec.get_str("sessionAffinity") {
         Some("None") => drop(spec.remove("sessionAffinityConfig")),
         Some("ClientIP") => {
@@ -65,23 +66,9 @@ fn affinity(spec: &mut Map) {
 }
 
 fn port(port: &mut Map) {
-    text(port, "protocol", "TCP");
+    fill(port, "protocol", "TCP");
     if port.get("targetPort").is_none_or(Value::is_empty) {
         let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
         port.insert("targetPort", number);
-    }
-}
-
-/// Sets a text that is absent or empty.
-fn text(map: &mut Map, field: &str, value: &str) {
-    if map.get(field).is_none_or(Value::is_empty) {
-        map.insert(field, value);
-    }
-}
-
-/// Sets a text that is absent, and leaves an empty one to validation.
-fn text_if_absent(map: &mut Map, field: &str, value: &str) {
-    if map.get(field).is_none_or(Value::is_null) {
-        map.insert(field, value);
     }
 }

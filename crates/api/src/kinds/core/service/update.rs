@@ -1,5 +1,7 @@
 //! What an update of a Service takes over from before, and what it lets go.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Spec, int};
 use crate::value::Value;
 
@@ -30,13 +32,14 @@ pub(super) fn take_over_allocated(new: &mut Value, old: &Value) {
 
 /// Ports that keep their name keep their node port, unless another port has asked for it.
 fn take_over_node_ports(new: &mut Value, was: Spec<'_>) {
-    let claimed: Vec<i64> =
-        Spec::of(new).node_ports().filter(|port| was.node_ports().any(|p| p == *port)).collect();
+    let before: BTreeSet<i64> = was.node_ports().collect();
+    let claimed: BTreeSet<i64> = Spec::of(new).node_ports().filter(|port| before.contains(port)).collect();
+    let by_name: BTreeMap<&str, i64> =
+        was.ports().iter().map(|port| (port.str_at(&["name"]), int(port, "nodePort"))).collect();
     let Some(Value::List(ports)) = new.at_mut(&["spec", "ports"]) else { return };
     for port in ports.iter_mut().filter(|port| int(port, "nodePort") == 0).filter_map(Value::as_map_mut) {
         let name = port.get_str("name").unwrap_or_default();
-        let before = was.ports().iter().rev().find(|before| before.str_at(&["name"]) == name);
-        let before = before.map_or(0, |before| int(before, "nodePort"));
+        let before = by_name.get(name).copied().unwrap_or(0);
         if before != 0 && !claimed.contains(&before) {
             port.insert("nodePort", before);
         }
@@ -94,7 +97,8 @@ pub(super) fn drop_what_the_type_has_no_use_for(new: &mut Value, old: &Value) {
 
 fn drops_node_ports(is: Spec<'_>, was: Spec<'_>) -> bool {
     let needs = |spec: Spec<'_>| matches!(spec.kind(), "NodePort" | "LoadBalancer");
-    needs(was) && !needs(is) && is.node_ports().all(|port| was.node_ports().any(|before| before == port))
+    let before: BTreeSet<i64> = was.node_ports().collect();
+    needs(was) && !needs(is) && is.node_ports().all(|port| before.contains(&port))
 }
 
 fn fields_without_use(is: Spec<'_>, was: Spec<'_>) -> Vec<&'static str> {

@@ -1,5 +1,7 @@
 //! What is wrong with a Service.
 
+use std::collections::BTreeSet;
+
 use super::{NO_CLUSTER_IP, Spec, int, is_ipv6};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::endpoints::check_endpoint_ip;
@@ -12,7 +14,7 @@ const AFFINITY_TIMEOUT_SECONDS_MAX: i64 = 86_400;
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-const SPEC: Path<'static> = Path::root("spec");
+pub(super) const SPEC: Path<'static> = Path::root("spec");
 
 /// Checks a Service. What is odd in an address but was so in `old` is let through.
 pub(super) fn service(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
@@ -104,16 +106,15 @@ fn check_type(errors: &mut ErrorList, spec: Spec<'_>) {
 fn check_ports(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("ports");
     let ports = spec.ports();
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
         let name = port.str_at(&["name"]);
         if !name.is_empty() {
             errors.push_invalid(&path.child("name"), name, dns::label(name));
-            if names.contains(&name) {
+            if !names.insert(name) {
                 errors.push(FieldError::duplicate(&path.child("name"), name));
             }
-            names.push(name);
         } else if ports.len() > 1 {
             errors.push(FieldError::required(&path.child("name"), ""));
         }
@@ -221,13 +222,13 @@ fn is_dual_stack(ips: &[&str]) -> bool {
 
 fn check_families(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("ipFamilies");
-    let families = spec.list("ipFamilies");
-    for (i, family) in families.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for (i, family) in spec.list("ipFamilies").into_iter().enumerate() {
         let value = || BadValue::json_string(family);
-        if !matches!(*family, "IPv4" | "IPv6") {
+        if !matches!(family, "IPv4" | "IPv6") {
             errors.push(FieldError::not_supported(&path.index(i), value(), &["IPv4", "IPv6"]));
         }
-        if families[..i].contains(family) {
+        if !seen.insert(family) {
             errors.push(FieldError::duplicate(&path.index(i), value()));
         }
     }
@@ -273,9 +274,7 @@ fn check_external_ips(errors: &mut ErrorList, spec: Spec<'_>, was: Option<Spec<'
 fn check_port_numbers(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("ports");
     let ports = spec.ports();
-    let same = |a: &Value, b: &Value, field: &str| {
-        int(a, field) == int(b, field) && a.str_at(&["protocol"]) == b.str_at(&["protocol"])
-    };
+    let (mut node_ports, mut numbers) = (BTreeSet::new(), BTreeSet::new());
     let has_node_port = |port: &Value| int(port, "nodePort") != 0;
     if spec.kind() == "ClusterIP" {
         for (i, _) in ports.iter().enumerate().filter(|(_, port)| has_node_port(port)) {
@@ -284,12 +283,12 @@ fn check_port_numbers(errors: &mut ErrorList, spec: Spec<'_>) {
         }
     }
     for (i, port) in ports.iter().enumerate().filter(|(_, port)| has_node_port(port)) {
-        if ports[..i].iter().any(|before| same(before, port, "nodePort")) {
+        if !node_ports.insert((port.str_at(&["protocol"]), int(port, "nodePort"))) {
             errors.push(FieldError::duplicate(&path.index(i).child("nodePort"), int(port, "nodePort")));
         }
     }
     for (i, port) in ports.iter().enumerate() {
-        if ports[..i].iter().any(|before| same(before, port, "port")) {
+        if !numbers.insert((port.str_at(&["protocol"]), int(port, "port"))) {
             let shown = format!(
                 r#"{{"Name":"","Protocol":{},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
                 BadValue::json_string(port.str_at(&["protocol"])),
@@ -343,7 +342,7 @@ fn check_load_balancer(errors: &mut ErrorList, spec: Spec<'_>) {
     check_class(errors, spec);
 }
 
-fn check_class(errors: &mut ErrorList, spec: Spec<'_>) {
+pub(super) fn check_class(errors: &mut ErrorList, spec: Spec<'_>) {
     let path = SPEC.child("loadBalancerClass");
     match spec.get("loadBalancerClass").and_then(Value::as_str) {
         Some(class) if spec.is_load_balancer() => errors.push_invalid(&path, class, key::label_key(class)),
@@ -373,89 +372,6 @@ fn check_external_traffic(errors: &mut ErrorList, spec: Spec<'_>) {
                 "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
             errors.push(FieldError::invalid(&path, port, detail));
         }
-    }
-}
-
-/// Checks what an update changed.
-pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
-    let (is, was) = (Spec::of(new), Spec::of(old));
-    if is.needs_cluster_ip() && was.needs_cluster_ip() {
-        change_of_ips(errors, is, was);
-        change_of_families(errors, is, was);
-    }
-    if is.is_load_balancer() && was.is_load_balancer() {
-        let class = is.get("loadBalancerClass");
-        if class != was.get("loadBalancerClass") {
-            let shown = class.and_then(Value::as_str).map_or(BadValue::Null, BadValue::json_string);
-            let path = SPEC.child("loadBalancerClass");
-            errors.push(FieldError::invalid(&path, shown, "may not change once set"));
-        }
-    }
-    check_class(errors, is);
-    let port = |spec: Spec<'_>| spec.int("healthCheckNodePort");
-    if is.needs_health_check() && was.needs_health_check() && port(is) != port(was) {
-        errors.push(FieldError::forbidden(&SPEC.child("healthCheckNodePort"), "field is immutable"));
-    }
-}
-
-fn change_of_ips(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
-    if is.is_headless() && was.is_headless() {
-        return;
-    }
-    let path = SPEC.child("clusterIPs");
-    let (new, old) = (is.cluster_ips(), was.cluster_ips());
-    let mut push = |i, detail| {
-        errors.push(FieldError::invalid(&path.index(i), BadValue::json_strings(&new), detail));
-    };
-    if new.len() == old.len() {
-        for (i, _) in new.iter().zip(&old).enumerate().filter(|(_, (new, old))| new != old) {
-            push(i, "may not change once set");
-        }
-        return;
-    }
-    if new.is_empty() {
-        push(0, "primary clusterIP can not be unset");
-    } else if old.first().is_some_and(|first| *first != new[0]) {
-        push(0, "may not change once set");
-    }
-    if new.len() < old.len() && new.len() == 1 {
-        check_released(errors, is, "must be set to 'SingleStack' when releasing the secondary clusterIP");
-    }
-}
-
-fn change_of_families(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
-    if is.is_headless() || was.is_headless() {
-        return;
-    }
-    let path = SPEC.child("ipFamilies");
-    let (new, old) = (is.list("ipFamilies"), was.list("ipFamilies"));
-    let mut push = |shown: &[&str], detail| {
-        errors.push(FieldError::invalid(&path.index(0), BadValue::json_strings(shown), detail));
-    };
-    if new.len() == old.len() {
-        for _ in new.iter().zip(&old).filter(|(new, old)| new != old) {
-            push(&new, "may not change once set");
-        }
-        return;
-    }
-    if new.len() < old.len() && is.cluster_ips().is_empty() {
-        push(&new, "primary ipFamily can not be unset");
-    }
-    if let (Some(new), Some(old)) = (new.first(), old.first())
-        && new != old
-    {
-        push(&is.cluster_ips(), "may not change once set");
-    }
-    if new.len() < old.len() && new.len() == 1 {
-        check_released(errors, is, "must be set to 'SingleStack' when releasing the secondary ipFamily");
-    }
-}
-
-fn check_released(errors: &mut ErrorList, is: Spec<'_>, detail: &'static str) {
-    let policy = is.get("ipFamilyPolicy").and_then(Value::as_str);
-    if policy != Some("SingleStack") {
-        let shown = policy.map_or(BadValue::Null, BadValue::json_string);
-        errors.push(FieldError::invalid(&SPEC.child("ipFamilyPolicy"), shown, detail));
     }
 }
 
