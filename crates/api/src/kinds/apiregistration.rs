@@ -83,7 +83,7 @@ fn service(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     if service.is_null() {
         if !bundle.is_empty() {
             let padding = bundle.bytes().rev().take_while(|byte| *byte == b'=').count();
-            let value = BadValue::from(format!("{} bytes", bundle.len() / 4 * 3 - padding));
+            let value = BadValue::from(format!("{} bytes", (bundle.len() / 4 * 3).saturating_sub(padding)));
             let detail = "local APIServices may not have a caBundle";
             errors.push(FieldError::invalid(&path.child("caBundle"), value, detail));
         }

@@ -190,6 +190,72 @@ fn defaults_are_idempotent() {
     }
 }
 
+/// Visits a value with each of its parts missing, one at a time.
+fn for_each_gap(value: &Value, visit: &mut dyn FnMut(Value)) {
+    match value {
+        Value::Map(map) => {
+            for (name, part) in map.iter() {
+                let with = |part: Value| {
+                    let mut map = map.clone();
+                    map.insert(name, part);
+                    Value::Map(map)
+                };
+                visit(with(Value::Null));
+                for_each_gap(part, &mut |part| visit(with(part)));
+            }
+        }
+        Value::List(list) => {
+            visit(Value::List(Vec::new()));
+            for (i, part) in list.iter().enumerate() {
+                for_each_gap(part, &mut |part| {
+                    let mut list = list.clone();
+                    list[i] = part;
+                    visit(Value::List(list));
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn rules_bear_that_anything_is_missing() {
+    let mut count = 0;
+    for case in cases() {
+        let rules = case.rules();
+        for whole in case.objects().unwrap() {
+            for_each_gap(&whole, &mut |partial| {
+                for (mut new, old) in [(partial.clone(), whole.clone()), (whole.clone(), partial)] {
+                    let mut errors = ErrorList::new();
+                    rules.default(&mut new);
+                    for prepare in [Rules::prepare_update, Rules::prepare_status] {
+                        prepare(rules, &mut new.clone(), &old);
+                    }
+                    rules.validate(&new, &mut errors);
+                    rules.check_update(&new, &old, &mut errors);
+                    rules.validate_status(&new, &old, &mut errors);
+                    rules.warnings(&new, Some(&old));
+                    rules.fields(&new);
+                    rules.prepare_create(&mut new);
+                    count += errors.len();
+                }
+            });
+        }
+    }
+    assert!(count > 10_000, "only {count} errors: the objects were not judged");
+}
+
+#[test]
+fn a_status_is_written_apart_where_it_is_served_apart() {
+    for info in resources::all().iter().filter(|info| info.version == "v1") {
+        if CASES.iter().any(|(group, _)| *group == info.group)
+            && let Some(rules) = rules(info.group, info.kind)
+        {
+            assert_eq!(rules.has_status(), info.subresource("status").is_some(), "{}", info.kind);
+        }
+    }
+}
+
 #[test]
 fn every_served_kind_of_these_groups_has_rules() {
     for info in resources::all().iter().filter(|info| info.version == "v1") {

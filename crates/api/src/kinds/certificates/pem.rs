@@ -125,6 +125,32 @@ mod tests {
         assert_eq!(next_block(b"x -----BEGIN A-----\naGVs\n-----END A-----\n"), None);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(bytes: Vec<u8>) {
+            let digits: Vec<u8> = bytes
+                .chunks(3)
+                .flat_map(|group| {
+                    let mut bits = 0u32;
+                    for i in 0..3 {
+                        bits = bits << 8 | u32::from(group.get(i).copied().unwrap_or(0));
+                    }
+                    let digit = |i: usize| ALPHABET[(bits >> (18 - 6 * i) & 63) as usize];
+                    (0..4).map(|i| if i <= group.len() { digit(i) } else { b'=' }).collect::<Vec<_>>()
+                })
+                .collect();
+            let text = [b"-----BEGIN X-----\n", &digits[..], b"\n-----END X-----\n"].concat();
+            proptest::prop_assert_eq!(next_block(&text).map(|(block, _)| block.bytes), Some(bytes));
+        }
+
+        #[test]
+        fn anything_can_be_searched_for_blocks(text: String) {
+            let _ = next_block(text.as_bytes());
+        }
+    }
+
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
     #[test]
     fn base64_needs_its_padding() {
         assert_eq!(decode(b"aGVsbG8="), Some(b"hello".to_vec()));

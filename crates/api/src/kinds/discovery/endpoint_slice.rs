@@ -97,16 +97,18 @@ fn drop_topology(object: &mut Value, known: &BTreeSet<&str>) {
 
 fn check(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let mut late = ErrorList::new();
-    let kind = check::text(object, "addressType");
-    ports(errors, check::list(object, "ports"));
-    let kept =
-        old.is_some_and(|old| check::same(check::field(old, "endpoints"), check::field(object, "endpoints")));
-    let path = Path::root("addressType");
+    let (kind, path) = (check::text(object, "addressType"), Path::root("addressType"));
     match old.map(|old| check::text(old, "addressType")) {
         _ if kind.is_empty() => late.push(FieldError::required(&path, "")),
-        Some(old) if old != kind => late.push(FieldError::invalid(&path, BadValue::Null, check::IMMUTABLE)),
+        Some(old) if old != kind => {
+            check::one_of(errors, &path, kind, &ADDRESS_TYPES);
+            late.push(FieldError::invalid(&path, BadValue::Null, check::IMMUTABLE));
+        }
         _ => check::one_of(&mut late, &path, kind, &ADDRESS_TYPES),
     }
+    ports(errors, check::list(object, "ports"));
+    let same = |old| check::same(check::field(old, "endpoints"), check::field(object, "endpoints"));
+    let kept = old.is_some_and(same);
     if !kept {
         endpoints(errors, &mut late, check::list(object, "endpoints"), kind);
     }

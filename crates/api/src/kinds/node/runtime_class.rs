@@ -48,13 +48,11 @@ impl Rules for RuntimeClass {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        handler(errors, check::text(new, "handler"));
         overhead(errors, check::field(new, "overhead"));
         scheduling(errors, check::field(new, "scheduling"));
         let (new, old) = (check::field(new, "handler"), check::field(old, "handler"));
-        // A changed handler is refused for that alone; a bad one that was there already is judged again.
-        if !check::immutable(errors, &Path::root("handler"), new, old) {
-            handler(errors, new.as_str().unwrap_or_default());
-        }
+        check::immutable(errors, &Path::root("handler"), new, old);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

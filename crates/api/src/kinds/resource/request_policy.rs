@@ -118,7 +118,7 @@ fn range(report: &mut Report, path: &Path<'_>, range: &Value, default: Amount<'_
     let fractional =
         [Some(default), Some(min), max, Some(step)].into_iter().flatten().any(Amount::is_fractional);
     let whole = |amount: Amount<'_>| {
-        if fractional { amount.quantity.milli_value() } else { amount.quantity.value() }
+        i128::from(if fractional { amount.quantity.milli_value() } else { amount.quantity.value() })
     };
     for value in [Some(default), max].into_iter().flatten() {
         if (whole(value) - whole(min)) % whole(step) != 0 {

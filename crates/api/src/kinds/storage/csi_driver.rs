@@ -33,7 +33,7 @@ impl Rules for CsiDriver {
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         let before = old.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
         if new.get("spec") != old.get("spec") {
-            new.ensure_map("metadata").insert("generation", before + 1);
+            new.ensure_map("metadata").insert("generation", before.saturating_add(1));
         }
     }
 

@@ -23,11 +23,10 @@ impl Rules for VolumeAttachment {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        let path = Path::root("spec");
+        check::csi_driver_name(errors, &path.child("attacher"), new.str_at(&["spec", "attacher"]));
         check(new, errors);
-        let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
-        if !check::immutable(errors, &Path::root("spec"), new, old) {
-            attacher(errors, check::text(new, "attacher"));
-        }
+        check::immutable(errors, &path, check::field(new, "spec"), check::field(old, "spec"));
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
