@@ -101,18 +101,20 @@ pub(super) fn check(
 /// Applies the operations in order; the first that fails ends it.
 pub(super) fn apply(mut object: Value, patch: &Value) -> Result<Value, JsonPatchError> {
     let mut copied = 0;
+    let mut bound = Bound::default();
     for (at, operation) in patch.as_list().unwrap_or_default().iter().enumerate() {
         let operation = Operation { at, fields: operation.as_map() };
         match operation.text("op").unwrap_or("unknown") {
-            "add" => add(&mut object, &operation)?,
+            "add" => add(&mut object, &operation, &mut bound)?,
             "remove" => drop(remove("remove", &mut object, operation.required("path")?)?),
-            "replace" => replace(&mut object, &operation)?,
+            "replace" => replace(&mut object, &operation, &mut bound)?,
             "move" => {
                 let (from, path) = (operation.required("from")?, operation.required("path")?);
+                bound.shift(&object, from, path)?;
                 let value = remove("move", &mut object, from)?;
                 place("move", &mut object, path, value)?;
             }
-            "copy" => copy(&mut object, &operation, &mut copied)?,
+            "copy" => copy(&mut object, &operation, &mut copied, &mut bound)?,
             "test" => test(&mut object, &operation)?,
             kind => return Err(JsonPatchError::Kind(kind.to_owned())),
         }
@@ -141,12 +143,15 @@ impl<'a> Operation<'a> {
     }
 }
 
-fn add(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
-    place("add", object, operation.required("path")?, operation.value().clone())
+fn add(object: &mut Value, operation: &Operation<'_>, bound: &mut Bound) -> Result<(), JsonPatchError> {
+    let (path, value) = (operation.required("path")?, operation.value().clone());
+    bound.place(path, &value)?;
+    place("add", object, path, value)
 }
 
-fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+fn replace(object: &mut Value, operation: &Operation<'_>, bound: &mut Bound) -> Result<(), JsonPatchError> {
     let (path, value) = (operation.required("path")?, operation.value().clone());
+    bound.place(path, &value)?;
     if path.is_empty() {
         return match value {
             Value::Map(_) | Value::List(_) => {
@@ -156,7 +161,6 @@ fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatc
             _ => Err(JsonPatchError::Root),
         };
     }
-    check_depth(path, &value)?;
     match find("replace", object, path)? {
         (Value::List(list), key) => {
             let at = index(&key, list.len())?;
@@ -167,13 +171,19 @@ fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatc
     Ok(())
 }
 
-fn copy(object: &mut Value, operation: &Operation<'_>, copied: &mut usize) -> Result<(), JsonPatchError> {
+fn copy(
+    object: &mut Value,
+    operation: &Operation<'_>,
+    copied: &mut usize,
+    bound: &mut Bound,
+) -> Result<(), JsonPatchError> {
     let (from, path) = (operation.required("from")?, operation.required("path")?);
     let value = get("copy", object, from)?.clone();
     *copied += json::to_vec(&value).len();
     if *copied > COPY_BYTES_MAX {
         return Err(JsonPatchError::CopySize(*copied));
     }
+    bound.place(path, &value)?;
     place("copy", object, path, value)
 }
 
@@ -196,7 +206,6 @@ fn get<'v>(kind: &'static str, object: &'v mut Value, path: &str) -> Result<&'v 
 
 /// Adds a value: a field is set, an item of a list moves those behind it.
 fn place(kind: &'static str, object: &mut Value, path: &str, value: Value) -> Result<(), JsonPatchError> {
-    check_depth(path, &value)?;
     match find(kind, object, path)? {
         (Value::List(list), key) if key == "-" => list.push(value),
         (Value::List(list), key) => {
@@ -280,10 +289,33 @@ fn unescape(part: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Operations can nest an object ever deeper in itself, and all that walk a value later rely on its depth.
-fn check_depth(path: &str, value: &Value) -> Result<(), JsonPatchError> {
-    let parents = path.bytes().filter(|byte| *byte == b'/').count();
-    if parents + depth(value) > DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
+/// How deep the object nests at most. Operations can nest it ever deeper in itself, and all that walk a value later
+/// rely on its depth; but a walk for each operation would cost too much.
+#[derive(Default)]
+struct Bound(Option<usize>);
+
+impl Bound {
+    /// A value is about to stand at a path.
+    fn place(&mut self, path: &str, value: &Value) -> Result<(), JsonPatchError> {
+        let levels = parents(path) + depth(value);
+        self.0 = self.0.map(|bound| bound.max(levels));
+        if levels > DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
+    }
+
+    /// A part of the object is about to move. The object is walked only when the bound would be passed otherwise.
+    fn shift(&mut self, object: &Value, from: &str, path: &str) -> Result<(), JsonPatchError> {
+        let rise = parents(path).saturating_sub(parents(from));
+        if rise == 0 {
+            return Ok(());
+        }
+        let known = self.0.filter(|bound| bound + rise <= DEPTH_MAX).unwrap_or_else(|| depth(object));
+        self.0 = Some(known + rise);
+        if known + rise > DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
+    }
+}
+
+fn parents(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
 }
 
 fn depth(value: &Value) -> usize {

@@ -113,6 +113,16 @@ fn a_json_patch_is_bounded_in_operations_copies_and_depth() {
     let deeper = r#"{"op":"copy","from":"/x","path":"/x/y"}"#;
     let deep = format!("[{}]", vec![deeper; crate::json::DEPTH_MAX + 1].join(","));
     assert!(matches!(check(&deep), Err(PatchError::Json(JsonPatchError::Depth))));
+    // Each pair of moves nests the object one level deeper, or as deep as it was.
+    let pairs = |second: &str| {
+        let pair = format!(r#"{{"op":"move","from":"/x","path":"/y/x"}},{second}"#);
+        let add = r#"{"op":"add","path":"/y","value":{}}"#;
+        format!("[{add},{}]", vec![pair; crate::json::DEPTH_MAX + 1].join(","))
+    };
+    let sink =
+        format!(r#"{{"op":"move","from":"/y","path":"/x"}},{}"#, r#"{"op":"add","path":"/y","value":{}}"#);
+    assert!(matches!(check(&pairs(&sink)), Err(PatchError::Json(JsonPatchError::Depth))));
+    assert!(check(&pairs(r#"{"op":"move","from":"/y/x","path":"/x"}"#)).is_ok());
 }
 
 #[test]

@@ -43,12 +43,13 @@ impl Key {
 }
 
 /// The first place of each key in a list.
+#[derive(Default)]
 pub(super) struct Places(BTreeMap<Key, usize>);
 
 impl Places {
-    pub(super) fn of(list: &[Value], merge_key: Option<&str>) -> Places {
+    pub(super) fn of<'v>(list: impl IntoIterator<Item = &'v Value>, merge_key: Option<&str>) -> Places {
         let mut places = BTreeMap::new();
-        for (at, item) in list.iter().enumerate() {
+        for (at, item) in list.into_iter().enumerate() {
             places.entry(Key::of_item(item, merge_key)).or_insert(at);
         }
         Places(places)

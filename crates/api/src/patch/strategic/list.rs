@@ -62,18 +62,22 @@ fn merge(
         return Ok(());
     }
     if !of_objects {
-        let order = original.clone();
+        let on_server = Places::of(original.iter(), None);
         append_new(original, patch);
-        return reorder(original, patch, &order, rule.merge_key, of_objects);
+        check_keys(original, rule.merge_key)?;
+        reorder(original, &Places::of(patch, None), |key| on_server.get(key), None);
+        return Ok(());
     }
     let Some(merge_key) = rule.merge_key else {
         return Err(StrategicError::NoKeyDeclared(rule.item.kind()));
     };
     let patch = obey_items(original, patch, merge_key)?;
-    let order: Vec<Value> = original.iter().map(|item| key_only(item, merge_key)).collect();
-    merge_items(original, &patch, merge_key, rule.item)?;
-    let patch: Vec<Value> = patch.into_iter().map(|item| key_only(item, merge_key)).collect();
-    reorder(original, &patch, &order, Some(merge_key), of_objects)
+    check_keys(original, rule.merge_key)?;
+    let before = original.len();
+    let places = merge_items(original, &patch, merge_key, rule.item)?;
+    let in_patch = Places::of(patch, rule.merge_key);
+    reorder(original, &in_patch, |key| places.get(key).filter(|at| *at < before), rule.merge_key);
+    Ok(())
 }
 
 /// Whether the items of both lists are objects. They must all be of one type.
@@ -92,7 +96,7 @@ fn items_are_objects(original: &[Value], patch: &[Value]) -> Result<bool, Strate
 
 /// Adds the values that are not there yet; none stays twice.
 fn append_new(original: &mut Vec<Value>, patch: &[Value]) {
-    let mut seen = Places::of(&[], None);
+    let mut seen = Places::default();
     let both = std::mem::take(original).into_iter().chain(patch.iter().cloned());
     for item in both {
         let key = Key::of(&item);
@@ -103,15 +107,6 @@ fn append_new(original: &mut Vec<Value>, patch: &[Value]) {
     }
 }
 
-/// An object that stands for an item where only its key matters.
-fn key_only(item: &Value, merge_key: &str) -> Value {
-    let mut map = Map::with_capacity(1);
-    if let Some(key) = item.get(merge_key) {
-        map.insert(merge_key, key.clone());
-    }
-    Value::Map(map)
-}
-
 /// Obeys the directives among the items of a patch, and hands back the others.
 fn obey_items<'p>(
     original: &mut Vec<Value>,
@@ -119,7 +114,7 @@ fn obey_items<'p>(
     merge_key: &str,
 ) -> Result<Vec<&'p Value>, StrategicError> {
     let mut plain = Vec::with_capacity(patch.len());
-    let mut gone = Places::of(&[], None);
+    let mut gone = Places::default();
     let mut replace = false;
     for (at, item) in patch.iter().enumerate() {
         let Some(directive) = item.get(DIRECTIVE) else {
@@ -144,14 +139,14 @@ fn obey_items<'p>(
     Ok(plain)
 }
 
-/// Merges each item of the patch into the one with its key, or adds it.
+/// Merges each item of the patch into the one with its key, or adds it, and says where all of them are.
 fn merge_items(
     original: &mut Vec<Value>,
     patch: &[&Value],
     merge_key: &str,
     meta: Meta<'_>,
-) -> Result<(), StrategicError> {
-    let mut places = Places::of(original, Some(merge_key));
+) -> Result<Places, StrategicError> {
+    let mut places = Places::of(original.iter(), Some(merge_key));
     for item in patch {
         let Some(value) = item.get(merge_key) else { return Err(no_merge_key(item, merge_key)) };
         let key = Key::of(value);
@@ -163,7 +158,7 @@ fn merge_items(
             }
         }
     }
-    Ok(())
+    Ok(places)
 }
 
 /// Merges a list whose order the patch gives with `$setElementOrder`, and notes that it is done.
@@ -194,7 +189,12 @@ pub(super) fn merge_in_order<'p>(
         (Some(_), Some(new)) => new.to_vec(),
     };
     let of_objects = items_are_objects(old.unwrap_or_default(), new.unwrap_or_default())?;
-    reorder(&mut merged, order, old.unwrap_or_default(), rule.merge_key, of_objects)?;
+    for list in [&merged, order, old.unwrap_or_default()] {
+        check_keys(list, rule.merge_key)?;
+    }
+    let by = rule.merge_key.filter(|_| of_objects);
+    let on_server = Places::of(old.unwrap_or_default(), by);
+    reorder(&mut merged, &Places::of(order, by), |key| on_server.get(key), by);
     original.insert(name, Value::List(merged));
     done.push(name);
     Ok(())
@@ -242,24 +242,22 @@ fn check_key(item: &Value, merge_key: Option<&str>) -> Result<(), StrategicError
     if map.contains(merge_key) { Ok(()) } else { Err(no_merge_key(item, merge_key)) }
 }
 
+fn check_keys(items: &[Value], merge_key: Option<&str>) -> Result<(), StrategicError> {
+    items.iter().try_for_each(|item| check_key(item, merge_key))
+}
+
 /// Brings merged items into order: those of the patch as it has them, the others as they were, and where they
 /// meet, an item that was first before stays first.
 fn reorder(
     merged: &mut Vec<Value>,
-    patch_order: &[Value],
-    server_order: &[Value],
-    merge_key: Option<&str>,
-    of_objects: bool,
-) -> Result<(), StrategicError> {
-    for item in merged.iter().chain(patch_order).chain(server_order) {
-        check_key(item, merge_key)?;
-    }
-    let by = merge_key.filter(|_| of_objects);
-    let (in_patch, on_server) = (Places::of(patch_order, by), Places::of(server_order, by));
+    in_patch: &Places,
+    on_server: impl Fn(&Key) -> Option<usize>,
+    by: Option<&str>,
+) {
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in merged.drain(..) {
         let key = Key::of_item(&item, by);
-        let was = on_server.get(&key);
+        let was = on_server(&key);
         match in_patch.get(&key) {
             Some(at) => named.push((at, was, item)),
             None => others.push((was, item)),
@@ -282,5 +280,4 @@ fn reorder(
         merged.extend(next);
     }
     merged.extend(named.map(|(.., item)| item));
-    Ok(())
 }
