@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::decode::DecodeError;
 use crate::json::{self, JsonError};
 use crate::schema::{self, Struct};
+use crate::status::Status;
 use crate::value::Value;
 
 mod base64;
@@ -146,6 +147,14 @@ pub fn to_vec(value: &Value, of: Struct<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write_object(value.str_at(&["apiVersion"]), value.str_at(&["kind"]), &message, &mut out);
     out
+}
+
+/// The bytes of an answer that is no object of a kind, in their envelope.
+#[must_use]
+pub fn status_to_vec(status: &Status) -> Vec<u8> {
+    let of = schema::builtin().meta("Status").expect("the table has the shared types");
+    let value = json::parse(&status.to_json()).expect("a status is written as JSON");
+    to_vec(&value, of)
 }
 
 /// The definition of a kind that protobuf carries. Options and answers that all groups share are known in every

@@ -11,6 +11,19 @@ use crate::schema::{self, Field, ListType, MapType, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+/// The typed structure has its time as optional and its metadata as required; it is the other way round.
+const EVENT: &str = "io.k8s.api.events.v1.Event";
+/// References of the core group whose name may be left out.
+const OPTIONAL_NAMES: [&str; 8] = [
+    "ConfigMapEnvSource",
+    "ConfigMapKeySelector",
+    "ConfigMapProjection",
+    "ConfigMapVolumeSource",
+    "LocalObjectReference",
+    "SecretEnvSource",
+    "SecretKeySelector",
+    "SecretProjection",
+];
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
 /// An object with these fields.
@@ -71,11 +84,11 @@ fn of_struct(of: Struct<'_>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> 
         description => drop(schema.insert("description", description)),
     }
     let properties: BTreeMap<&str, Value> =
-        of.fields().map(|field| (field.name(), of_field(field, dialect))).collect();
+        of.fields().map(|field| (field.name(), of_field(of, field, dialect))).collect();
     if !properties.is_empty() {
         schema.insert("properties", Value::Map(properties.into_iter().collect()));
     }
-    let mut required = of.fields().filter(|field| is_required(*field)).map(Field::name).peekable();
+    let mut required = of.fields().filter(|field| is_required(of, *field)).map(Field::name).peekable();
     if required.peek().is_some() {
         schema.insert("required", texts(required));
     }
@@ -98,20 +111,30 @@ fn of_struct(of: Struct<'_>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> 
     Value::Map(schema)
 }
 
-/// Whether a document says that the field must be there. Metadata is always there for who reads and may be left
-/// out by who writes.
-fn is_required(field: Field<'_>) -> bool {
-    field.is_required() && !(field.name() == "metadata" && field.omits_empty())
+/// Whether a document says that the field must be there. The table says what is always there for who reads; who
+/// writes may leave out metadata and names with a default.
+fn is_required(of: Struct<'_>, field: Field<'_>) -> bool {
+    match field.name() {
+        "metadata" => field.is_required() && !field.omits_empty() && of.definition() != EVENT,
+        "eventTime" => of.definition() == EVENT || field.is_required(),
+        _ => field.is_required() && !is_optional_name(of, field),
+    }
+}
+
+/// Whether the field is the name in a reference, which may be left out and is then empty.
+fn is_optional_name(of: Struct<'_>, field: Field<'_>) -> bool {
+    let package = of.definition().strip_suffix(of.name());
+    field.name() == "name" && package == Some("io.k8s.api.core.v1.") && OPTIONAL_NAMES.contains(&of.name())
 }
 
 /// The text for people. What only the tables know has none; what every kind has is said by `Status` too.
 fn description(field: Field<'_>) -> &str {
     match (field.description(), field.name()) {
         ("", name @ ("kind" | "apiVersion" | "metadata")) => {
-            let status = schema::builtin().meta("Status").and_then(|status| status.field(name));
-            status.map_or("", Field::description)
+            let own = schema::builtin().meta("Status").and_then(|status| status.field(name));
+            own.filter(|own| own.ty() == field.ty()).map_or("", Field::description)
         }
-        ("", "items") => "The objects of the list.",
+        ("", "items") if matches!(field.ty().shape(), Shape::List(_)) => "The objects of the list.",
         ("", "object") => "The object as the event left it, or a status that tells of an error.",
         (description, _) => description,
     }
@@ -179,7 +202,7 @@ fn reference(name: &str, dialect: Dialect) -> Map {
     Map::from_iter([("$ref", dialect.reference(name))])
 }
 
-fn of_field(field: Field<'_>, dialect: Dialect) -> Value {
+fn of_field(of: Struct<'_>, field: Field<'_>, dialect: Dialect) -> Value {
     let ty = field.ty();
     let mut schema = of_type(ty, dialect);
     let bare = schema.len();
@@ -188,7 +211,7 @@ fn of_field(field: Field<'_>, dialect: Dialect) -> Value {
         schema.insert("description", description);
     }
     if dialect == Dialect::V3
-        && let Some(default) = default(field)
+        && let Some(default) = default(of, field)
     {
         schema.insert("default", default);
     }
@@ -208,7 +231,7 @@ fn of_field(field: Field<'_>, dialect: Dialect) -> Value {
 }
 
 /// The default that the schema names, or what Go has where nothing is said.
-fn default(field: Field<'_>) -> Option<Value> {
+fn default(of: Struct<'_>, field: Field<'_>) -> Option<Value> {
     if let Some(text) = field.default_json() {
         return json::parse(text.as_bytes()).ok();
     }
@@ -217,7 +240,7 @@ fn default(field: Field<'_>) -> Option<Value> {
     }
     match field.ty().shape() {
         Shape::Struct(_) => Some(Value::map()),
-        _ if field.omits_empty() => None,
+        _ if field.omits_empty() => is_optional_name(of, field).then(|| "".into()),
         Shape::String => Some("".into()),
         Shape::Int32 | Shape::Int64 | Shape::Double => Some(0.into()),
         Shape::Bool => Some(false.into()),

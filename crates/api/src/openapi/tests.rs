@@ -132,6 +132,13 @@ fn fields_say_what_the_schema_knows() {
     let protocol = schema_of(&apps, "io.k8s.api.core.v1.ContainerPort", &["properties", "protocol"]);
     assert!(protocol.starts_with(r#"{"default":"TCP","description":"#), "{protocol}");
     assert!(protocol.ends_with(r#""enum":["SCTP","TCP","UDP"],"type":"string"}"#), "{protocol}");
+    let reference = "io.k8s.api.core.v1.SecretKeySelector";
+    assert_eq!(schema_of(&apps, reference, &["required"]), r#"["key"]"#);
+    assert_eq!(schema_of(&apps, reference, &["properties", "name", "default"]), r#""""#);
+    let event = schema_of(&document("apis/events.k8s.io/v1"), "io.k8s.api.events.v1.Event", &["required"]);
+    assert_eq!(event, r#"["eventTime"]"#);
+    let event = schema_of(&document("api/v1"), "io.k8s.api.core.v1.Event", &["required"]);
+    assert_eq!(event, r#"["metadata","involvedObject"]"#);
     let selector = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
     assert_eq!(schema_of(&apps, selector, &["x-kubernetes-map-type"]), r#""atomic""#);
     let profile = schema_of(&apps, "io.k8s.api.core.v1.SeccompProfile", &["x-kubernetes-unions"]);

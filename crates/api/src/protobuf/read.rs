@@ -7,9 +7,12 @@ use super::wire::{Payload, Reader};
 use super::{DEPTH_MAX, MAGIC, PIECES_MAX, ProtoError, base64, envelope};
 use crate::json;
 use crate::rfc3339;
-use crate::schema::{Field, SchemaOr, Shape, Struct, TypeRef};
+use crate::schema::{Field, SchemaOr, Shape, Struct};
 use crate::time::Time;
 use crate::value::{Map, Value};
+
+/// For how many fields there is room from the start; most objects have no more.
+const ROOM: usize = 8;
 
 /// One run over a message and all that is in it.
 #[derive(Default)]
@@ -19,7 +22,6 @@ pub(super) struct Decoder {
 }
 
 /// The fields of an object on the way.
-#[derive(Default)]
 struct Fields {
     entries: Vec<(CompactString, Value)>,
     /// Maps on the way, each with the index of its entry. They may be large, so they are made at the end.
@@ -79,7 +81,8 @@ impl Decoder {
         of: Struct<'_>,
         depth: usize,
     ) -> Result<Value, ProtoError> {
-        let mut fields = Fields::default();
+        let room = of.len().min(ROOM);
+        let mut fields = Fields { entries: Vec::with_capacity(room), maps: Vec::new() };
         self.fields(bytes, of, &[], &mut fields, true, depth)?;
         Ok(Value::Map(fields.finish()))
     }
@@ -126,22 +129,23 @@ impl Decoder {
         fresh: bool,
         depth: usize,
     ) -> Result<(), ProtoError> {
-        let (name, ty) = (field.name(), field.ty());
-        if fresh && says_nothing(payload, field) {
+        let (ty, shape) = (field.ty(), field.ty().shape());
+        if fresh && says_nothing(payload, shape) && !field.is_pointer() {
             return Ok(());
         }
+        let name = field.name();
         let index = fields.slot(name, fresh);
-        match (ty.shape(), payload) {
+        match (shape, payload) {
             (Shape::List(of), payload) if !ty.is_wrapped() => {
                 if !matches!(fields.entries[index].1, Value::List(_)) {
                     fields.entries[index].1 = Value::List(Vec::new());
                 }
                 if let Value::List(list) = &mut fields.entries[index].1 {
-                    self.items(payload, of, name, list, depth + 1)?;
+                    self.items(payload, of.shape(), name, list, depth + 1)?;
                 }
             }
             (Shape::Map(of), Payload::Bytes(bytes)) => {
-                let entry = self.entry(bytes, of, name, depth + 1)?;
+                let entry = self.entry(bytes, of.shape(), name, depth + 1)?;
                 fields.add(index, entry);
             }
             (Shape::Struct(of), Payload::Bytes(bytes)) => {
@@ -157,7 +161,7 @@ impl Decoder {
                 self.fields(bytes, of, &[], &mut inner, false, depth + 1)?;
                 fields.entries[index].1 = Value::Map(inner.finish());
             }
-            (_, payload) => fields.entries[index].1 = self.value(payload, ty, name, depth + 1)?,
+            (shape, payload) => fields.entries[index].1 = self.value(payload, shape, name, depth + 1)?,
         }
         Ok(())
     }
@@ -166,17 +170,17 @@ impl Decoder {
     fn items(
         &mut self,
         payload: Payload<'_>,
-        of: TypeRef<'_>,
+        of: Shape<'_>,
         name: &str,
         list: &mut Vec<Value>,
         depth: usize,
     ) -> Result<(), ProtoError> {
-        let numbers = matches!(of.shape(), Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double);
+        let numbers = matches!(of, Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double);
         match payload {
             Payload::Bytes(bytes) if numbers => {
                 let mut reader = Reader::new(bytes);
                 while !reader.is_empty() {
-                    let payload = match of.shape() {
+                    let payload = match of {
                         Shape::Double => Payload::Fixed64(reader.fixed64()?),
                         _ => Payload::Varint(reader.varint()?),
                     };
@@ -192,7 +196,7 @@ impl Decoder {
     fn entry(
         &mut self,
         bytes: &[u8],
-        of: TypeRef<'_>,
+        of: Shape<'_>,
         name: &str,
         depth: usize,
     ) -> Result<(CompactString, Value), ProtoError> {
@@ -213,11 +217,11 @@ impl Decoder {
     fn value(
         &mut self,
         payload: Payload<'_>,
-        ty: TypeRef<'_>,
+        shape: Shape<'_>,
         name: &str,
         depth: usize,
     ) -> Result<Value, ProtoError> {
-        Ok(match (ty.shape(), payload) {
+        Ok(match (shape, payload) {
             (Shape::String, Payload::Bytes(bytes)) => Value::Str(text(bytes)),
             (Shape::Bytes, Payload::Bytes(bytes)) => Value::from(base64::encode(bytes)),
             // Numbers that are too long lose their upper half, as in Go.
@@ -226,7 +230,7 @@ impl Decoder {
             (Shape::Bool, Payload::Varint(number)) => Value::Bool(number != 0),
             (Shape::Double, Payload::Fixed64(bits)) => double(f64::from_bits(bits))?,
             (Shape::Struct(of), Payload::Bytes(bytes)) => self.message(bytes, of, depth)?,
-            (Shape::List(of), Payload::Bytes(bytes)) => self.wrapped(bytes, of, name, depth)?,
+            (Shape::List(of), Payload::Bytes(bytes)) => self.wrapped(bytes, of.shape(), name, depth)?,
             (Shape::IntOrString, Payload::Bytes(bytes)) => int_or_string(bytes, name)?,
             (Shape::Quantity, Payload::Bytes(bytes)) => quantity(bytes, name)?,
             (Shape::Time, Payload::Bytes(bytes)) => time(bytes, name, false)?,
@@ -235,7 +239,7 @@ impl Decoder {
                 self.raw(bytes, name, depth)?
             }
             (Shape::SchemaOr(or, schema), Payload::Bytes(bytes)) => {
-                self.schema_or(bytes, or, schema, name, depth)?
+                self.schema_or(bytes, or, schema.shape(), name, depth)?
             }
             (_, payload) => return Err(payload.mismatch(name)),
         })
@@ -245,7 +249,7 @@ impl Decoder {
     fn wrapped(
         &mut self,
         bytes: &[u8],
-        of: TypeRef<'_>,
+        of: Shape<'_>,
         name: &str,
         depth: usize,
     ) -> Result<Value, ProtoError> {
@@ -265,7 +269,7 @@ impl Decoder {
         &mut self,
         bytes: &[u8],
         or: SchemaOr,
-        schema: TypeRef<'_>,
+        schema: Shape<'_>,
         name: &str,
         depth: usize,
     ) -> Result<Value, ProtoError> {
@@ -316,7 +320,7 @@ fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -
         let Some(own) = field.number() else { continue };
         let path = field.embedded_numbers();
         if path.len() == around.len() {
-            if u32::from(own) == number && path == around {
+            if u32::from(own) == number && (around.is_empty() || path == around) {
                 *cursor = index + 1;
                 return Meaning::Field(field);
             }
@@ -331,20 +335,19 @@ fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -
     Meaning::Unknown
 }
 
-/// Whether an occurrence of a field leaves no trace: Go writes what is no pointer even when it is zero, and most
-/// fields of most objects are. What must be shown anyway is added in the end.
-fn says_nothing(payload: Payload<'_>, field: Field<'_>) -> bool {
-    let zero = matches!(
-        (payload, field.ty().shape()),
-        (Payload::Varint(0), Shape::Int32 | Shape::Int64 | Shape::Bool)
-            | (Payload::Bytes([]), Shape::String | Shape::Time | Shape::MicroTime)
-    );
-    zero && !field.is_pointer()
+/// Whether an occurrence of a field that is no pointer leaves no trace. Go writes such fields even when they are
+/// zero, and most fields of most objects are. What must be shown anyway is added in the end.
+fn says_nothing(payload: Payload<'_>, shape: Shape<'_>) -> bool {
+    match payload {
+        Payload::Varint(0) => matches!(shape, Shape::Int32 | Shape::Int64 | Shape::Bool),
+        Payload::Bytes([]) => matches!(shape, Shape::String | Shape::Time | Shape::MicroTime),
+        _ => false,
+    }
 }
 
 /// Text. Go takes any bytes and shows those that are no text as replacement characters.
 fn text(bytes: &[u8]) -> CompactString {
-    CompactString::from_utf8_lossy(bytes)
+    std::str::from_utf8(bytes).map_or_else(|_| CompactString::from_utf8_lossy(bytes), CompactString::from)
 }
 
 /// A double as JSON would bring it: whole numbers without a point.

@@ -193,6 +193,16 @@ fn shared_kinds_are_known_in_every_group_and_tables_in_none() {
 }
 
 #[test]
+fn a_status_reads_as_its_json() {
+    let resource = crate::status::Qualified { group: "apps", name: "deployments" };
+    for status in [Status::not_found(resource, "web"), Status::deleted(resource, "web", "u1")] {
+        let read = decode(&status_to_vec(&status)).unwrap();
+        assert_eq!((read.api_version.as_str(), read.kind.as_str()), ("v1", "Status"));
+        assert_eq!(json::to_vec(&read.value), status.to_json());
+    }
+}
+
+#[test]
 fn a_list_made_of_messages_is_the_list_made_of_objects() {
     let (of, list) = (kind("", "ConfigMap"), kind("", "ConfigMapList"));
     let data = "x".repeat(300);
