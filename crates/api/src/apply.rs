@@ -1,8 +1,8 @@
 //! Field ownership: who wrote which field of an object, and merging what several writers want.
 //!
-//! - Start with [`apply`] and [`update`], one of which runs for every write, for a [`Writer`].
+//! - Start with [`apply()`] and [`update()`], one of which runs for every write, for a [`Writer`].
 //! - [`field_set`] is a set of field paths, [`element`] a step of a path; [`managers`] has one set per writer.
-//! - [`paths`], [`compare`] and [`merge`] look at objects by their schema.
+//! - [`mod@paths`], [`mod@compare`] and [`mod@merge`] look at objects by their schema.
 //!
 //! Everything here is a pure function. Objects with owners are what other clients of the API expect to find, so
 //! order, form and words are those that upstream has.

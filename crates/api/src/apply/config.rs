@@ -14,6 +14,7 @@ use super::paths::{Violations, paths, unowned, validate};
 use super::prune::prune;
 use super::update::{is_same_object, update_managers};
 use super::writer::{Comparisons, Writer, managed_fields};
+use crate::status::Status;
 use crate::value::Value;
 
 #[cfg(test)]
@@ -58,6 +59,22 @@ pub enum ApplyError {
     /// Others own some of it.
     #[error("{0}")]
     Conflicts(Conflicts),
+}
+
+impl ApplyError {
+    /// The answer to the client.
+    #[must_use]
+    pub fn to_status(&self) -> Status {
+        match self {
+            ApplyError::Conflicts(conflicts) => conflicts.to_status(),
+            ApplyError::Managers(_) => Status::unclassified(500, self.to_string()),
+            // Upstream takes the blame for a configuration that its schema does not allow, with code 500 and the same
+            // words; it is the client's.
+            ApplyError::Type(_) | ApplyError::ManagedFields | ApplyError::Config { .. } => {
+                Status::bad_request(self.to_string())
+            }
+        }
+    }
 }
 
 /// Merges a configuration into an object, for which nothing stands where it is to be created.

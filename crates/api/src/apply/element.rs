@@ -110,12 +110,12 @@ impl Element {
                     json::write(value, &mut out);
                 }
                 out.push(b'}');
-                CompactString::from_utf8(out).expect("JSON of UTF-8 strings is UTF-8")
+                text_of(out)
             }
             Element::Value(value) => {
                 let mut out = b"v:".to_vec();
                 json::write(value, &mut out);
-                CompactString::from_utf8(out).expect("JSON of UTF-8 strings is UTF-8")
+                text_of(out)
             }
             Element::Index(index) => compact_str::format_compact!("i:{index}"),
         }
@@ -184,6 +184,10 @@ impl fmt::Display for Element {
             Element::Index(index) => write!(f, "[{index}]"),
         }
     }
+}
+
+fn text_of(json: Vec<u8>) -> CompactString {
+    String::from_utf8(json).expect("JSON of UTF-8 strings is UTF-8").into()
 }
 
 /// A value as people read it in a path.

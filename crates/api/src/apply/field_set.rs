@@ -287,9 +287,13 @@ impl FieldSet {
                 nodes.push(Node { element, member, below });
             }
         }
-        let mut set = FieldSet::from_nodes(nodes);
-        // Two texts can mean the same step; one of them counts.
-        set.nodes.dedup_by(|a, b| a.element == b.element);
+        // Stored sets are in order but for those that a client made; in these, two texts can mean the same step, of
+        // which one counts.
+        if !nodes.is_sorted_by(|a, b| a.element < b.element) {
+            nodes.sort_by(|a, b| a.element.cmp(&b.element));
+            nodes.dedup_by(|a, b| a.element == b.element);
+        }
+        let set = FieldSet { nodes };
         Ok((member || set.is_empty(), set))
     }
 

@@ -115,6 +115,11 @@ fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value>
         // The configuration is valid; a live list whose items cannot be told apart is replaced.
         return config.to_vec();
     };
+    if lefts == rights {
+        // Mostly both have the same items in the same order.
+        let pairs = live.iter().zip(config);
+        return pairs.map(|(live, config)| merge_value(live, config, items.of, Level::Inner)).collect();
+    }
     let (in_live, in_config) = (Places::new(&lefts), Places::new(&rights));
     let take = |right: usize| match in_live.find(&rights[right]) {
         Some(Place::One(left)) => merge_value(&live[left], &config[right], items.of, Level::Inner),

@@ -241,16 +241,21 @@ pub(super) fn zip<'v>(
     mut visit: impl FnMut(&'v str, Option<&'v Value>, Option<&'v Value>),
 ) {
     let mut found = 0;
-    let rights = Lookup::new(right);
+    let mut rights = Lookup::new(right);
+    let mut next = right.iter();
     for (key, value) in left.iter() {
-        let other = rights.get(key);
+        // Mostly both have the same keys in the same order.
+        let other = match next.next() {
+            Some((name, other)) if name == key => Some(other),
+            _ => rights.get(key),
+        };
         found += usize::from(other.is_some());
         visit(key, Some(value), other);
     }
     if found == right.len() {
         return;
     }
-    let lefts = Lookup::new(left);
+    let mut lefts = Lookup::new(left);
     for (key, value) in right.iter() {
         if lefts.get(key).is_none() {
             visit(key, None, Some(value));
@@ -264,25 +269,50 @@ const LINEAR_LEN_MAX: usize = 24;
 /// Finds keys of an object in little time, however large it is.
 struct Lookup<'v> {
     map: &'v Map,
-    /// The fields by key, of a large object.
+    /// The fields of a large object by key, once they are needed.
     sorted: Vec<(&'v str, &'v Value)>,
 }
 
 impl<'v> Lookup<'v> {
     fn new(map: &'v Map) -> Lookup<'v> {
-        let mut sorted = Vec::new();
-        if map.len() > LINEAR_LEN_MAX {
-            sorted.extend(map.iter());
-            sorted.sort_unstable_by_key(|(key, _)| *key);
-        }
-        Lookup { map, sorted }
+        Lookup { map, sorted: Vec::new() }
     }
 
-    fn get(&self, key: &str) -> Option<&'v Value> {
-        if self.sorted.is_empty() {
+    fn get(&mut self, key: &str) -> Option<&'v Value> {
+        if self.map.len() <= LINEAR_LEN_MAX {
             return self.map.get(key);
+        }
+        if self.sorted.is_empty() {
+            self.sorted.extend(self.map.iter());
+            self.sorted.sort_unstable_by_key(|(key, _)| *key);
         }
         let at = self.sorted.binary_search_by_key(&key, |(key, _)| *key).ok()?;
         Some(self.sorted[at].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zipping_finds_every_key_once_in_small_and_large_objects() {
+        for len in [3, 3 * LINEAR_LEN_MAX] {
+            let map = |keys: &mut dyn Iterator<Item = usize>| -> Map {
+                keys.map(|at| (format!("k{at}"), i64::try_from(at).unwrap())).collect()
+            };
+            let left = map(&mut (0..len));
+            let right = map(&mut (1..len + 2).rev());
+            let mut seen = Vec::new();
+            zip(&left, &right, |key, a, b| {
+                assert!(a.or(b).is_some() && (a.is_none() || b.is_none() || a == b));
+                seen.push((key.to_owned(), a.is_some(), b.is_some()));
+            });
+            let count = |a, b| seen.iter().filter(|found| (found.1, found.2) == (a, b)).count();
+            assert_eq!((count(true, true), count(true, false), count(false, true)), (len - 1, 1, 2));
+            seen.sort();
+            seen.dedup();
+            assert_eq!(seen.len(), len + 2);
+        }
     }
 }

@@ -38,7 +38,7 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value, reset: boo
         &zero
     };
     let changed = writer.compare(old, new);
-    // Who never applied and asked to forget the owners is not tracked again.
+    // An object that is there and has no owners was made to forget them; only an apply starts anew.
     let untracked = managers.is_empty() && !old.str_at(&["metadata", "uid"]).is_empty();
     let managed = if untracked {
         Value::Null
@@ -103,13 +103,18 @@ pub(super) fn is_same_object(old: &Value, new: &Value) -> bool {
     old.len() == new.len()
         && old.iter().all(|(key, old)| match (key, old, new.get(key)) {
             ("metadata", Value::Map(old), Some(Value::Map(new))) => {
-                let mut owned = old.iter().filter(|(key, _)| *key != "managedFields");
-                old.len() - usize::from(old.contains("managedFields")) == new.len()
-                    && owned.all(|(key, old)| new.get(key).is_some_and(|new| same(old, new)))
+                is_same_without(old, new, "managedFields")
             }
             (_, old, Some(new)) => same(old, new),
             _ => false,
         })
+}
+
+/// Whether two objects have the same fields but for one.
+fn is_same_without(a: &Map, b: &Map, left_out: &str) -> bool {
+    let len = |map: &Map| map.len() - usize::from(map.contains(left_out));
+    len(a) == len(b)
+        && a.iter().all(|(key, value)| key == left_out || b.get(key).is_some_and(|other| same(value, other)))
 }
 
 /// Sets the times of owners back to what they were, where the times are all that a write would change.
@@ -119,27 +124,16 @@ pub fn keep_times(live: &Value, new: &mut Value) {
     let (Value::List(before), Value::List(after)) = (managed_fields(live), managed_fields(new)) else {
         return;
     };
-    let is_same_entry = |a: &Value, b: &Value| match (a.as_map(), b.as_map()) {
-        (Some(a), Some(b)) => {
-            let timeless = |map: &Map| map.len() - usize::from(map.contains("time"));
-            timeless(a) == timeless(b)
-                && a.iter().all(|(key, value)| key == "time" || b.get(key) == Some(value))
-        }
-        _ => a == b,
+    let is_same_entry = |(a, b): (&Value, &Value)| match (a.as_map(), b.as_map()) {
+        (Some(a), Some(b)) => is_same_without(a, b, "time"),
+        _ => false,
     };
-    let same_owners =
-        before.len() == after.len() && before.iter().zip(after).all(|(a, b)| is_same_entry(a, b));
-    if !same_owners || before == after {
-        return;
-    }
-    let before = before.clone();
-    let mut probe = new.clone();
-    if let Some(metadata) = probe.get_mut("metadata").and_then(Value::as_map_mut) {
-        metadata.remove("managedFields");
-    }
-    if is_same_object(live, &probe)
+    if before.len() == after.len()
+        && before != after
+        && before.iter().zip(after).all(is_same_entry)
+        && is_same_object(live, new)
         && let Some(after) = new.at_mut(&["metadata", "managedFields"])
     {
-        *after = Value::List(before);
+        *after = Value::List(before.clone());
     }
 }

@@ -80,7 +80,8 @@ pub fn manager_name<'a>(field_manager: &'a str, user_agent: &str) -> Cow<'a, str
         return field_manager.into();
     }
     let mut name = String::new();
-    for c in user_agent.split('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()) {
+    let is_shown = |c: &char| *c == ' ' || !(c.is_control() || c.is_whitespace());
+    for c in user_agent.split('/').next().unwrap_or_default().chars().filter(is_shown) {
         if name.len() + c.len_utf8() > FIELD_MANAGER_BYTES_MAX {
             break;
         }

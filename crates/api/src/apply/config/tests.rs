@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::super::filter::Filter;
-use super::super::writer::OneVersion;
+use super::super::writer::Versions;
 use super::*;
 use crate::decode::decode;
 use crate::json;
@@ -19,20 +19,48 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
+/// A kind in two versions that differ in nothing but their name.
+struct Twins(Filter);
+
+impl Versions for Twins {
+    fn schema(&self, api_version: &str) -> Option<Struct<'_>> {
+        VERSIONS.contains(&api_version).then(deployment)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let mut object = object.clone();
+        object.make_map().insert("apiVersion", api_version);
+        Some(object)
+    }
+
+    fn filter(&self, _api_version: &str) -> Option<&Filter> {
+        Some(&self.0)
+    }
+}
+
+const VERSIONS: [&str; 2] = ["apps/v1", "apps/v2"];
+
 /// An object that several managers apply to, and what they are told.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct World {
     live: Option<Value>,
     now: i64,
+    /// The version in which requests are made.
+    version: &'static str,
+}
+
+impl Default for World {
+    fn default() -> World {
+        World { live: None, now: 0, version: VERSIONS[0] }
+    }
 }
 
 impl World {
     fn writer<T>(&self, manager: &str, run: impl FnOnce(&Writer<'_>) -> T) -> T {
-        let filter = Filter::exclude(&["status"]);
-        let versions = OneVersion { api_version: "apps/v1", of: deployment(), filter: Some(&filter) };
+        let versions = Twins(Filter::exclude(&["status"]));
         run(&Writer {
             versions: &versions,
-            api_version: "apps/v1",
+            api_version: self.version,
             of: deployment(),
             subresource: "",
             manager,
@@ -62,6 +90,14 @@ impl World {
         metadata.insert("uid", "u");
         metadata.insert("managedFields", managed);
         self.live = Some(object);
+    }
+
+    /// Goes on in another version.
+    fn turn_to(&mut self, version: &'static str) {
+        self.version = version;
+        if let Some(live) = &mut self.live {
+            live.make_map().insert("apiVersion", version);
+        }
     }
 
     fn managed(&self) -> &Value {
@@ -161,6 +197,24 @@ fn what_nobody_owns_stays_where_its_parent_stays_and_goes_with_an_item() {
 }
 
 #[test]
+fn an_applier_is_the_same_in_every_version() {
+    let mut world = World::default();
+    world.apply("one", &config(r#""spec":{"replicas":1,"paused":true}"#), false).unwrap();
+    world.apply("two", &config(r#""spec":{"paused":true}"#), false).unwrap();
+    world.turn_to(VERSIONS[1]);
+    let mut next = config(r#""spec":{"replicas":2}"#);
+    next.make_map().insert("apiVersion", VERSIONS[1]);
+    let told = message(world.apply("three", &next, false));
+    assert_eq!(told, "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas");
+    world.apply("one", &next, false).unwrap();
+    let versions =
+        |entry: &Value| (entry.str_at(&["manager"]).to_owned(), entry.str_at(&["apiVersion"]).to_owned());
+    let found: Vec<_> = world.managed().as_list().unwrap().iter().map(versions).collect();
+    assert_eq!(found, [("two".to_owned(), "apps/v1".to_owned()), ("one".to_owned(), "apps/v2".to_owned())]);
+    assert_eq!(world.live.as_ref().unwrap().at(&["spec", "paused"]), Some(&Value::Bool(true)));
+}
+
+#[test]
 fn an_apply_that_changes_nothing_changes_no_time() {
     let mut world = World::default();
     let one = config(r#""spec":{"replicas":1}"#);
@@ -243,7 +297,9 @@ fn what_is_no_configuration_of_the_kind_is_refused() {
             "failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .x: field not declared in schema",
         ),
     ] {
-        assert_eq!(message(world.apply("one", &value(text), false)), expected);
+        let error = world.apply("one", &value(text), false).unwrap_err();
+        let status = error.to_status();
+        assert_eq!((status.code, &*status.message), (400, expected));
     }
     world.store(config(r#""spec":{}"#), value(r#"[{"manager":"x"}]"#));
     assert_eq!(
@@ -418,11 +474,14 @@ proptest! {
 
     #[test]
     fn any_applies_do_what_the_model_does(
-        steps in prop::collection::vec((0..3usize, configs(), any::<bool>()), 1..7)
+        steps in prop::collection::vec((0..3usize, configs(), any::<bool>(), 0..4usize), 1..7)
     ) {
         let (mut world, mut model) = (World::default(), Model::default());
-        for (manager, config, force) in steps {
+        for (manager, mut config, force, version) in steps {
             let manager = ["one", "two", "three"][manager];
+            // One of the versions is rare, so that both ways of pruning are gone.
+            world.turn_to(VERSIONS[version / 3]);
+            config.make_map().insert("apiVersion", world.version);
             let outcome = world.apply(manager, &config, force);
             let expected = model.apply(manager, &leaves(&config), force);
             prop_assert_eq!(outcome.is_ok(), expected, "{:?}", outcome);
