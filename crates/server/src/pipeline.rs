@@ -68,7 +68,7 @@ pub(crate) fn metadata_rules(served: &Served) -> MetadataRules {
     MetadataRules {
         name: served.rules.name_rule(),
         namespaced: served.info.namespaced,
-        standard_finalizers: true,
+        standard_finalizers: served.resource.as_str() != "events",
     }
 }
 

@@ -4,6 +4,7 @@ use http::header::CONTENT_TYPE;
 use setpoint_api::apply::manager_name;
 use setpoint_api::decode::{StrictError, decode};
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::metadata::delete::answers_with_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::schema::builtin;
@@ -192,7 +193,9 @@ impl Api {
             })
             .await?;
         Ok(match done {
-            Done::Removed(object) => {
+            Done::Removed(object)
+                if !answers_with_object(target.served.info.group, target.served.info.kind) =>
+            {
                 let uid = metadata::text(&object, "uid");
                 answers::status(&Status::deleted(target.served.qualified(), &target.name, uid))
             }

@@ -47,6 +47,7 @@ pub fn create(
     let mut errors = ErrorList::new();
     validate::create(&mut errors, &object, &metadata_rules(served));
     served.rules.validate(&object, &mut errors);
+    served.rules.validate_create(&object, &mut errors);
     check(served, &object, &errors)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;

@@ -1,7 +1,7 @@
 //! Deleting an object.
 
-use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::core::pod::deletion_grace_seconds;
 use setpoint_api::metadata;
 use setpoint_api::metadata::delete::{Deletion, GarbagePolicy, delete as decide};
 use setpoint_api::metadata::options::DeleteOptions;
@@ -30,8 +30,10 @@ pub fn delete(
     }
     let object = stored::object(record);
     let name = metadata::name(&object).to_owned();
-    let grace = grace_seconds(served, &object, options);
-    let deletion = decide(object, options, GarbagePolicy::default(), grace, world.now)
+    let is_pod = served.resource.as_str() == "pods";
+    let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
+    let policy = GarbagePolicy::of(served.info.group, served.info.kind);
+    let deletion = decide(object, options, policy, grace, world.now)
         .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?;
     let key = served
         .key(record.namespace().unwrap_or_default(), record.name())
@@ -48,17 +50,4 @@ pub fn delete(
             Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), object)
         }
     })
-}
-
-/// How long the object may take to go: only pods take their time, and only those that a node may be running.
-fn grace_seconds(served: &Served, object: &Value, options: &DeleteOptions<'_>) -> Option<i64> {
-    if served.resource.as_str() != "pods" {
-        return None;
-    }
-    let ended = matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed");
-    if object.str_at(&["spec", "nodeName"]).is_empty() || ended {
-        return Some(0);
-    }
-    let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
-    Some(options.grace_period_seconds.or(own).unwrap_or(30))
 }

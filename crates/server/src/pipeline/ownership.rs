@@ -1,7 +1,7 @@
 //! Who owns which field after a write.
 
 use setpoint_api::Value;
-use setpoint_api::apply::{self, Applied, ApplyError, Filter, OneVersion};
+use setpoint_api::apply::{self, Applied, Filter, OneVersion};
 use setpoint_api::status::Status;
 
 use super::update::Part;
@@ -37,10 +37,7 @@ pub fn merge(
 ) -> Result<(Value, Value), Status> {
     let applied =
         with_writer(served, part, writer, world, |writer| apply::apply(writer, live, config, force));
-    let Applied { object, managed, .. } = applied.map_err(|error| match error {
-        ApplyError::Conflicts(conflicts) => conflicts.to_status(),
-        other => Status::bad_request(other.to_string()),
-    })?;
+    let Applied { object, managed, .. } = applied.map_err(|error| error.to_status())?;
     Ok((object, managed))
 }
 

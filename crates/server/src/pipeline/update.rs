@@ -52,8 +52,7 @@ pub fn update(
     validate::update(&mut errors, &new, &old, &metadata_rules(served));
     if part == Part::Whole {
         count_generation(&mut new, &old, served.rules);
-        served.rules.validate(&new, &mut errors);
-        served.rules.validate_update(&new, &old, &mut errors);
+        served.rules.check_update(&new, &old, &mut errors);
     } else {
         served.rules.validate_status(&new, &old, &mut errors);
     }
