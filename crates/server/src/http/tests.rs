@@ -319,8 +319,10 @@ async fn a_panic_costs_one_request() {
             assert!(String::from_utf8(body).unwrap().contains(r#""reason":"InternalError""#));
         }
         assert_eq!(client.get("/").await.0, StatusCode::OK);
-        let answer = client.open(request(Method::GET, "/stream-panic", String::new())).await.unwrap();
-        assert!(read(answer.into_body()).await.is_err(), "an aborted stream is no ended one");
+        // The head may not have left yet; either way the client learns that this was no end.
+        if let Ok(answer) = client.open(request(Method::GET, "/stream-panic", String::new())).await {
+            assert!(read(answer.into_body()).await.is_err());
+        }
         assert_eq!(running.client(alpn).await.get("/").await.0, StatusCode::OK);
     }
     assert_eq!(running.counters.panics(), 6);
@@ -353,7 +355,7 @@ async fn a_drain_ends_streams_and_lets_answers_finish() {
         let waited = tokio::spawn(async move { waiting.get("/wait").await });
         running.sample.entered.notified().await;
         running.stop.send(()).unwrap();
-        assert_eq!(next(&mut stream).await.unwrap(), None, "the stream ends well");
+        assert!(read(stream).await.unwrap().is_empty(), "the stream ends well");
         running.sample.release.notify_one();
         let (code, _, body) = waited.await.unwrap();
         assert_eq!((code, &body[..]), (StatusCode::OK, &b"waited"[..]));
@@ -374,13 +376,14 @@ async fn a_drain_does_not_wait_for_ever() {
     assert!(waiting.await.unwrap().is_err());
 }
 
+/// Bounds that are reached soon. A handshake has the time that it may need on a busy machine.
 fn hasty() -> Bounds {
-    let short = Duration::from_millis(100);
+    let milliseconds = Duration::from_millis;
     Bounds {
-        tick: short,
-        body_timeout: short,
-        handshake_timeout: short,
-        stall_timeout: short,
+        tick: milliseconds(100),
+        body_timeout: milliseconds(200),
+        handshake_timeout: milliseconds(1000),
+        stall_timeout: milliseconds(300),
         ..Bounds::default()
     }
 }
