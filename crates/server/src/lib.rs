@@ -1,15 +1,19 @@
 //! Who may say it: the API server.
 //!
 //! [`exchange`] is the border between sockets and meaning: [`exchange::Request`] in, [`exchange::Answer`] out.
-//! Behind it, [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what
-//! a write comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and
-//! [`answers`] put answers together. [`served`] says which resources there are, [`stored`] in which form they are kept.
+//! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, [`kubeconfig`] tells clients. Behind it,
+//! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
+//! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
+//! put answers together. [`served`] says which resources there are, [`stored`] in which form they are kept.
 
 pub mod answers;
 pub mod api;
 pub mod body;
+pub mod certs;
 pub mod discovery;
 pub mod exchange;
+pub mod http;
+pub mod kubeconfig;
 pub mod list;
 pub mod media;
 pub mod pipeline;

@@ -24,15 +24,6 @@ fn filled(dir: &Path) {
 }
 
 #[test]
-fn up_says_what_it_holds_and_what_is_not_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let (ok, out, _) = setpoint(&["up"], dir.path());
-    assert!(ok);
-    assert!(out.starts_with("store: 0 objects (0 B) at revision 0, in "), "{out}");
-    assert!(out.contains("not built yet"), "{out}");
-}
-
-#[test]
 fn an_export_comes_back_bit_for_bit() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     filled(from.path());

@@ -1,13 +1,41 @@
 //! `setpoint up`: the main job.
 //!
-//! Until the API server exists, it opens the store, says what it holds, and says plainly what is not there.
+//! It opens the store, makes or finds the certificates, listens, writes the kubeconfig, and serves until it is
+//! told to stop. What people read goes to the standard output, the log to the standard error.
 
+mod logging;
+mod places;
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use setpoint_store::Store;
+use anyhow::{Context, bail};
+use setpoint_api::Time;
+use setpoint_server::exchange::{Identity, Request, Service};
+use setpoint_server::http::{self, Bounds, Counters, Tls};
+use setpoint_server::{api, kubeconfig};
+use setpoint_store::log::LogError;
+use setpoint_store::{Clock, Housekeeper, Retention, Store};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
+use self::places::Places;
 use super::store::open;
-use super::{counted, default_data_dir, human_bytes};
+use super::{counted, human_bytes};
+use crate::clock::{SystemClock, entropy};
+
+/// How long answers may take to finish after Ctrl-C; the process then has time left to end within a second.
+const DRAIN: Duration = Duration::from_millis(700);
+/// How often the server asks itself whether it is ready.
+const READY_PAUSE: Duration = Duration::from_millis(5);
+/// The address of the `kubernetes` service: the first of the service network.
+const SERVICE_IP: &str = "10.96.0.1";
 
 /// What can be said to `setpoint up`.
 #[derive(Debug, clap::Args)]
@@ -18,25 +46,221 @@ pub struct Arguments {
     /// Keep everything in memory, and nothing after the end
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
+    /// The address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    listen: IpAddr,
+    /// The port to listen on; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    port: u16,
+    /// Where to write the kubeconfig [default: in the data directory]
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    log: logging::LogArguments,
 }
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let (store, place) = if arguments.ephemeral {
-        (Store::in_memory(setpoint_store::Retention::default()), "in memory".to_owned())
-    } else {
-        let dir = arguments.data_dir.clone().map_or_else(default_data_dir, Ok)?;
-        (open(&dir)?, format!("in {}", dir.display()))
-    };
+    let begun = SystemClock.now();
+    let places = Places::choose(arguments)?;
+    say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
+    logging::start(&arguments.log);
+    let store = open_store(&places)?;
     let stat = store.stat();
-    println!(
-        "store: {} ({}) at revision {}, {place}",
-        counted(stat.objects, "object"),
-        human_bytes(stat.bytes),
-        stat.revision
-    );
-    println!(
-        "The store is all there is so far: the Kubernetes API, controllers, scheduler and nodes are not built yet."
-    );
+    let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
+    say(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
+    let keeping = Keeping::start(&store)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(arguments, &places, store, begun));
+    // Whoever did not finish in time is left behind; the store has all that was acknowledged.
+    Runtime::shutdown_background(runtime);
+    drop(keeping);
+    places.clean_up();
+    outcome
+}
+
+/// Says a line to whoever started us. That nobody reads it is no reason to stop.
+fn say(line: std::fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn open_store(places: &Places) -> anyhow::Result<Store> {
+    let Some(dir) = &places.data_dir else {
+        return Ok(Store::in_memory(Retention::default()));
+    };
+    open(dir).map_err(|error| match error.downcast_ref() {
+        Some(LogError::Corrupt { .. }) => error.context(format!(
+            "the store in {} is damaged: restore the directory from a backup, or start with another --data-dir",
+            dir.display()
+        )),
+        Some(LogError::Io { .. }) => {
+            anyhow::anyhow!("{error}: choose a directory that you may write, with --data-dir")
+        }
+        _ => error,
+    })
+}
+
+/// The threads of the store. Dropping it lets the writer finish what is queued.
+struct Keeping {
+    store: Store,
+    stop: Arc<AtomicBool>,
+    driver: Option<JoinHandle<()>>,
+}
+
+impl Keeping {
+    fn start(store: &Store) -> anyhow::Result<Keeping> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (driven, stopped) = (store.clone(), Arc::clone(&stop));
+        let driver = std::thread::Builder::new().name("writer".to_owned());
+        let driver = driver.spawn(move || driven.drive(&stopped)).context("cannot start a thread")?;
+        let report = |error: &_| tracing::warn!(%error, "the store could not be tidied up");
+        let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
+        // It ends with the process: a compaction that is cut off costs nothing, and waiting for one may take long.
+        std::mem::forget(housekeeper);
+        Ok(Keeping { store: store.clone(), stop, driver: Some(driver) })
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.store.wake();
+        if let Some(driver) = self.driver.take() {
+            // A panic in the thread has been reported where it happened.
+            let _ = driver.join();
+        }
+    }
+}
+
+async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time) -> anyhow::Result<()> {
+    // Signals first: whoever sees a line of ours may stop us.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
+    let address = listener.local_addr()?;
+    let url = format!("https://{}", reachable(address));
+    let names = names(arguments.listen);
+    let pki = places.pki(&names)?;
+    kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
+    let tls = Arc::new(Tls::new(&pki)?);
+    let options = api::Options { clock: Arc::new(SystemClock), entropy: entropy() };
+    let service: Arc<dyn Service> = Arc::new(api::service(store, options));
+    say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
+    let counters = Arc::new(Counters::default());
+    let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
+    let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
+    let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
+    let stop = async move {
+        std::future::poll_fn(|context| {
+            let first = interrupt.poll_recv(context);
+            if first.is_ready() { first } else { terminate.poll_recv(context) }
+        })
+        .await;
+        say(format_args!("stopping"));
+    };
+    let drained = http::serve(listener, tls, service, options, stop).await;
+    announcing.abort();
+    renewing.abort();
+    if !drained {
+        tracing::warn!("some answers did not finish in time");
+    }
     Ok(())
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => bail!(
+            "port {} on {} is in use: stop what listens there, or choose another with --port (0 takes a free one)",
+            address.port(),
+            address.ip()
+        ),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            bail!("{} is no address of this machine: choose another with --listen", address.ip())
+        }
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot listen on {address}: choose another --port"))
+        }
+    }
+}
+
+/// Where clients on this machine find a server that may listen everywhere.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        let everywhere = address.is_ipv4();
+        address.set_ip(if everywhere { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+    }
+    address
+}
+
+/// The names under which clients may know the server.
+fn names(listen: IpAddr) -> Vec<String> {
+    let fixed = [
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        SERVICE_IP,
+    ];
+    let mut names: Vec<String> = fixed.iter().map(|name| (*name).to_owned()).collect();
+    names.push(listen.to_string());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim().to_ascii_lowercase();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    if !host.is_empty() && host.bytes().all(is_name) {
+        names.push(host);
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Says that the server is ready, once it says so itself.
+async fn announce(service: Arc<dyn Service>, url: String, begun: Time) {
+    loop {
+        let request = Request {
+            method: "GET".parse().expect("GET is a method"),
+            path: "/readyz".to_owned(),
+            query: String::new(),
+            headers: Default::default(),
+            body: Default::default(),
+            identity: Identity {
+                user: "system:apiserver".to_owned(),
+                groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+            },
+        };
+        if service.answer(request).await.status.is_success() {
+            break;
+        }
+        tokio::time::sleep(READY_PAUSE).await;
+    }
+    let milliseconds = SystemClock.now().since(begun).as_millis();
+    say(format_args!("ready after {milliseconds} ms: {url}"));
+}
+
+/// Renews the certificates of a server that runs for a long time.
+async fn renew(places: Places, names: Vec<String>, url: String, mut due: Time, tls: Arc<Tls>) {
+    /// How long it waits at least, so that a certificate that cannot be renewed does not keep it busy.
+    const PAUSE: Duration = Duration::from_secs(60 * 60);
+    loop {
+        tokio::time::sleep(due.since(SystemClock.now()).max(PAUSE)).await;
+        if SystemClock.now() < due {
+            continue;
+        }
+        let renewed = places.pki(&names).and_then(|pki| {
+            tls.replace(&pki)?;
+            kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
+            Ok(pki.renew_at())
+        });
+        match renewed {
+            Ok(next) => {
+                tracing::info!("the certificates are renewed");
+                due = next;
+            }
+            Err(error) => tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates"),
+        }
+    }
 }

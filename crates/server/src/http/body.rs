@@ -1,0 +1,234 @@
+//! The bodies of answers on their way to the client.
+
+use std::future::Future;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, VARY};
+use http_body::{Frame, SizeHint};
+
+use super::Phase;
+use super::connection::Connection;
+use crate::exchange::{Body, Frames};
+
+/// From which size on an answer is compressed, and how hard, as upstream does it.
+const GZIP_BYTES_MIN: usize = 128 * 1024;
+const GZIP_LEVEL: u32 = 1;
+/// Small parts are put together up to this size: a few TLS records.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The stream broke inside: the client must not take it for its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the stream failed")]
+pub(super) struct Broken;
+
+/// A request that is not finished. It ends with the last byte of its answer, or with the connection.
+pub(super) struct Active {
+    connection: Arc<Connection>,
+    sending: bool,
+}
+
+impl Active {
+    pub fn begin(connection: Arc<Connection>) -> Active {
+        connection.activity.begin();
+        Active { connection, sending: false }
+    }
+
+    fn begin_sending(&mut self) {
+        self.connection.activity.begin_sending();
+        self.sending = true;
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        if self.sending {
+            self.connection.activity.end_sending();
+        }
+        self.connection.activity.end();
+    }
+}
+
+/// The body of an answer.
+pub(super) struct Outgoing {
+    form: Form,
+    active: Active,
+}
+
+enum Form {
+    /// Parts as they are.
+    Whole(Parts),
+    /// Parts, compressed as they are asked for.
+    Gzip(Box<Gzip>),
+    /// What comes until it ends or the server drains.
+    Stream(Stream),
+    /// Nothing more.
+    Ended,
+}
+
+impl Outgoing {
+    /// A body with the headers that tell of its form.
+    pub fn new(body: Body, headers: &mut HeaderMap, accepts_gzip: bool, mut active: Active) -> Outgoing {
+        let form = match body {
+            Body::Stream(frames) => {
+                let mut phase = active.connection.phase.clone();
+                let draining = Box::pin(async move {
+                    // The server's end is an end of serving too.
+                    let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
+                });
+                Form::Stream(Stream { frames, draining })
+            }
+            Body::Whole(parts) => {
+                active.begin_sending();
+                let parts = Parts::new(parts);
+                if accepts_gzip && parts.left >= GZIP_BYTES_MIN && !headers.contains_key(CONTENT_ENCODING) {
+                    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+                    headers.remove(CONTENT_LENGTH);
+                    Form::Gzip(Box::new(Gzip::new(parts)))
+                } else {
+                    Form::Whole(parts)
+                }
+            }
+        };
+        Outgoing { form, active }
+    }
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = &mut *self;
+        let next = match &mut this.form {
+            Form::Whole(parts) => Ok(parts.next_chunk()),
+            Form::Gzip(gzip) => Ok(gzip.next_chunk()),
+            Form::Stream(stream) => match stream.poll_next(context) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            },
+            Form::Ended => Ok(None),
+        };
+        this.active.connection.activity.moved();
+        if let Err(Broken) = next {
+            this.active.connection.shared.counters.panicked();
+            tracing::error!("a stream made the server panic");
+        }
+        if !matches!(next, Ok(Some(_))) {
+            this.form = Form::Ended;
+        }
+        Poll::Ready(next.transpose().map(|next| next.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.form {
+            Form::Whole(parts) => parts.left == 0,
+            Form::Gzip(_) | Form::Stream(_) => false,
+            Form::Ended => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.form {
+            Form::Whole(parts) => SizeHint::with_exact(parts.left as u64),
+            Form::Gzip(_) | Form::Stream(_) => SizeHint::default(),
+            Form::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+/// Parts that follow one another.
+struct Parts {
+    parts: std::vec::IntoIter<Bytes>,
+    left: usize,
+}
+
+impl Parts {
+    fn new(parts: Vec<Bytes>) -> Parts {
+        let left = parts.iter().map(Bytes::len).sum();
+        Parts { parts: parts.into_iter(), left }
+    }
+
+    /// The next part, or several small ones in one. A part that is large or alone is not copied.
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        let first = self.parts.by_ref().find(|part| !part.is_empty())?;
+        let fits = |length: usize, next: &Bytes| length + next.len() <= CHUNK_BYTES;
+        if self.parts.as_slice().first().is_none_or(|next| !fits(first.len(), next)) {
+            self.left -= first.len();
+            return Some(first);
+        }
+        let mut chunk = BytesMut::with_capacity(self.left.min(CHUNK_BYTES));
+        chunk.extend_from_slice(&first);
+        while self.parts.as_slice().first().is_some_and(|next| fits(chunk.len(), next)) {
+            chunk.extend_from_slice(&self.parts.next().unwrap_or_default());
+        }
+        self.left -= chunk.len();
+        Some(chunk.freeze())
+    }
+}
+
+/// Parts, compressed step by step so that a long list does not hold up its thread.
+struct Gzip {
+    parts: Parts,
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl Gzip {
+    fn new(parts: Parts) -> Gzip {
+        let encoder = GzEncoder::new(Vec::with_capacity(CHUNK_BYTES), Compression::new(GZIP_LEVEL));
+        Gzip { parts, encoder: Some(encoder) }
+    }
+
+    /// The next compressed chunk; none at the end.
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        let mut encoder = self.encoder.take()?;
+        while let Some(part) = self.parts.next_chunk() {
+            encoder.write_all(&part).expect("writing to memory does not fail");
+            if encoder.get_ref().len() >= CHUNK_BYTES / 2 {
+                let chunk = std::mem::replace(encoder.get_mut(), Vec::with_capacity(CHUNK_BYTES));
+                self.encoder = Some(encoder);
+                return Some(chunk.into());
+            }
+        }
+        Some(encoder.finish().expect("writing to memory does not fail").into())
+    }
+}
+
+/// A stream of the service, which ends when the server drains.
+struct Stream {
+    frames: Box<dyn Frames>,
+    draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Stream {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        match catch_unwind(AssertUnwindSafe(|| self.frames.poll_frame(context))) {
+            Ok(Poll::Ready(next)) => Poll::Ready(Ok(next)),
+            Ok(Poll::Pending) => self.draining.as_mut().poll(context).map(|()| Ok(None)),
+            Err(_) => Poll::Ready(Err(Broken)),
+        }
+    }
+}
+
+/// Whether the client takes gzip by name and does not refuse it by a quality of nought.
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|choice| {
+        let mut words = choice.split(';').map(str::trim);
+        let named = words.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        let refused = words
+            .filter_map(|word| word.strip_prefix("q="))
+            .any(|quality| quality.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0));
+        named && !refused
+    })
+}

@@ -1,0 +1,205 @@
+//! One request: who asks, what they send, what they get.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Response, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use setpoint_api::status::Status;
+
+use super::body::{Active, Outgoing};
+use super::connection::Connection;
+use super::{BODY_DISCARD_MAX, Bounds, HEADERS_MAX, Shared};
+use crate::exchange::{Answer, Body, Request, Service};
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
+
+/// Answers one request. It cannot fail: whatever goes wrong becomes a `Status`.
+pub(super) async fn handle(
+    connection: Arc<Connection>,
+    request: http::Request<Incoming>,
+) -> Result<Response<Outgoing>, Infallible> {
+    let active = Active::begin(Arc::clone(&connection));
+    let shared = &connection.shared;
+    let (parts, body) = request.into_parts();
+    let id = audit_id(shared, &parts.headers);
+    let accepts_gzip = super::body::accepts_gzip(&parts.headers);
+    let method = parts.method.clone();
+    let answer = match admit(&connection, parts, body).await {
+        Ok(request) => contained(shared, request).await,
+        Err(status) => plain(&status),
+    };
+    Ok(respond(answer, &method, id, accepts_gzip, active))
+}
+
+/// Turns what came over the wire into a request, or says why not.
+async fn admit(
+    connection: &Connection,
+    parts: http::request::Parts,
+    body: Incoming,
+) -> Result<Request, Status> {
+    let identity = connection.identity.clone().ok_or_else(|| Status::unauthorized("Unauthorized"))?;
+    if parts.headers.len() > HEADERS_MAX {
+        let message = format!("the request has more than {HEADERS_MAX} header fields");
+        return Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message));
+    }
+    let body = read(body, &connection.shared.bounds).await?;
+    connection.activity.moved();
+    Ok(Request {
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        method: parts.method,
+        headers: parts.headers,
+        body,
+        identity,
+    })
+}
+
+/// Reads a body of bounded size in bounded time.
+async fn read(body: Incoming, bounds: &Bounds) -> Result<Bytes, Status> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let max = bounds.body_bytes;
+    let too_large = || Status::request_entity_too_large(format_args!("limit is {max}"));
+    if body.size_hint().lower() > (max + BODY_DISCARD_MAX) as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(bounds.body_timeout, collect(body, max)).await {
+        Ok(Ok(Some(body))) => Ok(body),
+        Ok(Ok(None)) => Err(too_large()),
+        Ok(Err(error)) => Err(Status::bad_request(format!("cannot read the body of the request: {error}"))),
+        Err(_) => {
+            let seconds = bounds.body_timeout.as_secs_f32();
+            let message = format!("the body of the request did not arrive within {seconds} seconds");
+            Err(Status::unclassified(StatusCode::REQUEST_TIMEOUT.as_u16(), message))
+        }
+    }
+}
+
+/// All of a body; none if it is larger than `max`. A body in one piece is not copied.
+///
+/// One that is too large is read on for a while: a client that still writes would not see the answer.
+async fn collect(mut body: Incoming, max: usize) -> Result<Option<Bytes>, hyper::Error> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    let mut seen = 0;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let Ok(data) = frame?.into_data() else { continue };
+        seen += data.len();
+        if seen > max + BODY_DISCARD_MAX {
+            return Ok(None);
+        } else if seen > max {
+            (first, rest) = (Bytes::new(), BytesMut::new());
+        } else if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.reserve(first.len().saturating_add(body.size_hint().lower() as usize).min(max));
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    let whole = if rest.is_empty() { first } else { rest.freeze() };
+    Ok((seen <= max).then_some(whole))
+}
+
+/// The answer of the service, whatever becomes of it.
+async fn contained(shared: &Shared, request: Request) -> Answer {
+    let (method, path) = (request.method.clone(), request.path.clone());
+    match guarded(&*shared.service, request).await {
+        Some(answer) => {
+            tracing::debug!(%method, %path, code = answer.status.as_u16(), "request");
+            answer
+        }
+        None => {
+            shared.counters.panicked();
+            tracing::error!(%method, %path, "the request made the server panic");
+            plain(&Status::internal_error("this request made the server panic: its log tells more"))
+        }
+    }
+}
+
+/// The answer of the service; none if it panicked.
+///
+/// The service must hold whatever it shares with other requests to its own standard of being safe to unwind;
+/// its locks do not poison.
+async fn guarded(service: &dyn Service, request: Request) -> Option<Answer> {
+    let mut answering = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
+}
+
+fn respond(
+    answer: Answer,
+    method: &Method,
+    id: HeaderValue,
+    accepts_gzip: bool,
+    active: Active,
+) -> Response<Outgoing> {
+    let Answer { status, mut headers, body } = answer;
+    headers.entry(AUDIT_ID).or_insert(id);
+    headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
+    let body = match body {
+        Body::Whole(parts) if *method == Method::HEAD => {
+            let bytes: usize = parts.iter().map(Bytes::len).sum();
+            headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
+            Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, active)
+        }
+        body => Outgoing::new(body, &mut headers, accepts_gzip, active),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// A `Status` as an answer.
+fn plain(status: &Status) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, JSON);
+    let code = StatusCode::from_u16(status.http_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Answer { status: code, headers, body: Body::Whole(vec![status.to_json().into()]) }
+}
+
+/// The id of a request: the client's own, or one in the form of a version 4 UUID.
+fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
+    if let Some(id) = headers.get(AUDIT_ID).filter(|id| !id.is_empty()) {
+        return id.clone();
+    }
+    let number = shared.requests.fetch_add(1, Ordering::Relaxed);
+    let high = mixed(shared.seed ^ number) & 0xffff_ffff_ffff_0fff | 0x4000;
+    let low = mixed(shared.seed.rotate_left(32).wrapping_add(number)) & 0x3fff_ffff_ffff_ffff | (1 << 63);
+    let id = format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    );
+    HeaderValue::from_maybe_shared(Bytes::from(id)).expect("an id is made of hexadecimal digits and hyphens")
+}
+
+/// The finalizer of SplitMix64: neighbours go far apart, no two numbers meet.
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

@@ -1,0 +1,475 @@
+//! The socket side with real sockets, real TLS and a real client, over both protocols.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::{HeaderMap, Method, StatusCode};
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use setpoint_api::Time;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::*;
+use crate::certs::Pki;
+use crate::exchange::{Answer, Body, Frames, Request};
+
+/// A service with something of each sort.
+#[derive(Default)]
+struct Sample {
+    release: Arc<Notify>,
+    entered: Arc<Notify>,
+    stream_gone: Arc<Notify>,
+}
+
+/// Says one thing, then waits for ever, or panics; tells when it is gone.
+struct Feed {
+    said: bool,
+    panics: bool,
+    gone: Arc<Notify>,
+}
+
+impl Frames for Feed {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !std::mem::replace(&mut self.said, true) {
+            return Poll::Ready(Some(Bytes::from_static(b"first")));
+        }
+        assert!(!self.panics, "a stream that panics");
+        Poll::Pending
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.gone.notify_one();
+    }
+}
+
+impl Service for Sample {
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+        assert_ne!(request.path, "/panic", "a service that panics at once");
+        Box::pin(async move {
+            let body = match request.path.as_str() {
+                "/panic-later" => {
+                    tokio::task::yield_now().await;
+                    panic!("a service that panics later");
+                }
+                "/large" => Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect()),
+                "/stream" | "/stream-panic" => Body::Stream(Box::new(Feed {
+                    said: false,
+                    panics: request.path == "/stream-panic",
+                    gone: Arc::clone(&self.stream_gone),
+                })),
+                "/wait" => {
+                    self.entered.notify_one();
+                    self.release.notified().await;
+                    Body::Whole(vec!["waited".into()])
+                }
+                _ => {
+                    let identity = format!("{} {:?} ", request.identity.user, request.identity.groups);
+                    let seen = format!("{}?{} {}", request.path, request.query, request.body.len());
+                    Body::Whole(vec![identity.into(), Bytes::new(), seen.into()])
+                }
+            };
+            Answer { status: StatusCode::OK, headers: HeaderMap::new(), body }
+        })
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    pki: Pki,
+    sample: Arc<Sample>,
+    counters: Arc<Counters>,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<bool>,
+}
+
+async fn start(bounds: Bounds) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    // The handshake reads the real clock, so the certificates must hold for a long time around it.
+    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 7).unwrap();
+    let (tls, sample) = (Arc::new(Tls::new(&pki).unwrap()), Arc::new(Sample::default()));
+    let counters = Arc::new(Counters::default());
+    let drain = Duration::from_secs(5);
+    let options = Options { bounds, entropy: 9, drain, counters: Arc::clone(&counters) };
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async move { stopped.await.unwrap_or(()) };
+    let service: Arc<dyn Service> = Arc::clone(&sample) as _;
+    let served = tokio::spawn(serve(listener, tls, service, options, stopped));
+    Running { address, pki, sample, counters, stop, served }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real handshake looks at the real clock")]
+fn now() -> Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Time::from_seconds(i64::try_from(since.as_secs()).unwrap())
+}
+
+impl Running {
+    async fn connect(&self, alpn: &str, with_certificate: bool) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pki.ca.certificate.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = if with_certificate {
+            let chain = vec![CertificateDer::from_pem_slice(self.pki.admin.certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(self.pki.admin.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        } else {
+            builder.with_no_client_auth()
+        };
+        config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::IpAddress(self.address.ip().into());
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+
+    async fn client(&self, alpn: &str) -> Client {
+        Client::over(self.connect(alpn, true).await, alpn).await
+    }
+
+    /// Tells the server to stop, and waits for its end.
+    async fn finish(self) -> bool {
+        self.stop.send(()).unwrap();
+        self.served.await.unwrap()
+    }
+}
+
+enum Client {
+    One(http1::SendRequest<String>),
+    Two(http2::SendRequest<String>),
+}
+
+impl Client {
+    async fn over(stream: TlsStream<TcpStream>, alpn: &str) -> Client {
+        if alpn == "h2" {
+            let (sender, connection) =
+                http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            Client::Two(sender)
+        } else {
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            Client::One(sender)
+        }
+    }
+
+    async fn open(&mut self, request: ::http::Request<String>) -> hyper::Result<::http::Response<Incoming>> {
+        match self {
+            Client::One(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Client::Two(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+
+    async fn send(&mut self, request: ::http::Request<String>) -> (StatusCode, HeaderMap, Vec<u8>) {
+        let (parts, body) = self.open(request).await.unwrap().into_parts();
+        (parts.status, parts.headers, read(body).await.unwrap())
+    }
+
+    async fn get(&mut self, path: &str) -> (StatusCode, HeaderMap, Vec<u8>) {
+        self.send(request(Method::GET, path, String::new())).await
+    }
+}
+
+async fn read(mut body: Incoming) -> hyper::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some(part) = next(&mut body).await? {
+        all.extend_from_slice(&part);
+    }
+    Ok(all)
+}
+
+async fn next(body: &mut Incoming) -> hyper::Result<Option<Bytes>> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+    Ok(frame.transpose()?.and_then(|frame| frame.into_data().ok()))
+}
+
+fn request(method: Method, path: &str, body: String) -> ::http::Request<String> {
+    let uri = format!("https://127.0.0.1{path}");
+    ::http::Request::builder().method(method).uri(uri).header("host", "127.0.0.1").body(body).unwrap()
+}
+
+const BOTH: [&str; 2] = ["http/1.1", "h2"];
+
+#[tokio::test]
+async fn requests_carry_the_identity_of_the_certificate() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        for _ in 0..3 {
+            let request = request(Method::POST, "/a%20b?c=d&e", "12345".to_owned());
+            let (code, headers, body) = client.send(request).await;
+            assert_eq!(code, StatusCode::OK);
+            let expected = r#"kubernetes-admin ["system:masters", "system:authenticated"] /a%20b?c=d&e 5"#;
+            assert_eq!(String::from_utf8(body).unwrap(), expected);
+            assert_eq!(headers["content-length"], expected.len().to_string());
+            assert_eq!(headers["cache-control"], "no-cache, private");
+            assert!(headers.contains_key("date"));
+            assert_eq!(headers["audit-id"].len(), 36);
+        }
+        let mut request = request(Method::GET, "/", String::new());
+        request.headers_mut().insert("audit-id", "mine".parse().unwrap());
+        assert_eq!(client.send(request).await.1["audit-id"], "mine");
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn nobody_gets_in_without_a_certificate() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        let mut client = Client::over(running.connect(alpn, false).await, alpn).await;
+        let (code, headers, body) = client.get("/healthz").await;
+        assert_eq!(
+            (code, headers["content-type"].to_str().unwrap()),
+            (StatusCode::UNAUTHORIZED, "application/json")
+        );
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains(r#""message":"Unauthorized","reason":"Unauthorized","code":401"#), "{body}");
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        for (bytes, expected) in
+            [(BODY_BYTES_MAX, 200), (BODY_BYTES_MAX + 1, 413), (4 << 20, 413), (64 << 20, 413)]
+        {
+            let mut client = running.client(alpn).await;
+            // A client whose huge body is not even read may see the connection end before the answer.
+            let Ok(answer) = client.open(request(Method::POST, "/", "x".repeat(bytes))).await else {
+                assert!(bytes > BODY_BYTES_MAX + BODY_DISCARD_MAX, "{alpn}, {bytes}");
+                continue;
+            };
+            assert_eq!(answer.status().as_u16(), expected, "{alpn}, {bytes}");
+            let body = String::from_utf8(read(answer.into_body()).await.unwrap()).unwrap();
+            let refusal = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
+            assert_eq!(body.contains(refusal), expected == 413, "{body}");
+        }
+        let mut client = running.client(alpn).await;
+        assert_eq!(client.get("/").await.0, StatusCode::OK);
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_ask() {
+    let running = start(Bounds::default()).await;
+    let expected: String = (0..3000).map(|n| format!("{n:0>100}")).collect();
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        let (_, headers, body) = client.get("/large").await;
+        assert_eq!((headers["content-length"].to_str().unwrap(), headers.get("vary")), ("300000", None));
+        assert!(body == expected.as_bytes());
+        let mut zipped = request(Method::GET, "/large", String::new());
+        zipped.headers_mut().insert("accept-encoding", "br, gzip;q=0.5".parse().unwrap());
+        let (_, headers, body) = client.send(zipped).await;
+        assert_eq!(
+            (&headers["content-encoding"], &headers["vary"]),
+            (&"gzip".parse().unwrap(), &"Accept-Encoding".parse().unwrap())
+        );
+        assert!(body.len() < 100_000 && !headers.contains_key("content-length"));
+        assert!(std::io::read_to_string(GzDecoder::new(&body[..])).unwrap() == expected);
+        let mut small = request(Method::GET, "/", String::new());
+        small.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
+        assert!(!client.send(small).await.1.contains_key("content-encoding"));
+        let mut refused = request(Method::GET, "/large", String::new());
+        refused.headers_mut().insert("accept-encoding", "gzip;q=0".parse().unwrap());
+        assert!(!client.send(refused).await.1.contains_key("content-encoding"));
+        let (_, headers, body) = client.send(request(Method::HEAD, "/large", String::new())).await;
+        assert_eq!((headers["content-length"].to_str().unwrap(), body.len()), ("300000", 0));
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_panic_costs_one_request() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        for path in ["/panic", "/panic-later"] {
+            let (code, _, body) = client.get(path).await;
+            assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(String::from_utf8(body).unwrap().contains(r#""reason":"InternalError""#));
+        }
+        assert_eq!(client.get("/").await.0, StatusCode::OK);
+        // The head may not have left yet; either way the client learns that this was no end.
+        if let Ok(answer) = client.open(request(Method::GET, "/stream-panic", String::new())).await {
+            assert!(read(answer.into_body()).await.is_err());
+        }
+        assert_eq!(running.client(alpn).await.get("/").await.0, StatusCode::OK);
+    }
+    assert_eq!(running.counters.panics(), 6);
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_client_goes() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        let answer = client.open(request(Method::GET, "/stream", String::new())).await.unwrap();
+        let mut body = answer.into_body();
+        assert_eq!(next(&mut body).await.unwrap().unwrap(), "first");
+        drop((body, client));
+        running.sample.stream_gone.notified().await;
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_drain_ends_streams_and_lets_answers_finish() {
+    for alpn in BOTH {
+        let running = start(Bounds::default()).await;
+        let (mut watching, mut waiting) = (running.client(alpn).await, running.client(alpn).await);
+        let _idle = running.client(alpn).await;
+        let mut stream =
+            watching.open(request(Method::GET, "/stream", String::new())).await.unwrap().into_body();
+        assert_eq!(next(&mut stream).await.unwrap().unwrap(), "first");
+        let waited = tokio::spawn(async move { waiting.get("/wait").await });
+        running.sample.entered.notified().await;
+        running.stop.send(()).unwrap();
+        assert!(read(stream).await.unwrap().is_empty(), "the stream ends well");
+        running.sample.release.notify_one();
+        let (code, _, body) = waited.await.unwrap();
+        assert_eq!((code, &body[..]), (StatusCode::OK, &b"waited"[..]));
+        assert!(running.served.await.unwrap(), "nobody was left behind");
+        assert!(TcpStream::connect(running.address).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_ever() {
+    let running = start(Bounds::default()).await;
+    let mut client = running.client("h2").await;
+    let waiting =
+        tokio::spawn(async move { client.open(request(Method::GET, "/wait", String::new())).await });
+    running.sample.entered.notified().await;
+    tokio::time::pause();
+    assert!(!running.finish().await);
+    assert!(waiting.await.unwrap().is_err());
+}
+
+/// Bounds that are reached soon. A handshake has the time that it may need on a busy machine.
+fn hasty() -> Bounds {
+    let milliseconds = Duration::from_millis;
+    Bounds {
+        tick: milliseconds(100),
+        body_timeout: milliseconds(200),
+        handshake_timeout: milliseconds(1000),
+        stall_timeout: milliseconds(300),
+        ..Bounds::default()
+    }
+}
+
+#[tokio::test]
+async fn slow_writers_are_cut() {
+    let running = start(hasty()).await;
+    // One says nothing, not even in TLS.
+    let mut silent = TcpStream::connect(running.address).await.unwrap();
+    assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
+    // One sends half a header.
+    let mut half = running.connect("http/1.1", true).await;
+    half.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
+    assert_eq!(half.read(&mut [0; 16]).await.unwrap_or(0), 0);
+    // One speaks HTTP/2 and never asks for anything.
+    let mut quiet = running.connect("h2", true).await;
+    quiet.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut said = Vec::new();
+    let _ = quiet.read_to_end(&mut said).await;
+    assert!(running.counters.connections_cut() >= 2);
+    // One sends half a body.
+    let mut slow = running.connect("http/1.1", true).await;
+    slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
+    let mut said = Vec::new();
+    let _ = slow.read_to_end(&mut said).await;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains(r#""code":408"#), "{said}");
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_quiet_watch_is_left_alone() {
+    let running = start(hasty()).await;
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        let mut stream =
+            client.open(request(Method::GET, "/stream", String::new())).await.unwrap().into_body();
+        next(&mut stream).await.unwrap();
+        let waited = tokio::time::timeout(Duration::from_millis(600), next(&mut stream)).await;
+        assert!(waited.is_err(), "{alpn}: the watch ended");
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut() {
+    let running = start(hasty()).await;
+    let mut greedy = running.connect("http/1.1", true).await;
+    for _ in 0..400 {
+        if greedy.write_all(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await.is_err() {
+            break;
+        }
+    }
+    // It reads nothing, and 120 MB cannot all be on their way. The server gives up, and serves others meanwhile.
+    let mut other = running.client("h2").await;
+    while greedy.write_all(b"\r\n").await.is_ok() {
+        assert_eq!(other.get("/").await.0, StatusCode::OK);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_are_closed_at_once() {
+    let running = start(Bounds { connections: 2, ..Bounds::default() }).await;
+    let (mut one, _two) = (running.client("h2").await, running.client("h2").await);
+    let mut third = TcpStream::connect(running.address).await.unwrap();
+    assert_eq!(third.read(&mut [0; 16]).await.unwrap_or(0), 0);
+    assert_eq!(running.counters.connections_refused(), 1);
+    assert_eq!(one.get("/").await.0, StatusCode::OK);
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn headers_are_bounded() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        let mut many = request(Method::GET, "/", String::new());
+        for number in 0..HEADERS_MAX + 1 {
+            many.headers_mut().append("x-many", number.to_string().parse().unwrap());
+        }
+        assert_eq!(running.client(alpn).await.send(many).await.0.as_u16(), 431, "{alpn}");
+        let mut long = request(Method::GET, "/", String::new());
+        long.headers_mut().insert("x-long", "x".repeat(HEADER_BYTES_MAX + 1).parse().unwrap());
+        let refused = running.client(alpn).await.open(long).await;
+        assert!(refused.is_err() || refused.unwrap().status().as_u16() == 431, "{alpn}");
+    }
+    assert!(running.finish().await);
+}

@@ -1,0 +1,110 @@
+//! The kubeconfig of the administrator: one file that holds all a client needs.
+//!
+//! It is written whole or not at all, for its owner alone, and never over a file that somebody else made.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::certs::{ADMIN_NAME, Pki, private_file};
+
+/// The first line, by which the server knows its own files.
+const MARK: &str = "# Written by `setpoint up`, and written again at each start.\n";
+
+/// Why there is no kubeconfig.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// There is one that is not ours.
+    #[error("{} is there already and was not written by setpoint: choose another place with --kubeconfig", .0.display())]
+    NotOurs(PathBuf),
+    /// The file system refuses.
+    #[error("cannot write {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The text of a kubeconfig for the server at `url`.
+#[must_use]
+pub fn text(url: &str, pki: &Pki) -> String {
+    let encoded = |pem: &str| STANDARD.encode(pem);
+    format!(
+        "{MARK}apiVersion: v1
+kind: Config
+current-context: setpoint
+clusters:
+- name: setpoint
+  cluster:
+    server: {url}
+    certificate-authority-data: {ca}
+contexts:
+- name: setpoint
+  context:
+    cluster: setpoint
+    user: {ADMIN_NAME}
+users:
+- name: {ADMIN_NAME}
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+",
+        ca = encoded(&pki.ca.certificate),
+        certificate = encoded(&pki.admin.certificate),
+        key = encoded(&pki.admin.key),
+    )
+}
+
+/// Writes it, and the directory above it if there is none.
+///
+/// # Errors
+/// If there is a file that is not ours, or the file system refuses.
+pub fn write(path: &Path, text: &str) -> Result<(), KubeconfigError> {
+    let failed = |source| KubeconfigError::Io { path: path.to_owned(), source };
+    match std::fs::read(path) {
+        Ok(old) if !old.is_empty() && !old.starts_with(MARK.as_bytes()) => {
+            return Err(KubeconfigError::NotOurs(path.to_owned()));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        private_file::make_dir(dir).map_err(failed)?;
+    }
+    private_file::write(path, text.as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use setpoint_api::Time;
+
+    use super::*;
+
+    fn sample() -> String {
+        let names = ["localhost".to_owned()];
+        text("https://localhost:6443", &Pki::ephemeral(&names, Time::from_seconds(1_700_000_000), 1).unwrap())
+    }
+
+    #[test]
+    fn a_kubeconfig_is_private_and_replaces_only_its_own_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/down/config");
+        write(&path, &sample()).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = sample();
+        write(&path, &second).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), second);
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left aside");
+        std::fs::write(&path, "apiVersion: v1\n").unwrap();
+        assert!(matches!(write(&path, &second), Err(KubeconfigError::NotOurs(_))));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
+    }
+}

@@ -1,0 +1,53 @@
+//! The log: to the standard error, for people or for programs.
+
+use clap::ValueEnum;
+use tracing::level_filters::LevelFilter;
+
+/// What can be said about the log.
+#[derive(Debug, clap::Args)]
+pub struct LogArguments {
+    /// What to log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
+    log_level: Level,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    log_format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// Starts to log. A panic becomes a line of the log too.
+pub fn start(arguments: &LogArguments) {
+    let level = match arguments.log_level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    match arguments.log_format {
+        Format::Json => builder.json().init(),
+        Format::Text => builder.with_ansi(false).init(),
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let reason = panic.payload_as_str().unwrap_or("not told");
+        tracing::error!(place, reason, "panic");
+    }));
+}

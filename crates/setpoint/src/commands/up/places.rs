@@ -1,0 +1,66 @@
+//! Where things are kept.
+
+use std::path::PathBuf;
+
+use setpoint_server::certs::Pki;
+use setpoint_store::Clock;
+
+use super::Arguments;
+use crate::clock::{SystemClock, entropy};
+use crate::commands::default_data_dir;
+
+/// Where the store, the certificates and the kubeconfig are.
+#[derive(Clone)]
+pub struct Places {
+    /// None if everything is in memory.
+    pub data_dir: Option<PathBuf>,
+    pub kubeconfig: PathBuf,
+    /// A directory that was made for this run alone.
+    temporary: Option<PathBuf>,
+}
+
+impl Places {
+    /// What the arguments say, and defaults for what they do not.
+    pub fn choose(arguments: &Arguments) -> anyhow::Result<Places> {
+        let data_dir = match (&arguments.data_dir, arguments.ephemeral) {
+            (_, true) => None,
+            (Some(dir), false) => Some(dir.clone()),
+            (None, false) => Some(default_data_dir()?),
+        };
+        let (kubeconfig, temporary) = match (&arguments.kubeconfig, &data_dir) {
+            (Some(path), _) => (path.clone(), None),
+            (None, Some(dir)) => (dir.join("kubeconfig"), None),
+            (None, None) => {
+                // The number keeps strangers on the machine from being there first.
+                let dir = std::env::temp_dir().join(format!("setpoint-{:016x}", entropy()));
+                (dir.join("kubeconfig"), Some(dir))
+            }
+        };
+        Ok(Places { data_dir, kubeconfig: std::path::absolute(kubeconfig)?, temporary })
+    }
+
+    /// The place of the store, for people.
+    pub fn shown(&self) -> String {
+        match &self.data_dir {
+            Some(dir) => format!("in {}", dir.display()),
+            None => "in memory".to_owned(),
+        }
+    }
+
+    /// The certificates, kept beside the store.
+    pub fn pki(&self, names: &[String]) -> anyhow::Result<Pki> {
+        let now = SystemClock.now();
+        Ok(match &self.data_dir {
+            Some(dir) => Pki::keep(&dir.join("pki"), names, now, entropy())?,
+            None => Pki::ephemeral(names, now, entropy())?,
+        })
+    }
+
+    /// Removes what was made for this run alone.
+    pub fn clean_up(&self) {
+        if let Some(dir) = &self.temporary {
+            // It holds a key to a server that is gone; what is left of it does no harm.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
