@@ -144,8 +144,10 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let pki = places.pki(&names)?;
     kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
-    let options = api::Options { clock: Arc::new(SystemClock), entropy: entropy() };
-    let service: Arc<dyn Service> = Arc::new(api::service(store, options));
+    let address = url.trim_start_matches("https://").to_owned();
+    let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
+    let service = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
