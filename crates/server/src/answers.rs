@@ -66,9 +66,7 @@ pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool
     match form {
         Form::Protobuf => {
             let value = json::parse(&bytes).unwrap_or(Value::Null);
-            let message = protobuf::to_vec(&value, served.schema);
-            let mut out = Vec::with_capacity(message.len() + 64);
-            protobuf::write_object(&served.api_version(), served.info.kind, &message, &mut out);
+            let out = protobuf::to_vec(&value, served.schema);
             answer(code, PROTOBUF, vec![out.into()])
         }
         _ if pretty => {

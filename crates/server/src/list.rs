@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use setpoint_api::printing::table::ListMeta;
 use setpoint_api::protobuf::{self, ListWriter};
+use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value, json};
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
@@ -180,10 +181,10 @@ fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
             for field in ["kind", "apiVersion"] {
                 value.make_map().remove(field);
             }
-            protobuf::to_vec(&value, served.schema)
+            message(&value, served.schema)
         })
         .collect();
-    let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| protobuf::to_vec(&meta, of));
+    let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| message(&meta, of));
     let items_len = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
     let mut out = Vec::with_capacity(items_len + 256);
     let meta = meta.unwrap_or_default();
@@ -194,6 +195,13 @@ fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
     let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf");
     answer.headers.insert(http::header::CONTENT_TYPE, kind);
     answer
+}
+
+/// An encoded message, without its envelope.
+fn message(value: &Value, of: Struct<'static>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    protobuf::encode(value, of, &mut out);
+    out
 }
 
 /// Where a list goes on. Revision zero: with whatever is newest.

@@ -141,7 +141,8 @@ impl Watch {
         let value = json::parse(object).unwrap_or(Value::Null);
         let (api_version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
         let of = if kind == "Status" { setpoint_api::schema::builtin().meta("Status") } else { None };
-        let message = protobuf::to_vec(&value, of.unwrap_or(self.served.schema));
+        let mut message = Vec::with_capacity(object.len());
+        protobuf::encode(&value, of.unwrap_or(self.served.schema), &mut message);
         let mut frame = Vec::with_capacity(message.len() + 64);
         protobuf::write_watch_event(word, api_version, kind, &message, &mut frame);
         out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());

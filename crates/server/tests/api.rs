@@ -1,0 +1,263 @@
+//! The API without a socket: requests in, answers out, over a store in memory.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use setpoint_api::{Time, Value, json};
+use setpoint_server::api::{Api, Options, service};
+use setpoint_server::exchange::{Body, Identity, Request, Service};
+use setpoint_store::{Clock, Retention, Store};
+
+/// A clock that the test moves.
+#[derive(Clone, Default)]
+struct Hand(Arc<AtomicI64>);
+
+impl Clock for Hand {
+    fn now(&self) -> Time {
+        Time(1_700_000_000_000_000 + self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct World {
+    api: Api,
+    clock: Hand,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    fn new() -> World {
+        let clock = Hand::default();
+        let counter = AtomicU64::new(1);
+        let options = Options {
+            clock: Arc::new(clock.clone()),
+            entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
+            address: "127.0.0.1:6443".into(),
+        };
+        let api = service(Store::in_memory(Retention::default()), options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        World { api, clock, runtime }
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        headers: &[(&'static str, &str)],
+    ) -> (u16, HeaderMap, Vec<u8>) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+            .collect();
+        let request = Request {
+            method: method.parse().unwrap(),
+            path: path.into(),
+            query: query.into(),
+            headers,
+            body: body.to_owned().into(),
+            identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
+        };
+        self.runtime.block_on(async {
+            let answer = self.api.answer(request).await;
+            let mut out = Vec::new();
+            match answer.body {
+                Body::Whole(parts) => parts.iter().for_each(|part| out.extend_from_slice(part)),
+                Body::Stream(mut frames) => {
+                    // Whatever is there at once: a stream that waits has nothing more to say.
+                    let mut context = Context::from_waker(Waker::noop());
+                    while let Poll::Ready(Some(frame)) = frames.poll_frame(&mut context) {
+                        out.extend_from_slice(&frame);
+                    }
+                }
+            }
+            (answer.status.as_u16(), answer.headers, out)
+        })
+    }
+
+    fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (code, _, out) = self.send(method, path, body, &[("content-type", kind)]);
+        (code, json::parse(&out).unwrap_or(Value::Null))
+    }
+
+    fn make(&self, name: &str, more: &str) -> Value {
+        let metadata = format!(r#"{{"name":"{name}"{more}}}"#);
+        let body =
+            format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata},"data":{{"k":"v"}}}}"#);
+        let (code, object) = self.call("POST", MAPS, &body);
+        assert_eq!(code, 201, "{}", json::to_text(&object));
+        object
+    }
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list.get("items").and_then(Value::as_list).unwrap();
+    items.iter().map(|item| item.str_at(&["metadata", "name"])).collect()
+}
+
+#[test]
+fn an_object_lives_and_dies() {
+    let world = World::new();
+    let made = world.make("x", "");
+    assert!(!made.str_at(&["metadata", "uid"]).is_empty());
+    let revision = made.str_at(&["metadata", "resourceVersion"]).to_owned();
+    let (code, got) = world.call("GET", &format!("{MAPS}/x"), "");
+    assert_eq!((code, &got), (200, &made), "what was answered is what is stored");
+    let (code, patched) = world.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
+    assert_eq!((code, patched.str_at(&["data", "k"])), (200, "w"));
+    assert_ne!(patched.str_at(&["metadata", "resourceVersion"]), revision);
+    let (code, gone) = world.call("DELETE", &format!("{MAPS}/x"), "");
+    assert_eq!((code, gone.str_at(&["status"])), (200, "Success"));
+    assert_eq!(world.call("GET", &format!("{MAPS}/x"), "").0, 404);
+}
+
+#[test]
+fn a_write_with_an_old_revision_is_a_conflict_and_one_without_is_not() {
+    let world = World::new();
+    let made = world.make("x", "");
+    world.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
+    let (code, status) = world.call("PUT", &format!("{MAPS}/x"), &json::to_text(&made));
+    assert_eq!((code, status.str_at(&["reason"])), (409, "Conflict"));
+    let free = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"k":"z"}}"#;
+    assert_eq!(world.call("PUT", &format!("{MAPS}/x"), free).0, 200);
+}
+
+#[test]
+fn nothing_is_made_in_a_namespace_that_is_not_there() {
+    let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#;
+    let (code, status) = World::new().call("POST", "/api/v1/namespaces/nowhere/configmaps", body);
+    assert_eq!((code, status.str_at(&["message"])), (404, "namespaces \"nowhere\" not found"));
+}
+
+#[test]
+fn pages_show_one_snapshot_and_expire() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.make(name, "");
+    }
+    let (_, first) = world.call("GET", &format!("{MAPS}?limit=2"), "");
+    assert_eq!(names(&first), ["a", "b"]);
+    assert_eq!(first.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64), Some(1));
+    let token = first.str_at(&["metadata", "continue"]).to_owned();
+    world.make("bb", "");
+    let (_, rest) = world.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
+    assert_eq!(names(&rest), ["c"], "what came later is not in this list");
+    world.clock.0.store(301_000_000, Ordering::Relaxed);
+    let (code, gone) = world.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
+    assert_eq!((code, gone.str_at(&["reason"])), (410, "Expired"));
+    let token = gone.str_at(&["metadata", "continue"]).to_owned();
+    let (code, rest) = world.call("GET", &format!("{MAPS}?limit=5&continue={token}"), "");
+    assert_eq!((code, names(&rest)), (200, vec!["bb", "c"]), "the new token goes on with what is there now");
+}
+
+#[test]
+fn selectors_choose_and_bad_ones_are_refused() {
+    let world = World::new();
+    world.make("a", r#","labels":{"app":"web"}"#);
+    world.make("b", r#","labels":{"app":"db"}"#);
+    let (_, list) = world.call("GET", &format!("{MAPS}?labelSelector=app%20in%20(web,x)"), "");
+    assert_eq!(names(&list), ["a"]);
+    let (_, list) = world.call("GET", &format!("{MAPS}?fieldSelector=metadata.name%3Db"), "");
+    assert_eq!(names(&list), ["b"]);
+    assert_eq!(world.call("GET", &format!("{MAPS}?labelSelector=app%20in"), "").0, 400);
+    assert_eq!(world.call("GET", &format!("{MAPS}?fieldSelector=spec.x%3D1"), "").0, 400);
+}
+
+#[test]
+fn a_watch_tells_what_happened_since() {
+    let world = World::new();
+    let made = world.make("a", "");
+    let revision = made.str_at(&["metadata", "resourceVersion"]);
+    world.make("b", "");
+    world.call("DELETE", &format!("{MAPS}/a"), "");
+    let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
+    let (code, _, out) = world.send("GET", &path, "", &[]);
+    let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines: Vec<Value> = lines.map(|line| json::parse(line).unwrap()).collect();
+    let told = |line: &Value| {
+        (line.str_at(&["type"]).to_owned(), line.str_at(&["object", "metadata", "name"]).to_owned())
+    };
+    let expected = [("ADDED", "b"), ("DELETED", "a")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
+    assert_eq!((code, lines.iter().map(told).collect::<Vec<_>>()), (200, expected.to_vec()));
+}
+
+#[test]
+fn apply_owns_fields_and_conflicts_name_the_owner() {
+    let world = World::new();
+    let apply = |manager: &str, value: &str, force: bool| {
+        let body = format!("kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: x\ndata:\n  k: {value}\n");
+        let path = format!("{MAPS}/x?fieldManager={manager}&force={force}");
+        let kind = [("content-type", "application/apply-patch+yaml")];
+        let (code, _, out) = world.send("PATCH", &path, &body, &kind);
+        (code, json::parse(&out).unwrap())
+    };
+    assert_eq!(apply("one", "a", false).0, 201);
+    let (code, again) = apply("one", "a", false);
+    assert_eq!(code, 200);
+    world.clock.0.store(5_000_000, Ordering::Relaxed);
+    assert_eq!(apply("one", "a", false).1, again, "an apply that changes nothing writes nothing");
+    let (code, conflict) = apply("two", "b", false);
+    assert_eq!(code, 409);
+    let message = conflict.str_at(&["message"]);
+    assert!(message.contains("conflict with \"one\": .data.k"), "{message}");
+    let (code, forced) = apply("two", "b", true);
+    assert_eq!((code, forced.str_at(&["data", "k"])), (200, "b"));
+}
+
+#[test]
+fn protobuf_is_spoken() {
+    let world = World::new();
+    let made = world.make("x", "");
+    let wanted = [("accept", "application/vnd.kubernetes.protobuf")];
+    for path in [format!("{MAPS}/x"), MAPS.to_owned()] {
+        let (code, headers, out) = world.send("GET", &path, "", &wanted);
+        assert_eq!((code, headers["content-type"].to_str().unwrap()), (200, wanted[0].1));
+        let object = setpoint_api::protobuf::decode(&out).unwrap();
+        let shown = object.value.get("items").map_or(&object.value, |items| &items.as_list().unwrap()[0]);
+        assert_eq!(shown.get("data"), made.get("data"));
+        assert_eq!(shown.get("metadata"), made.get("metadata"));
+    }
+}
+
+#[test]
+fn bad_input_gets_a_status_and_changes_nothing() {
+    let world = World::new();
+    let deep = format!("{}1{}", "[".repeat(5000), "]".repeat(5000));
+    let wrong_version = r#"{"kind":"ConfigMap","apiVersion":"v2"}"#;
+    for body in ["", "{", "[]", "{\"kind\":1}", "\u{0}", &deep, wrong_version] {
+        let (code, status) = world.call("POST", MAPS, body);
+        assert_eq!((code, status.str_at(&["kind"])), (400, "Status"), "{}", &body[..body.len().min(40)]);
+    }
+    assert_eq!(world.send("POST", MAPS, "x", &[("content-type", "text/plain")]).0, 415);
+    assert_eq!(world.send("GET", MAPS, "", &[("accept", "text/html")]).0, 406);
+    for path in
+        ["/api/v1/namespaces/default/configmaps/a/b/c", "/apis/none/v1/x", "/nope", "/api/v1/nothings"]
+    {
+        assert_eq!(world.send("GET", path, "", &[]).0, 404, "{path}");
+    }
+    assert_eq!(world.call("POST", "/api/v1/namespaces/default", "").0, 405);
+    assert!(names(&world.call("GET", MAPS, "").1).is_empty());
+}
+
+#[test]
+fn discovery_names_everything_that_is_served() {
+    let world = World::new();
+    let (code, groups) = world.call("GET", "/apis", "");
+    assert_eq!((code, groups.str_at(&["kind"])), (200, "APIGroupList"));
+    let (_, core) = world.call("GET", "/api/v1", "");
+    let resources = core.get("resources").and_then(Value::as_list).unwrap();
+    assert!(resources.iter().any(|resource| resource.str_at(&["name"]) == "configmaps"));
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let (code, headers, out) = world.send("GET", "/apis", "", &[("accept", accept)]);
+    assert_eq!((code, headers["content-type"].to_str().unwrap()), (200, accept));
+    let aggregated = json::parse(&out).unwrap();
+    let items = aggregated.get("items").and_then(Value::as_list).unwrap().len();
+    assert_eq!(items, groups.get("groups").and_then(Value::as_list).unwrap().len());
+}
