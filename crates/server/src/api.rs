@@ -1,5 +1,8 @@
 //! The service behind the sockets: reads a request, has the pipeline decide, performs it.
 
+mod patching;
+mod review;
+mod subresource;
 mod write;
 
 use std::future::Future;
@@ -16,6 +19,7 @@ use setpoint_store::{Clock, Store};
 
 use crate::exchange::{Answer, Body, Request, Service};
 use crate::media::{self, Form, View};
+use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::{answers, discovery, list, stored, watch};
@@ -68,10 +72,12 @@ impl Api {
 
     async fn objects(&self, request: &Request, target: Target) -> Result<Answer, Status> {
         let query = Query::parse(&request.query);
-        let known = target.subresource.is_empty()
-            || target.served.info.subresource(&target.subresource).is_some_and(discovery::is_served);
-        if !known {
-            return Err(unknown(&request.method));
+        subresource::check_verb(request, &target)?;
+        if target.served.is_virtual {
+            return self.answer_virtual(request, &target, &query).await;
+        }
+        if Part::of(&target.subresource).is_none() {
+            return self.subresource(request, &target, &query).await;
         }
         let collection = target.name.is_empty();
         match (request.method.clone(), collection) {
@@ -108,7 +114,8 @@ impl Api {
             let now = self.options.clock.now();
             return answers::view_of_object(200, served, &stored::object(record), view, query, now);
         }
-        Ok(answers::object(200, served, record.value(), form, query.flag("pretty") == Some(true)))
+        let bytes = stored::served_bytes(served, record.value());
+        Ok(answers::object(200, served, bytes, form, query.flag("pretty") == Some(true)))
     }
 
     fn list_or_watch(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
@@ -213,6 +220,19 @@ fn wanted(request: &Request) -> Result<(Form, View), Status> {
             "application/vnd.kubernetes.protobuf",
             "application/json;stream=watch",
             "application/vnd.kubernetes.protobuf;stream=watch",
+        ])
+    })
+}
+
+/// The form that the client wants of an object that has no other view.
+fn wanted_whole(request: &Request) -> Result<Form, Status> {
+    let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let can = |form, view| view == View::Whole && form != Form::Yaml;
+    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| {
+        Status::not_acceptable(&[
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
         ])
     })
 }
