@@ -63,7 +63,14 @@ impl Service for Api {
 impl Api {
     async fn respond(&self, request: Request) -> Result<Answer, Status> {
         match route(&request.path) {
-            Route::Objects(target) => self.objects(&request, target).await,
+            Route::Objects(target) => {
+                let deprecation = target.served.deprecation();
+                let answer = self.objects(&request, target).await;
+                let Some(deprecation) = deprecation else { return answer };
+                let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
+                answers::warn(&mut answer, &[deprecation.to_owned()]);
+                Ok(answer)
+            }
             Route::Document(parts) => self.document(&request, &parts),
             Route::Nothing if request.path.starts_with("/api/v1/") => Err(unknown(&request.method)),
             Route::Nothing => Ok(answers::text(404, "404 page not found\n")),

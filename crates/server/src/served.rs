@@ -46,6 +46,20 @@ impl Served {
         api_version(self.info.group, self.info.version)
     }
 
+    /// Whether this is its `group/version`.
+    #[must_use]
+    pub fn has_api_version(&self, text: &str) -> bool {
+        let (group, version) = text.split_once('/').unwrap_or(("", text));
+        self.info.group == group && self.info.version == version
+    }
+
+    /// What clients are told who still use the resource.
+    #[must_use]
+    pub fn deprecation(&self) -> Option<&'static str> {
+        let is_endpoints = self.info.group.is_empty() && self.info.kind == "Endpoints";
+        is_endpoints.then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+    }
+
     /// The resource as messages name it.
     #[must_use]
     pub fn qualified(&self) -> Qualified<'static> {
@@ -188,6 +202,8 @@ mod tests {
         for served in all() {
             let found = find(served.info.group, served.info.version, served.info.plural).unwrap();
             assert_eq!(found.resource, served.resource);
+            assert!(served.has_api_version(&served.api_version()));
+            assert!(!served.has_api_version("none/v1") && !served.has_api_version("none"));
         }
     }
 }

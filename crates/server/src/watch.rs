@@ -182,7 +182,7 @@ impl Watch {
         let annotations = if initial_end { mark } else { "" };
         let (kind, version) = (self.served.info.kind, self.served.api_version());
         let object = format!(
-            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\",\"creationTimestamp\":null{annotations}}}}}"
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}"
         );
         self.put(out, "BOOKMARK", object.as_bytes());
     }

@@ -232,6 +232,8 @@ fn a_scale_is_read_and_written_and_its_writer_owns_the_replicas() {
     assert_eq!(code, 422);
     assert!(refused.str_at(&["message"]).starts_with("Scale.autoscaling \"d\" is invalid: spec.replicas"));
     assert_eq!(server.call(Method::DELETE, &path, "").0, 405);
+    let (code, _) = server.send(Method::PATCH, &path, "text/plain", "application/json", "{}");
+    assert_eq!(code, 415);
     assert_eq!(server.call(Method::GET, &format!("{DEPLOYMENTS}/none/scale"), "").0, 404);
 }
 

@@ -17,27 +17,32 @@ pub(super) struct Patching {
     strictness: Strictness,
 }
 
-/// Whether a patch is the configuration of an apply.
-pub(super) fn is_apply(request: &Request) -> bool {
+/// The sort of the patch of a request; nothing if it is the configuration of an apply.
+///
+/// # Errors
+/// If the sort is not known.
+pub(super) fn sort(request: &Request) -> Result<Option<PatchType>, Status> {
     let kind = header(request).unwrap_or_default();
-    kind.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml")
+    if kind.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml") {
+        return Ok(None);
+    }
+    PatchType::from_media_type(kind).map(Some).ok_or_else(|| {
+        Status::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
+        ])
+    })
 }
 
 impl Patching {
     /// Reads the patch of a request.
     ///
     /// # Errors
-    /// If it is malformed, or of a sort that is not known.
-    pub(super) fn parse(request: &Request, query: &Query) -> Result<Patching, Status> {
+    /// If it is malformed.
+    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<Patching, Status> {
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let sort = PatchType::from_media_type(header(request).unwrap_or_default()).ok_or_else(|| {
-            Status::unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-                "application/apply-patch+yaml",
-            ])
-        })?;
         let patch = Patch::parse(sort, &request.body, strictness == Strictness::Strict)
             .map_err(|error| error.to_status())?;
         Ok(Patching { patch, strictness })

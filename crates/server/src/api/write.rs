@@ -11,7 +11,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
-use super::patching::{Patching, is_apply};
+use super::patching::{self, Patching};
 use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
 use crate::exchange::{Answer, Identity, Request};
@@ -103,11 +103,11 @@ impl Api {
         query: &Query,
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
-        if is_apply(request) {
+        let Some(sort) = patching::sort(request)? else {
             return self.apply(request, target, query).await;
-        }
+        };
         let writer = writer(request, query, Some(false))?;
-        let patch = Patching::parse(request, query)?;
+        let patch = Patching::parse(sort, request, query)?;
         let served = target.served;
         let mut warnings = Vec::new();
         let done = self

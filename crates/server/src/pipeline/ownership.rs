@@ -105,7 +105,7 @@ struct Forms {
 
 impl Forms {
     fn find(&self, api_version: &str) -> Option<&'static Served> {
-        self.forms.iter().copied().find(|form| form.api_version() == api_version)
+        self.forms.iter().copied().find(|form| form.has_api_version(api_version))
     }
 }
 

@@ -11,7 +11,7 @@ use setpoint_api::{Value, metadata, yaml};
 
 use super::{expected, object};
 use crate::answers;
-use crate::api::patching::{Patching, is_apply};
+use crate::api::patching::{self, Patching};
 use crate::api::write::{Done, writer};
 use crate::api::{Api, wanted_whole};
 use crate::body::Expected;
@@ -90,8 +90,8 @@ fn change(
         }
         return Ok((Change::Whole(scale), warnings));
     }
-    if !is_apply(request) {
-        return Ok((Change::Patch(Patching::parse(request, query)?), Vec::new()));
+    if let Some(sort) = patching::sort(request)? {
+        return Ok((Change::Patch(Patching::parse(sort, request, query)?), Vec::new()));
     }
     let (config, _) = yaml::parse_strict(&request.body)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
