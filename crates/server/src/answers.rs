@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use http::{HeaderMap, StatusCode};
+use setpoint_api::decode::decode;
 use setpoint_api::printing::table::{
     IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
     write_partial_list, write_table,
@@ -10,6 +11,7 @@ use setpoint_api::printing::table::{
 use setpoint_api::status::Status;
 use setpoint_api::{Time, Value, json, protobuf};
 
+use crate::body::Expected;
 use crate::exchange::{Answer, Body};
 use crate::media::{Form, View};
 use crate::query::Query;
@@ -60,7 +62,7 @@ pub fn status(status: &Status) -> Answer {
     answer
 }
 
-/// An object, given as stored bytes.
+/// An object, given as the bytes of the form in which it is served.
 #[must_use]
 pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool) -> Answer {
     match form {
@@ -78,6 +80,26 @@ pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool
     }
 }
 
+/// An object of a kind that is not stored.
+#[must_use]
+pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty: bool) -> Answer {
+    let value = decode(value.clone(), expected.schema, &[]).map_or(value, |decoded| decoded.value);
+    let mut out = Vec::new();
+    match form {
+        Form::Protobuf => {
+            let message = protobuf::to_vec(&value, expected.schema);
+            protobuf::write_object(expected.api_version, expected.kind, &message, &mut out);
+            return answer(code, PROTOBUF, vec![out.into()]);
+        }
+        _ if pretty => json::write_pretty(&value, &mut out),
+        _ => {
+            json::write(&value, &mut out);
+            out.push(b'\n');
+        }
+    }
+    json_bytes(code, vec![out.into()])
+}
+
 fn table_options(query: &Query) -> Result<TableOptions, Status> {
     let include = IncludeObject::parse(query.get("includeObject")).ok_or_else(|| {
         Status::bad_request(format!("unrecognized includeObject value: {:?}", query.get("includeObject")))
@@ -85,7 +107,7 @@ fn table_options(query: &Query) -> Result<TableOptions, Status> {
     Ok(TableOptions { include, ..TableOptions::default() })
 }
 
-/// A table, or the metadata alone, of one object.
+/// A table, or the metadata alone, of one object, given as it is stored.
 ///
 /// # Errors
 /// If the options of the view are wrong.
@@ -99,16 +121,19 @@ pub fn view_of_object(
 ) -> Result<Answer, Status> {
     let mut out = Vec::new();
     let kind = (served.info.group, served.info.kind);
+    let shown = served.is_converted().then(|| served.to_served(object.clone()));
+    let shown = shown.as_ref().unwrap_or(object);
+    let row = TableObject { stored: object, served: shown };
     match view {
-        View::Table => write_object_table(kind, object.into(), table_options(query)?, now, &mut out),
-        View::Metadata => write_partial(object, MetaVersion::V1, &mut out),
-        View::Whole => json::write(object, &mut out),
+        View::Table => write_object_table(kind, row, table_options(query)?, now, &mut out),
+        View::Metadata => write_partial(shown, MetaVersion::V1, &mut out),
+        View::Whole => json::write(shown, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(code, vec![out.into()]))
 }
 
-/// A table, or the metadata alone, of a list.
+/// A table, or the metadata alone, of a list of objects, given as they are stored.
 ///
 /// # Errors
 /// If the options of the view are wrong.
@@ -122,11 +147,16 @@ pub fn view_of_list(
 ) -> Result<Answer, Status> {
     let mut out = Vec::new();
     let kind = (served.info.group, served.info.kind);
+    let shown: Option<Vec<Value>> = served
+        .is_converted()
+        .then(|| objects.iter().map(|object| served.to_served(object.clone())).collect());
+    let shown = shown.as_deref().unwrap_or(objects);
     if view == View::Table {
-        let rows: Vec<TableObject<'_>> = objects.iter().map(TableObject::from).collect();
+        let rows = objects.iter().zip(shown).map(|(stored, served)| TableObject { stored, served });
+        let rows: Vec<TableObject<'_>> = rows.collect();
         write_table(kind, &rows, meta, table_options(query)?, now, &mut out);
     } else {
-        write_partial_list(objects, meta, MetaVersion::V1, &mut out);
+        write_partial_list(shown, meta, MetaVersion::V1, &mut out);
     }
     out.push(b'\n');
     Ok(json_bytes(200, vec![out.into()]))

@@ -1,5 +1,8 @@
 //! The service behind the sockets: reads a request, has the pipeline decide, performs it.
 
+mod patching;
+mod review;
+mod subresource;
 mod write;
 
 use std::future::Future;
@@ -16,6 +19,7 @@ use setpoint_store::{Clock, Store};
 
 use crate::exchange::{Answer, Body, Request, Service};
 use crate::media::{self, Form, View};
+use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::{answers, discovery, list, stored, watch};
@@ -59,7 +63,14 @@ impl Service for Api {
 impl Api {
     async fn respond(&self, request: Request) -> Result<Answer, Status> {
         match route(&request.path) {
-            Route::Objects(target) => self.objects(&request, target).await,
+            Route::Objects(target) => {
+                let deprecation = target.served.deprecation();
+                let answer = self.objects(&request, target).await;
+                let Some(deprecation) = deprecation else { return answer };
+                let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
+                answers::warn(&mut answer, &[deprecation.to_owned()]);
+                Ok(answer)
+            }
             Route::Document(parts) => self.document(&request, &parts),
             Route::Nothing if request.path.starts_with("/api/v1/") => Err(unknown(&request.method)),
             Route::Nothing => Ok(answers::text(404, "404 page not found\n")),
@@ -68,10 +79,12 @@ impl Api {
 
     async fn objects(&self, request: &Request, target: Target) -> Result<Answer, Status> {
         let query = Query::parse(&request.query);
-        let known = target.subresource.is_empty()
-            || target.served.info.subresource(&target.subresource).is_some_and(discovery::is_served);
-        if !known {
-            return Err(unknown(&request.method));
+        subresource::check_verb(request, &target)?;
+        if target.served.is_virtual {
+            return self.answer_virtual(request, &target, &query).await;
+        }
+        if Part::of(&target.subresource).is_none() {
+            return self.subresource(request, &target, &query).await;
         }
         let collection = target.name.is_empty();
         match (request.method.clone(), collection) {
@@ -108,7 +121,8 @@ impl Api {
             let now = self.options.clock.now();
             return answers::view_of_object(200, served, &stored::object(record), view, query, now);
         }
-        Ok(answers::object(200, served, record.value(), form, query.flag("pretty") == Some(true)))
+        let bytes = stored::served_bytes(served, record.value());
+        Ok(answers::object(200, served, bytes, form, query.flag("pretty") == Some(true)))
     }
 
     fn list_or_watch(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
@@ -213,6 +227,19 @@ fn wanted(request: &Request) -> Result<(Form, View), Status> {
             "application/vnd.kubernetes.protobuf",
             "application/json;stream=watch",
             "application/vnd.kubernetes.protobuf;stream=watch",
+        ])
+    })
+}
+
+/// The form that the client wants of an object that has no other view.
+fn wanted_whole(request: &Request) -> Result<Form, Status> {
+    let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let can = |form, view| view == View::Whole && form != Form::Yaml;
+    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| {
+        Status::not_acceptable(&[
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
         ])
     })
 }

@@ -62,6 +62,8 @@ fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
             None => groups.push((served.info.group, vec![served.info.version])),
         }
     }
+    // Of two versions of a group the newer comes first, which clients take to be the preferred one.
+    groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
     groups
 }
 
@@ -127,9 +129,7 @@ fn resource_list(group: &str, version: &str) -> Value {
             fields.insert("categories", texts(&info.categories));
         }
         resources.push(entry);
-        resources.extend(
-            info.subresources.iter().filter(|sub| is_served(sub)).map(|sub| subresource(served, sub)),
-        );
+        resources.extend(info.subresources.iter().map(|sub| subresource(served, sub)));
     }
     let mut list = map([("kind", "APIResourceList".into())]);
     if !group.is_empty() {
@@ -138,12 +138,6 @@ fn resource_list(group: &str, version: &str) -> Value {
     list.make_map().insert("groupVersion", api_version(group, version));
     list.make_map().insert("resources", resources);
     list
-}
-
-/// Which subresources can be used today.
-#[must_use]
-pub fn is_served(sub: &SubresourceInfo) -> bool {
-    sub.name == "status"
 }
 
 fn subresource(served: &Served, sub: &SubresourceInfo) -> Value {
@@ -206,7 +200,7 @@ fn aggregated_resource(served: &Served) -> Value {
     if !info.categories.is_empty() {
         fields.insert("categories", texts(&info.categories));
     }
-    let subresources = info.subresources.iter().filter(|sub| is_served(sub)).map(|sub| {
+    let subresources = info.subresources.iter().map(|sub| {
         map([
             ("subresource", sub.name.into()),
             ("responseKind", kind(sub.group, sub.version, sub.kind)),

@@ -65,7 +65,8 @@ fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
         "" | "0" => return Ok(store.snapshot()),
         text => text.parse().map(Revision).map_err(|_| {
             Status::bad_request(format!(
-                "resourceVersion: Invalid value: {text:?}: must be an unsigned integer"
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: \
+                 strconv.ParseUint: parsing {text:?}: invalid syntax"
             ))
         })?,
     };
@@ -150,12 +151,26 @@ fn whole(target: &Target, page: &Page, form: Form) -> Answer {
     out.extend_from_slice(meta(page).as_bytes());
     out.extend_from_slice(b",\"items\":[");
     for (i, record) in page.records.iter().enumerate() {
-        out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
         // The objects of a list do not repeat their type.
+        if served.is_converted() {
+            out.extend_from_slice(if i > 0 { b"," } else { b"" });
+            out.extend_from_slice(&json::to_vec(&without_type(target, record)));
+            continue;
+        }
+        out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
         out.extend_from_slice(&record.value_bytes()[served.type_prefix.len()..]);
     }
     out.extend_from_slice(b"]}\n");
     answers::json_bytes(200, vec![out.freeze()])
+}
+
+/// An object as it is served in a list.
+fn without_type(target: &Target, record: &Record) -> Value {
+    let mut value = target.served.to_served(stored::object(record));
+    for field in ["kind", "apiVersion"] {
+        value.make_map().remove(field);
+    }
+    value
 }
 
 fn meta(page: &Page) -> String {
@@ -173,17 +188,8 @@ fn meta(page: &Page) -> String {
 fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
     let served = target.served;
     let meta = json::parse(meta(page).as_bytes()).unwrap_or(Value::Null);
-    let messages: Vec<Vec<u8>> = page
-        .records
-        .iter()
-        .map(|record| {
-            let mut value = json::parse(record.value_bytes()).unwrap_or(Value::Null);
-            for field in ["kind", "apiVersion"] {
-                value.make_map().remove(field);
-            }
-            message(&value, served.schema)
-        })
-        .collect();
+    let messages: Vec<Vec<u8>> =
+        page.records.iter().map(|record| message(&without_type(target, record), served.schema)).collect();
     let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| message(&meta, of));
     let items_len = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
     let mut out = Vec::with_capacity(items_len + 256);

@@ -7,6 +7,7 @@
 pub mod create;
 pub mod delete;
 pub mod ownership;
+pub mod part;
 pub mod update;
 
 use setpoint_api::field_error::ErrorList;

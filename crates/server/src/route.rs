@@ -59,6 +59,8 @@ pub fn route(path: &str) -> Route {
         [] => ("", ""),
         [name] => (*name, ""),
         [name, subresource] => (*name, *subresource),
+        // What is asked through a proxy has paths of its own.
+        [name, "proxy", ..] => (*name, "proxy"),
         _ => return Route::Nothing,
     };
     if !name.is_empty() && served.info.namespaced && namespace.is_empty() {

@@ -2,24 +2,41 @@
 
 use std::sync::LazyLock;
 
+use setpoint_api::decode::decode;
+use setpoint_api::kinds::autoscaling::convert;
+use setpoint_api::kinds::core::event_convert;
 use setpoint_api::kinds::{self, Rules};
 use setpoint_api::resources::{self, ResourceInfo};
 use setpoint_api::schema::{self, Struct};
 use setpoint_api::status::Qualified;
-use setpoint_api::{Key, KeyError, Resource};
+use setpoint_api::{Key, KeyError, Resource, Value};
+
+/// How objects go between the form in which they are served and that in which they are stored.
+#[derive(Clone, Copy)]
+struct Conversion {
+    /// Group and version of the stored form.
+    storage: (&'static str, &'static str),
+    to_served: fn(&mut Value),
+    to_stored: fn(&mut Value),
+}
 
 /// A resource in one version.
 pub struct Served {
     /// Its names, scope and verbs.
     pub info: &'static ResourceInfo,
-    /// The definition of its objects.
+    /// The definition of its objects, as clients see them.
     pub schema: Struct<'static>,
+    /// The definition of its objects as they are stored.
+    pub stored_schema: Struct<'static>,
     /// What is particular to its kind.
     pub rules: &'static dyn Rules,
     /// Where its objects are kept.
     pub resource: Resource,
     /// How a stored object begins: its type, in the storage version.
     pub type_prefix: String,
+    /// Whether there is nothing to store: an object is a question, and the answer is all there is.
+    pub is_virtual: bool,
+    conversion: Option<Conversion>,
 }
 
 impl Served {
@@ -27,6 +44,20 @@ impl Served {
     #[must_use]
     pub fn api_version(&self) -> String {
         api_version(self.info.group, self.info.version)
+    }
+
+    /// Whether this is its `group/version`.
+    #[must_use]
+    pub fn has_api_version(&self, text: &str) -> bool {
+        let (group, version) = text.split_once('/').unwrap_or(("", text));
+        self.info.group == group && self.info.version == version
+    }
+
+    /// What clients are told who still use the resource.
+    #[must_use]
+    pub fn deprecation(&self) -> Option<&'static str> {
+        let is_endpoints = self.info.group.is_empty() && self.info.kind == "Endpoints";
+        is_endpoints.then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
     }
 
     /// The resource as messages name it.
@@ -39,6 +70,28 @@ impl Served {
     #[must_use]
     pub fn qualified_kind(&self) -> Qualified<'static> {
         Qualified { group: self.info.group, name: self.info.kind }
+    }
+
+    /// Whether objects are served in another form than they are stored in.
+    #[must_use]
+    pub fn is_converted(&self) -> bool {
+        self.conversion.is_some()
+    }
+
+    /// A stored object in the form in which it is served.
+    #[must_use]
+    pub fn to_served(&self, mut object: Value) -> Value {
+        let Some(conversion) = self.conversion else { return object };
+        (conversion.to_served)(&mut object);
+        in_order(object, self.schema)
+    }
+
+    /// A served object in the form in which it is stored.
+    #[must_use]
+    pub fn to_stored(&self, mut object: Value) -> Value {
+        let Some(conversion) = self.conversion else { return object };
+        (conversion.to_stored)(&mut object);
+        in_order(object, self.stored_schema)
     }
 
     /// The key of an object.
@@ -76,30 +129,66 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Served>
     })
 }
 
-/// Objects of a second version or group are kept as those of the first; they wait for their conversions.
-fn is_second_form(info: &ResourceInfo) -> bool {
-    (info.group == "autoscaling" && info.version == "v1") || info.group == "events.k8s.io"
+/// Every form in which the objects of a resource are served.
+pub fn forms(resource: &Resource) -> impl Iterator<Item = &'static Served> + '_ {
+    all().iter().filter(move |served| served.resource == *resource)
+}
+
+/// Brings the fields of an object that was converted into the order in which clients know them.
+fn in_order(object: Value, schema: Struct<'static>) -> Value {
+    decode(object.clone(), schema, &[]).map_or(object, |decoded| decoded.value)
+}
+
+/// How the objects of a second version or group are kept as those of the first.
+fn conversion(info: &ResourceInfo) -> Option<Conversion> {
+    match (info.group, info.version, info.kind) {
+        ("autoscaling", "v1", _) => Some(Conversion {
+            storage: ("autoscaling", "v2"),
+            to_served: convert::to_v1,
+            to_stored: convert::from_v1,
+        }),
+        ("events.k8s.io", _, "Event") => Some(Conversion {
+            storage: ("", "v1"),
+            to_served: event_convert::to_events,
+            to_stored: event_convert::to_core,
+        }),
+        _ => None,
+    }
+}
+
+/// Whether there are answers to objects of a kind that is not stored.
+fn is_answered(info: &ResourceInfo) -> bool {
+    matches!(
+        info.kind,
+        "Binding"
+            | "SelfSubjectReview"
+            | "SelfSubjectAccessReview"
+            | "SelfSubjectRulesReview"
+            | "SubjectAccessReview"
+            | "LocalSubjectAccessReview"
+    )
 }
 
 fn served(info: &'static ResourceInfo) -> Option<Served> {
     let rules = kinds::rules(info.group, info.kind)?;
     let schema = schema::builtin().kind(info.group, info.version, info.kind)?;
-    let is_stored = info.verbs.contains(resources::Verb::List);
-    if !is_stored || is_second_form(info) {
+    let is_virtual = !info.verbs.contains(resources::Verb::List);
+    if is_virtual && !is_answered(info) {
         return None;
     }
-    let name = if info.group.is_empty() {
-        info.plural.to_owned()
-    } else {
-        format!("{}.{}", info.plural, info.group)
-    };
-    let version = api_version(info.group, info.version);
+    let conversion = conversion(info);
+    let (group, version) = conversion.map_or((info.group, info.version), |conversion| conversion.storage);
+    let name = if group.is_empty() { info.plural.to_owned() } else { format!("{}.{group}", info.plural) };
+    let api_version = api_version(group, version);
     Some(Served {
         info,
         schema,
+        stored_schema: schema::builtin().kind(group, version, info.kind)?,
         rules,
         resource: Resource::new(&name).ok()?,
-        type_prefix: format!("{{\"kind\":\"{}\",\"apiVersion\":\"{version}\",", info.kind),
+        type_prefix: format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",", info.kind),
+        is_virtual,
+        conversion,
     })
 }
 
@@ -113,6 +202,8 @@ mod tests {
         for served in all() {
             let found = find(served.info.group, served.info.version, served.info.plural).unwrap();
             assert_eq!(found.resource, served.resource);
+            assert!(served.has_api_version(&served.api_version()));
+            assert!(!served.has_api_version("none/v1") && !served.has_api_version("none"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Objects in the form in which they are stored: JSON of the storage version, type fields first, with a hole for
 //! the revision.
 
+use bytes::Bytes;
 use setpoint_api::decode::decode;
 use setpoint_api::{Value, json};
 use setpoint_store::{Draft, Record};
@@ -14,7 +15,7 @@ const HOLE: &str = "0";
 pub fn draft(served: &Served, mut object: Value) -> Option<Draft> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
     // Decoding once more brings all fields into the order in which clients know them.
-    let object = decode(object, served.schema, &[]).ok()?.value;
+    let object = decode(object, served.stored_schema, &[]).ok()?.value;
     let mut bytes = Vec::with_capacity(1024);
     let hole = write(&object, &mut bytes)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
@@ -71,6 +72,15 @@ fn write_metadata(metadata: &setpoint_api::Map, out: &mut Vec<u8>) -> Option<u32
 #[must_use]
 pub fn object(record: &Record) -> Value {
     json::parse(record.value_bytes()).unwrap_or(Value::Null)
+}
+
+/// The bytes of a stored object in the form in which it is served.
+#[must_use]
+pub fn served_bytes(served: &Served, bytes: Bytes) -> Bytes {
+    if !served.is_converted() {
+        return bytes;
+    }
+    json::to_vec(&served.to_served(json::parse(&bytes).unwrap_or(Value::Null))).into()
 }
 
 #[cfg(test)]

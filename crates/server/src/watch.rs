@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use setpoint_api::printing::table::{MetaVersion, TableOptions, write_object_table, write_partial};
+use setpoint_api::printing::table::{
+    MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
+};
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value, json, protobuf};
 use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
@@ -112,13 +114,23 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filte
 }
 
 impl Watch {
+    /// Appends an object that is given as it is stored.
+    fn put_stored(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
+        if self.served.is_converted() && self.view != View::Table {
+            let object = self.served.to_served(json::parse(object).unwrap_or(Value::Null));
+            self.put(out, word, &json::to_vec(&object));
+        } else {
+            self.put(out, word, object);
+        }
+    }
+
     fn put_event(&self, out: &mut BytesMut, event: &Event) {
         let word = match event.change {
             Change::Added => "ADDED",
             Change::Modified => "MODIFIED",
             Change::Deleted => "DELETED",
         };
-        self.put(out, word, &event.value());
+        self.put_stored(out, word, &event.value());
     }
 
     /// Appends one line, or one frame of protobuf.
@@ -160,16 +172,18 @@ impl Watch {
         let kind = (self.served.info.group, self.served.info.kind);
         let with_columns = !self.columns_shown.replace(true);
         let options = TableOptions { with_columns, ..TableOptions::default() };
-        write_object_table(kind, (&value).into(), options, self.now, &mut out);
+        let shown = self.served.to_served(value.clone());
+        let row = TableObject { stored: &value, served: &shown };
+        write_object_table(kind, row, options, self.now, &mut out);
         out
     }
 
     fn put_bookmark(&self, out: &mut BytesMut, revision: Revision, initial_end: bool) {
         let mark = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
         let annotations = if initial_end { mark } else { "" };
+        let (kind, version) = (self.served.info.kind, self.served.api_version());
         let object = format!(
-            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\",\"creationTimestamp\":null{annotations}}}}}",
-            self.served.type_prefix
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}"
         );
         self.put(out, "BOOKMARK", object.as_bytes());
     }
@@ -177,7 +191,7 @@ impl Watch {
     fn fill(&mut self, out: &mut BytesMut, context: &mut Context<'_>) {
         while out.len() < CHUNK_BYTES {
             let Some(record) = self.initial.next() else { break };
-            self.put(out, "ADDED", record.value_bytes());
+            self.put_stored(out, "ADDED", record.value_bytes());
         }
         if self.initial.len() > 0 {
             return;

@@ -101,8 +101,14 @@ fn a_newcomer_walks_through_with_every_kubectl() {
         run("version", "", "v1.37.0");
         run("get namespaces", "", "kube-system");
         run("create configmap hello --from-literal=a=1", "", "configmap/hello created");
-        for format in ["wide", "yaml", "json", "name", "jsonpath={.data.a}", "custom-columns=N:.metadata.name"] {
-            run(&format!("get configmap hello -o {format}"), "", if format.starts_with("json") { "1" } else { "hello" });
+        for format in
+            ["wide", "yaml", "json", "name", "jsonpath={.data.a}", "custom-columns=N:.metadata.name"]
+        {
+            run(
+                &format!("get configmap hello -o {format}"),
+                "",
+                if format.starts_with("json") { "1" } else { "hello" },
+            );
         }
         run("label configmap hello x=y", "", "labeled");
         run("annotate configmap hello x=y", "", "annotated");

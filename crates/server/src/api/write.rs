@@ -6,12 +6,12 @@ use setpoint_api::decode::{StrictError, decode};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::delete::answers_with_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
-use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
+use super::patching::{self, Patching};
 use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
 use crate::exchange::{Answer, Identity, Request};
@@ -28,7 +28,7 @@ use crate::{answers, list, stored};
 const ATTEMPTS_MAX: usize = 5;
 
 /// What became of a write.
-enum Done {
+pub(super) enum Done {
     /// This is stored now.
     Stored(Record),
     /// This is gone now.
@@ -103,39 +103,19 @@ impl Api {
         query: &Query,
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
-        let content_type = header(request).unwrap_or_default();
-        if content_type.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml") {
+        let Some(sort) = patching::sort(request)? else {
             return self.apply(request, target, query).await;
-        }
-        let strictness = Strictness::of(query.get("fieldValidation"));
-        let sort = PatchType::from_media_type(content_type).ok_or_else(|| {
-            Status::unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-                "application/apply-patch+yaml",
-            ])
-        })?;
+        };
         let writer = writer(request, query, Some(false))?;
-        let patch = Patch::parse(sort, &request.body, strictness == Strictness::Strict)
-            .map_err(|error| error.to_status())?;
-        let schema = target.served.schema;
+        let patch = Patching::parse(sort, request, query)?;
+        let served = target.served;
         let mut warnings = Vec::new();
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
-                let patched =
-                    patch.apply(stored::object(&record), schema).map_err(|error| error.to_status())?;
-                let decoded = decode(patched.clone(), schema, &[])
-                    .map_err(|error| patch.invalid(&patched, schema, &error))?;
-                match strictness {
-                    Strictness::Strict if !decoded.strict.is_empty() => {
-                        return Err(patch.strict_invalid(&patched, &decoded.strict));
-                    }
-                    Strictness::Warn => warnings = decoded.strict.iter().map(ToString::to_string).collect(),
-                    _ => {}
-                }
-                update(target.served, part(target), decoded.value, None, &record, &writer, world)
+                let (object, more) = patch.apply(served.to_served(stored::object(&record)), served.schema)?;
+                warnings = more;
+                update(served, part(target), served.to_stored(object), None, &record, &writer, world)
             })
             .await?;
         let mut answer = shown(target, done, 200, wanted, query, self.options.clock.now())?;
@@ -160,9 +140,10 @@ impl Api {
                 let object = decode(object, served.schema, &[])
                     .map_err(|error| Status::bad_request(error.to_string()))?
                     .value;
+                let object = served.to_stored(object);
                 match record {
                     Ok(record) => update(served, part, object, Some(managed), &record, &writer, world),
-                    Err(missing) if part == Part::Status => Err(missing),
+                    Err(missing) if part != Part::Whole => Err(missing),
                     Err(_) => {
                         created = true;
                         create(served, &target.namespace, object, Some(managed), &writer, world)
@@ -241,17 +222,19 @@ impl Api {
         let served = target.served;
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
-        body::object(&request.body, header(request), expected, Strictness::of(query.get("fieldValidation")))
+        let strictness = Strictness::of(query.get("fieldValidation"));
+        let (object, warnings) = body::object(&request.body, header(request), expected, strictness)?;
+        Ok((served.to_stored(object), warnings))
     }
 
-    fn find(&self, target: &Target, snapshot: &Snapshot) -> Result<Record, Status> {
+    pub(super) fn find(&self, target: &Target, snapshot: &Snapshot) -> Result<Record, Status> {
         let missing = || Status::not_found(target.served.qualified(), &target.name);
         let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
         snapshot.get(&key).cloned().ok_or_else(missing)
     }
 
     /// Decides and commits, again if the world moved in between.
-    async fn perform(
+    pub(super) async fn perform(
         &self,
         mut decide: impl FnMut(&World<'_>) -> Result<Step, Status>,
     ) -> Result<Done, Status> {
@@ -333,16 +316,16 @@ fn applied_config(
     }
 }
 
-fn header(request: &Request) -> Option<&str> {
+pub(super) fn header(request: &Request) -> Option<&str> {
     request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok())
 }
 
 fn part(target: &Target) -> Part {
-    if target.subresource == "status" { Part::Status } else { Part::Whole }
+    Part::of(&target.subresource).unwrap_or(Part::Whole)
 }
 
 /// Who writes. The manager is what the client says, or the first word of what it calls itself.
-fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Writer, Status> {
+pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Writer, Status> {
     let dry_run = query.all("dryRun");
     let options = WriteOptions {
         field_manager: query.get("fieldManager"),
@@ -414,8 +397,8 @@ fn shown(
     let bytes = match done {
         Done::Stored(record) => record.value(),
         Done::Removed(object) | Done::Would(object) => {
-            let object =
-                decode(object.clone(), target.served.schema, &[]).map_or(object, |decoded| decoded.value);
+            let schema = target.served.stored_schema;
+            let object = decode(object.clone(), schema, &[]).map_or(object, |decoded| decoded.value);
             json::to_vec(&object).into()
         }
     };
@@ -423,6 +406,7 @@ fn shown(
         let object = json::parse(&bytes).unwrap_or(Value::Null);
         return answers::view_of_object(code, target.served, &object, view, query, now);
     }
+    let bytes = stored::served_bytes(target.served, bytes);
     Ok(answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true)))
 }
 

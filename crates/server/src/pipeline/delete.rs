@@ -1,6 +1,8 @@
 //! Deleting an object.
 
+use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::core::namespace;
 use setpoint_api::kinds::core::pod::deletion_grace_seconds;
 use setpoint_api::metadata;
 use setpoint_api::metadata::delete::{Deletion, GarbagePolicy, delete as decide};
@@ -28,13 +30,32 @@ pub fn delete(
     if !errors.is_empty() {
         return Err(Status::invalid(Qualified { group: "meta.k8s.io", name: "DeleteOptions" }, "", &errors));
     }
-    let object = stored::object(record);
+    delete_object(served, record, stored::object(record), options, writer, world)
+}
+
+/// Deletes what `record` holds, whose last state is to be `object`.
+///
+/// # Errors
+/// If it may not be deleted.
+pub fn delete_object(
+    served: &Served,
+    record: &Record,
+    object: Value,
+    options: &DeleteOptions<'_>,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Step, Status> {
     let name = metadata::name(&object).to_owned();
     let is_pod = served.resource.as_str() == "pods";
     let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
     let policy = GarbagePolicy::of(served.info.group, served.info.kind);
-    let deletion = decide(object, options, policy, grace, world.now)
-        .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?;
+    let deletion = if served.resource.as_str() == "namespaces" {
+        namespace::delete(object, options, world.now)
+            .map_err(|error| Status::conflict(served.qualified(), &name, error.in_words_of_the_store()))?
+    } else {
+        decide(object, options, policy, grace, world.now)
+            .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?
+    };
     let key = served
         .key(record.namespace().unwrap_or_default(), record.name())
         .map_err(|error| Status::bad_request(error.to_string()))?;

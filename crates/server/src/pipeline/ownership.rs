@@ -1,12 +1,13 @@
 //! Who owns which field after a write.
 
 use setpoint_api::Value;
-use setpoint_api::apply::{self, Applied, Filter, OneVersion};
+use setpoint_api::apply::{self, Applied, Filter, Versions};
+use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::update::Part;
 use super::{World, Writer};
-use crate::served::Served;
+use crate::served::{self, Served};
 
 /// Notes in `new` who owns what, after any write but an apply. `reset` says that the client sent an empty list.
 pub fn note(
@@ -17,12 +18,18 @@ pub fn note(
     live: Option<&Value>,
     new: &mut Value,
 ) {
-    let managed =
-        with_writer(served, part, writer, world, |writer| apply::update(writer, live, new, false).managed);
+    let managed = with_writer(served, part, writer, world, |writer| {
+        if !served.is_converted() {
+            return apply::update(writer, live, new, false).managed;
+        }
+        let (live, new) = (live.map(|live| served.to_served(live.clone())), served.to_served(new.clone()));
+        apply::update(writer, live.as_ref(), &new, false).managed
+    });
     set(new, managed);
 }
 
-/// Merges an applied configuration into an object, and notes who owns what.
+/// Merges an applied configuration into an object, and notes who owns what. The object comes as it is stored and is
+/// answered as it is served, like the configuration.
 ///
 /// # Errors
 /// If it does not fit the kind, or others own what it changes.
@@ -35,6 +42,8 @@ pub fn merge(
     config: &Value,
     force: bool,
 ) -> Result<(Value, Value), Status> {
+    let shown = live.filter(|_| served.is_converted()).map(|live| served.to_served(live.clone()));
+    let live = shown.as_ref().or(live);
     let applied =
         with_writer(served, part, writer, world, |writer| apply::apply(writer, live, config, force));
     let Applied { object, managed, .. } = applied.map_err(|error| error.to_status())?;
@@ -58,19 +67,63 @@ fn with_writer<T>(
     world: &World<'_>,
     act: impl FnOnce(&apply::Writer<'_>) -> T,
 ) -> T {
-    let filter = match part {
-        Part::Whole if served.rules.has_status() => Some(Filter::exclude(&["status"])),
-        Part::Whole => None,
-        Part::Status => Some(Filter::exclude(&["spec", "metadata.labels", "metadata.annotations"])),
-    };
     let api_version = served.api_version();
-    let versions = OneVersion { api_version: &api_version, of: served.schema, filter: filter.as_ref() };
+    let versions = Forms { forms: served::forms(&served.resource).collect(), filter: filter(served, part) };
     act(&apply::Writer {
         versions: &versions,
         api_version: &api_version,
         of: served.schema,
-        subresource: if part == Part::Status { "status" } else { "" },
+        subresource: part.subresource(),
         manager: &writer.manager,
         now: world.now,
     })
+}
+
+/// What a write of a part can own.
+fn filter(served: &Served, part: Part) -> Option<Filter> {
+    Some(match part {
+        Part::Whole if served.rules.has_status() => Filter::exclude(&["status"]),
+        Part::Whole => return None,
+        Part::Status => Filter::exclude(&["spec", "metadata.labels", "metadata.annotations"]),
+        Part::Finalize => Filter::exclude(&["status"]),
+        Part::Approval => Filter::exclude(&["spec", "status.certificate"]),
+        Part::EphemeralContainers => Filter::include(&["spec.ephemeralContainers"]),
+        Part::Resize => Filter::include(&[
+            "spec.containers.*.resources",
+            "spec.containers.*.resizePolicy",
+            "spec.initContainers.*.resources",
+            "spec.initContainers.*.resizePolicy",
+        ]),
+    })
+}
+
+/// All forms in which the objects of a resource are served.
+struct Forms {
+    forms: Vec<&'static Served>,
+    filter: Option<Filter>,
+}
+
+impl Forms {
+    fn find(&self, api_version: &str) -> Option<&'static Served> {
+        self.forms.iter().copied().find(|form| form.has_api_version(api_version))
+    }
+}
+
+impl Versions for Forms {
+    fn schema(&self, api_version: &str) -> Option<Struct<'_>> {
+        self.find(api_version).map(|form| form.schema)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let own = object.str_at(&["apiVersion"]);
+        if own == api_version {
+            return Some(object.clone());
+        }
+        let (from, to) = (self.find(own)?, self.find(api_version)?);
+        Some(to.to_served(from.to_stored(object.clone())))
+    }
+
+    fn filter(&self, api_version: &str) -> Option<&Filter> {
+        self.filter.as_ref().filter(|_| self.find(api_version).is_some())
+    }
 }

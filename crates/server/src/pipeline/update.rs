@@ -3,6 +3,7 @@
 use setpoint_api::Value;
 use setpoint_api::apply::keep_times;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::core::namespace;
 use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
 use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
@@ -19,6 +20,14 @@ pub enum Part {
     Whole,
     /// The status alone.
     Status,
+    /// The finalizers of a namespace.
+    Finalize,
+    /// Whether a certificate is granted.
+    Approval,
+    /// The containers that are added to a pod to look inside.
+    EphemeralContainers,
+    /// The resources of a pod's containers.
+    Resize,
 }
 
 /// Puts `new` in the place of what `record` holds. Where it comes from an apply, its owners are known and given.
@@ -47,14 +56,22 @@ pub fn update(
     match part {
         Part::Whole => served.rules.prepare_update(&mut new, &old),
         Part::Status => keep_all_but_status(served, &mut new, &old),
+        part => part.prepare(&mut new, &old, world.now),
     }
     let mut errors = ErrorList::new();
     validate::update(&mut errors, &new, &old, &metadata_rules(served));
-    if part == Part::Whole {
-        count_generation(&mut new, &old, served.rules);
-        served.rules.check_update(&new, &old, &mut errors);
-    } else {
-        served.rules.validate_status(&new, &old, &mut errors);
+    match part {
+        Part::Whole => {
+            count_generation(&mut new, &old, served.rules);
+            served.rules.check_update(&new, &old, &mut errors);
+        }
+        Part::Status => served.rules.validate_status(&new, &old, &mut errors),
+        part => {
+            if part.counts_generation() {
+                count_generation(&mut new, &old, served.rules);
+            }
+            part.validate(&new, &old, &mut errors);
+        }
     }
     check(served, &new, &errors)?;
     let key = served
@@ -64,7 +81,7 @@ pub fn update(
     if writer.dry_run {
         return Ok(Step::Would(new));
     }
-    if is_released(&new, &old) {
+    if released(served, &new, &old) {
         return Ok(Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), new));
     }
     keep_times(&old, &mut new);
@@ -84,6 +101,14 @@ fn keep_all_but_status(served: &Served, new: &mut Value, old: &Value) {
     }
     if let Some(managed) = managed {
         new.ensure_map("metadata").insert("managedFields", managed);
+    }
+}
+
+/// Whether nothing holds back any longer an object that was deleted. A namespace is also held by its contents.
+fn released(served: &Served, new: &Value, old: &Value) -> bool {
+    match served.resource.as_str() {
+        "namespaces" => namespace::is_released(new, old),
+        _ => is_released(new, old),
     }
 }
 

@@ -1,0 +1,67 @@
+//! What a patch makes of an object, whichever endpoint it came through.
+
+use setpoint_api::Value;
+use setpoint_api::decode::decode;
+use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::schema::Struct;
+use setpoint_api::status::Status;
+
+use super::write::header;
+use crate::body::Strictness;
+use crate::exchange::Request;
+use crate::query::Query;
+
+/// A patch and how strictly its outcome is taken.
+pub(super) struct Patching {
+    patch: Patch,
+    strictness: Strictness,
+}
+
+/// The sort of the patch of a request; nothing if it is the configuration of an apply.
+///
+/// # Errors
+/// If the sort is not known.
+pub(super) fn sort(request: &Request) -> Result<Option<PatchType>, Status> {
+    let kind = header(request).unwrap_or_default();
+    if kind.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml") {
+        return Ok(None);
+    }
+    PatchType::from_media_type(kind).map(Some).ok_or_else(|| {
+        Status::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
+        ])
+    })
+}
+
+impl Patching {
+    /// Reads the patch of a request.
+    ///
+    /// # Errors
+    /// If it is malformed.
+    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<Patching, Status> {
+        let strictness = Strictness::of(query.get("fieldValidation"));
+        let patch = Patch::parse(sort, &request.body, strictness == Strictness::Strict)
+            .map_err(|error| error.to_status())?;
+        Ok(Patching { patch, strictness })
+    }
+
+    /// The object that comes of `live`, and what to warn the client of.
+    ///
+    /// # Errors
+    /// If the patch does not fit, or makes something that is no such object.
+    pub(super) fn apply(&self, live: Value, schema: Struct<'static>) -> Result<(Value, Vec<String>), Status> {
+        let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
+        let decoded = decode(patched.clone(), schema, &[])
+            .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
+        match self.strictness {
+            Strictness::Strict if !decoded.strict.is_empty() => {
+                Err(self.patch.strict_invalid(&patched, &decoded.strict))
+            }
+            Strictness::Warn => Ok((decoded.value, decoded.strict.iter().map(ToString::to_string).collect())),
+            _ => Ok((decoded.value, Vec::new())),
+        }
+    }
+}

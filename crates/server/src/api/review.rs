@@ -1,0 +1,134 @@
+//! Kinds that are questions: who am I, and who may do what. The answer is all there is of them.
+//!
+//! There is one sort of access: whoever belongs to the administrators may do everything, and nobody else anything.
+
+use http::Method;
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::authorization::rules_review_fault;
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::status::{Generic, Status};
+use setpoint_api::{Map, Time, Value, metadata};
+
+use super::write::writer;
+use super::{Api, wanted_whole};
+use crate::answers;
+use crate::body::{self, Expected, Strictness};
+use crate::exchange::{Answer, Identity, Request};
+use crate::pipeline::update::Part;
+use crate::pipeline::{World, ownership};
+use crate::query::Query;
+use crate::route::Target;
+
+/// The group whose members may do everything.
+const ADMINISTRATORS: &str = "system:masters";
+const DENIAL: &str = "only members of the group system:masters have access";
+
+impl Api {
+    /// Answers an object of a kind that is not stored.
+    pub(super) async fn answer_virtual(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let has_scope = target.served.info.namespaced != target.namespace.is_empty();
+        if request.method != Method::POST || !target.name.is_empty() || !has_scope {
+            return Err(Status::generic(
+                405,
+                &Generic { method: request.method.as_str(), ..Generic::default() },
+            ));
+        }
+        if target.served.info.kind == "Binding" {
+            return self.bind(request, target, query, "").await;
+        }
+        self.review(request, target, query)
+    }
+
+    fn review(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+        let form = wanted_whole(request)?;
+        let served = target.served;
+        let api_version = served.api_version();
+        let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
+        let strictness = Strictness::of(query.get("fieldValidation"));
+        let (mut review, warnings) =
+            body::object(&request.body, super::write::header(request), expected, strictness)?;
+        metadata::create::ensure_namespace(&mut review, &target.namespace)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let writer = writer(request, query, None)?;
+        let mut errors = ErrorList::new();
+        served.rules.validate(&review, &mut errors);
+        if !errors.is_empty() {
+            return Err(Status::invalid(served.qualified_kind(), metadata::name(&review), &errors));
+        }
+        let snapshot = self.store.snapshot();
+        let now = self.options.clock.now();
+        let world = World { snapshot: &snapshot, now, entropy: [0; 3] };
+        ownership::note(served, Part::Whole, &writer, &world, None, &mut review);
+        let identity = &request.identity;
+        match served.info.kind {
+            "SelfSubjectReview" => review = who(identity, &review, now),
+            "SelfSubjectAccessReview" => {
+                let allowed = is_administrator(identity.groups.iter().map(String::as_str));
+                decide(&mut review, allowed);
+            }
+            "SelfSubjectRulesReview" => {
+                if let Some(fault) = rules_review_fault(&review) {
+                    return Err(Status::bad_request(fault));
+                }
+                list_rules(&mut review, is_administrator(identity.groups.iter().map(String::as_str)));
+            }
+            _ => {
+                let groups = review.at(&["spec", "groups"]).and_then(Value::as_list).unwrap_or_default();
+                let allowed = is_administrator(groups.iter().filter_map(Value::as_str));
+                decide(&mut review, allowed);
+            }
+        }
+        let pretty = query.flag("pretty") == Some(true);
+        let mut answer = answers::value(201, expected, review, form, pretty);
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+}
+
+fn is_administrator<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
+    groups.any(|group| group == ADMINISTRATORS)
+}
+
+/// Who asks, as an object.
+fn who(identity: &Identity, review: &Value, now: Time) -> Value {
+    let mut answer = Value::map();
+    let map = answer.make_map();
+    for field in ["kind", "apiVersion"] {
+        map.insert(field, review.get(field).cloned().unwrap_or_default());
+    }
+    map.ensure_map("metadata").insert("creationTimestamp", Seconds(now).to_string());
+    let info = map.ensure_map("status").ensure_map("userInfo");
+    info.insert("username", identity.user.as_str());
+    let groups: Vec<Value> = identity.groups.iter().map(|group| Value::from(group.as_str())).collect();
+    if !groups.is_empty() {
+        info.insert("groups", groups);
+    }
+    answer
+}
+
+fn decide(review: &mut Value, allowed: bool) {
+    let mut status = Map::with_capacity(2);
+    status.insert("allowed", allowed);
+    if !allowed {
+        status.insert("reason", DENIAL);
+    }
+    review.make_map().insert("status", status);
+}
+
+fn list_rules(review: &mut Value, allowed: bool) {
+    let everything = || Value::List(vec!["*".into()]);
+    let rule = |fields: &[&str]| {
+        let rule: Map = fields.iter().map(|field| (*field, everything())).collect();
+        Value::List(if allowed { vec![rule.into()] } else { Vec::new() })
+    };
+    let mut status = Map::with_capacity(3);
+    status.insert("resourceRules", rule(&["verbs", "apiGroups", "resources"]));
+    status.insert("nonResourceRules", rule(&["verbs", "nonResourceURLs"]));
+    status.insert("incomplete", false);
+    review.make_map().insert("status", status);
+}

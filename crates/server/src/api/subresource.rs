@@ -1,0 +1,123 @@
+//! What hangs below an object and is no part of it: scale, binding, eviction, and what only a node could answer.
+//!
+//! Parts of an object (status, finalizers, approval, ephemeral containers, resources) are written like the object.
+
+mod binding;
+mod eviction;
+mod scale;
+
+use http::Method;
+use setpoint_api::metadata;
+use setpoint_api::resources::Verb;
+use setpoint_api::schema::builtin;
+use setpoint_api::status::{Generic, Qualified, Reason, Status};
+use setpoint_api::{Value, json};
+
+use super::write::header;
+use super::{Api, unknown};
+use crate::answers;
+use crate::body::{self, Expected, Strictness};
+use crate::exchange::{Answer, Request};
+use crate::query::Query;
+use crate::route::Target;
+use crate::stored;
+
+/// The verb that a method asks for below an object.
+fn verb(method: &Method) -> Option<Verb> {
+    Some(match *method {
+        Method::GET | Method::HEAD => Verb::Get,
+        Method::POST => Verb::Create,
+        Method::PUT => Verb::Update,
+        Method::PATCH => Verb::Patch,
+        Method::DELETE => Verb::Delete,
+        _ => return None,
+    })
+}
+
+/// Refuses what a subresource does not offer.
+pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Status> {
+    if target.subresource.is_empty() {
+        return Ok(());
+    }
+    let Some(info) = target.served.info.subresource(&target.subresource) else {
+        return Err(unknown(&request.method));
+    };
+    if verb(&request.method).is_some_and(|verb| info.verbs.contains(verb)) {
+        return Ok(());
+    }
+    Err(Status::generic(405, &Generic { method: request.method.as_str(), ..Generic::default() }))
+}
+
+/// The definition of a kind that is certainly there.
+fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'static>, Status> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let schema = builtin()
+        .kind(group, version, kind)
+        .ok_or_else(|| Status::internal_error(format!("there is no definition of {kind}")))?;
+    Ok(Expected { api_version, kind, schema })
+}
+
+/// The object in a body, in the namespace of the path.
+fn object(
+    request: &Request,
+    target: &Target,
+    query: &Query,
+    expected: Expected<'_>,
+) -> Result<(Value, Vec<String>), Status> {
+    let strictness = Strictness::of(query.get("fieldValidation"));
+    let (mut object, warnings) = body::object(&request.body, header(request), expected, strictness)?;
+    metadata::create::ensure_namespace(&mut object, &target.namespace)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    Ok((object, warnings))
+}
+
+/// The word that something was done for which there is no object to show.
+fn done() -> Answer {
+    let status = Status { success: true, code: 201, ..Status::failure(Reason::Unknown, "") };
+    answers::status(&status)
+}
+
+impl Api {
+    pub(super) async fn subresource(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        match target.subresource.as_str() {
+            "scale" => self.scale(request, target, query).await,
+            "binding" => self.bind(request, target, query, &target.name).await,
+            "eviction" => self.evict(request, target, query).await,
+            _ => Err(self.only_nodes_can(target)),
+        }
+    }
+
+    /// Why a request cannot be answered that takes a node, or a key to sign with.
+    fn only_nodes_can(&self, target: &Target) -> Status {
+        let record = match self.find(target, &self.store.snapshot()) {
+            Ok(record) => record,
+            Err(missing) => return missing,
+        };
+        let (plural, name, word) = (target.served.info.plural, &target.name, &target.subresource);
+        match plural {
+            "pods" if stored::object(&record).str_at(&["spec", "nodeName"]).is_empty() => {
+                Status::bad_request(format!("pod {name} does not have a host assigned"))
+            }
+            "services" => {
+                let name = json::to_text(&Value::from(name.as_str()));
+                Status::service_unavailable(format!("no endpoints available for service {name}"))
+            }
+            "serviceaccounts" => Status::unclassified(
+                501,
+                format!("serviceaccounts/{word} is not implemented: this server does not issue tokens yet"),
+            ),
+            _ => Status::unclassified(
+                501,
+                format!("{plural}/{word} is not implemented: this server does not connect to nodes yet"),
+            ),
+        }
+    }
+}
+
+/// Pods, as messages name them.
+const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };

@@ -1,0 +1,152 @@
+//! The number of pods of a workload, read and written alone.
+
+use http::Method;
+use setpoint_api::apply::scale::{SCALE_VERSION, to_parent, to_scale};
+use setpoint_api::apply::{self, Managers, OneVersion, Path};
+use setpoint_api::decode::decode;
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::autoscaling::scale;
+use setpoint_api::status::{Qualified, Status};
+use setpoint_api::{Value, metadata, yaml};
+
+use super::{expected, object};
+use crate::answers;
+use crate::api::patching::{self, Patching};
+use crate::api::write::{Done, writer};
+use crate::api::{Api, wanted_whole};
+use crate::body::Expected;
+use crate::exchange::{Answer, Request};
+use crate::pipeline::update::{Part, update};
+use crate::pipeline::{World, Writer};
+use crate::query::Query;
+use crate::route::Target;
+use crate::stored;
+
+/// How a new scale is said.
+enum Change {
+    /// All of it.
+    Whole(Value),
+    /// What is to change.
+    Patch(Patching),
+    /// What somebody wants of it, and whether others give way.
+    Apply(Value, bool),
+}
+
+impl Api {
+    pub(super) async fn scale(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let form = wanted_whole(request)?;
+        let expected = expected(SCALE_VERSION, "Scale")?;
+        let pretty = query.flag("pretty") == Some(true);
+        if matches!(request.method, Method::GET | Method::HEAD) {
+            let record = self.find(target, &self.store.snapshot())?;
+            return Ok(answers::value(200, expected, view(&stored::object(&record))?, form, pretty));
+        }
+        let (change, mut warnings) = change(request, target, query, expected)?;
+        let is_patch = (request.method == Method::PATCH).then_some(matches!(change, Change::Apply(..)));
+        let writer = writer(request, query, is_patch)?;
+        let done = self
+            .perform(|world| {
+                let record = self.find(target, world.snapshot)?;
+                let workload = stored::object(&record);
+                let (workload, managed, more) = scaled(target, workload, &change, expected, &writer, world)?;
+                warnings.extend(more);
+                update(target.served, Part::Whole, workload, Some(managed), &record, &writer, world)
+            })
+            .await?;
+        let workload = match done {
+            Done::Stored(record) => stored::object(&record),
+            Done::Would(object) | Done::Removed(object) => object,
+        };
+        let mut answer = answers::value(200, expected, view(&workload)?, form, pretty);
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+}
+
+fn view(workload: &Value) -> Result<Value, Status> {
+    scale::view(workload).map_err(|error| Status::bad_request(error.to_string()))
+}
+
+fn change(
+    request: &Request,
+    target: &Target,
+    query: &Query,
+    expected: Expected<'_>,
+) -> Result<(Change, Vec<String>), Status> {
+    if request.method == Method::PUT {
+        let (mut scale, warnings) = object(request, target, query, expected)?;
+        let (said, asked) = (metadata::name(&scale).to_owned(), &target.name);
+        if said.is_empty() {
+            scale.ensure_map("metadata").insert("name", asked.as_str());
+        } else if said != *asked {
+            let message =
+                format!("the name of the object ({said}) does not match the name on the URL ({asked})");
+            return Err(Status::bad_request(message));
+        }
+        return Ok((Change::Whole(scale), warnings));
+    }
+    if let Some(sort) = patching::sort(request)? {
+        return Ok((Change::Patch(Patching::parse(sort, request, query)?), Vec::new()));
+    }
+    let (config, _) = yaml::parse_strict(&request.body)
+        .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    Ok((Change::Apply(config, query.flag("force") == Some(true)), Vec::new()))
+}
+
+/// A workload with its new scale, who owns what of it then, and warnings.
+fn scaled(
+    target: &Target,
+    mut workload: Value,
+    change: &Change,
+    expected: Expected<'_>,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<(Value, Value, Vec<String>), Status> {
+    let api_version = target.served.api_version();
+    let replicas = Path::of_fields(&["spec", "replicas"]);
+    let paths = [(api_version.as_str(), Some(replicas))];
+    let managed = workload.at(&["metadata", "managedFields"]).unwrap_or(&Value::Null);
+    let owners = Managers::from_value(managed).unwrap_or_default();
+    let mut live = view(&workload)?;
+    live.ensure_map("metadata").insert("managedFields", to_scale(&owners, &paths).to_value());
+    let versions = OneVersion { api_version: SCALE_VERSION, of: expected.schema, filter: None };
+    let writes = apply::Writer {
+        versions: &versions,
+        api_version: SCALE_VERSION,
+        of: expected.schema,
+        subresource: "scale",
+        manager: &writer.manager,
+        now: world.now,
+    };
+    let update = |new: &Value| apply::update(&writes, Some(&live), new, false).managed;
+    let (new, managed, warnings) = match change {
+        Change::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
+        Change::Patch(patch) => {
+            let (new, warnings) = patch.apply(live.clone(), expected.schema)?;
+            let managed = update(&new);
+            (new, managed, warnings)
+        }
+        Change::Apply(config, force) => {
+            let applied =
+                apply::apply(&writes, Some(&live), config, *force).map_err(|error| error.to_status())?;
+            let decoded = decode(applied.object, expected.schema, &[])
+                .map_err(|error| Status::bad_request(error.to_string()))?;
+            (decoded.value, applied.managed, Vec::new())
+        }
+    };
+    let mut errors = ErrorList::new();
+    scale::validate(&new, &mut errors);
+    if !errors.is_empty() {
+        let kind = Qualified { group: "autoscaling", name: "Scale" };
+        return Err(Status::invalid(kind, &target.name, &errors));
+    }
+    scale::apply(&new, &mut workload)
+        .map_err(|error| Status::conflict(target.served.qualified(), &target.name, error))?;
+    let of_scale = Managers::from_value(&managed).unwrap_or_default();
+    Ok((workload, to_parent(&owners, &of_scale, &api_version, &paths).to_value(), warnings))
+}
