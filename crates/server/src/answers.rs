@@ -87,7 +87,8 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
     let mut out = Vec::new();
     match form {
         Form::Protobuf => {
-            let message = protobuf::to_vec(&value, expected.schema);
+            let mut message = Vec::with_capacity(256);
+            protobuf::encode(&value, expected.schema, &mut message);
             protobuf::write_object(expected.api_version, expected.kind, &message, &mut out);
             return answer(code, PROTOBUF, vec![out.into()]);
         }
