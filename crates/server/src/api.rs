@@ -18,7 +18,9 @@ use crate::exchange::{Answer, Body, Request, Service};
 use crate::media::{self, Form, View};
 use crate::query::Query;
 use crate::route::{Route, Target, route};
-use crate::{answers, discovery, list, stored, watch};
+use crate::{answers, bootstrap, discovery, list, stored, watch};
+
+pub(crate) use write::commit_status;
 
 /// Chance, from outside.
 pub type Entropy = dyn Fn() -> u64 + Send + Sync;
@@ -46,7 +48,7 @@ pub struct Api {
 /// If that cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let api = Api { store, options };
-    api.bootstrap()?;
+    bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
 }
 
@@ -59,7 +61,13 @@ impl Service for Api {
 impl Api {
     async fn respond(&self, request: Request) -> Result<Answer, Status> {
         match route(&request.path) {
-            Route::Objects(target) => self.objects(&request, target).await,
+            Route::Objects(target) => {
+                let deprecation = answers::deprecation(target.served);
+                let answer = self.objects(&request, target).await;
+                let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
+                answers::warn(&mut answer, deprecation.as_slice());
+                Ok(answer)
+            }
             Route::Document(parts) => self.document(&request, &parts),
             Route::Nothing if request.path.starts_with("/api/v1/") => Err(unknown(&request.method)),
             Route::Nothing => Ok(answers::text(404, "404 page not found\n")),
@@ -206,15 +214,7 @@ impl Api {
 fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form == Form::Json || (form == Form::Protobuf && view == View::Whole);
-    media::wanted(accept, can).ok_or_else(|| {
-        Status::not_acceptable(&[
-            "application/json",
-            "application/yaml",
-            "application/vnd.kubernetes.protobuf",
-            "application/json;stream=watch",
-            "application/vnd.kubernetes.protobuf;stream=watch",
-        ])
-    })
+    media::wanted(accept, can).ok_or_else(answers::not_acceptable)
 }
 
 /// The answer to a path below the API that leads nowhere.

@@ -4,6 +4,7 @@
 //! say instead. None knows a socket, a clock or a runtime: time and chance are in [`World`], so that the loop can
 //! call them, a simulator can run them, and a fork can replay them.
 
+pub mod admission;
 pub mod create;
 pub mod delete;
 pub mod ownership;
@@ -50,6 +51,8 @@ pub enum Step {
     Unchanged(Record),
     /// What would be written, were it not for a dry run.
     Would(Value),
+    /// What would be removed, were it not for a dry run.
+    WouldRemove(Value),
 }
 
 impl Writer {

@@ -10,7 +10,7 @@ use setpoint_api::{Value, metadata::validate};
 use setpoint_store::Expect;
 
 use super::update::Part;
-use super::{Step, World, Writer, check, guard_namespace, metadata_rules, ownership, unstorable};
+use super::{Step, World, Writer, admission, check, guard_namespace, metadata_rules, ownership, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -36,6 +36,7 @@ pub fn create(
         Some(managed) => ownership::set(&mut object, managed),
         None => ownership::note(served, Part::Whole, writer, world, None, &mut object),
     }
+    admission::admit(served, &mut object, world.snapshot)?;
     wipe(&mut object);
     let uid = uid(world.entropy);
     stamp(
@@ -49,6 +50,7 @@ pub fn create(
     served.rules.validate(&object, &mut errors);
     served.rules.validate_create(&object, &mut errors);
     check(served, &object, &errors)?;
+    admission::validate(served, &object, None, world.snapshot)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
     if world.snapshot.get(&key).is_some() {

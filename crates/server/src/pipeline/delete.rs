@@ -41,7 +41,8 @@ pub fn delete(
     let expect = Expect::Revision(record.revision());
     Ok(match deletion {
         Deletion::Pending => Step::Unchanged(record.clone()),
-        Deletion::Mark(object) | Deletion::Remove(object) if writer.dry_run => Step::Would(object),
+        Deletion::Mark(object) if writer.dry_run => Step::Would(object),
+        Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
         Deletion::Mark(object) => {
             let draft = stored::draft(served, object).ok_or_else(unstorable)?;
             Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft)))

@@ -8,7 +8,7 @@ use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, check, metadata_rules, ownership, unstorable};
+use super::{Step, World, Writer, admission, check, metadata_rules, ownership, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -44,6 +44,9 @@ pub fn update(
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
     keep(&mut new, &old);
+    if part == Part::Whole {
+        admission::admit_update(served, &mut new, &old);
+    }
     match part {
         Part::Whole => served.rules.prepare_update(&mut new, &old),
         Part::Status => keep_all_but_status(served, &mut new, &old),
@@ -57,6 +60,9 @@ pub fn update(
         served.rules.validate_status(&new, &old, &mut errors);
     }
     check(served, &new, &errors)?;
+    if part == Part::Whole {
+        admission::validate(served, &new, Some(&old), world.snapshot)?;
+    }
     let key = served
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
