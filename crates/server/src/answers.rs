@@ -56,6 +56,13 @@ pub fn not_acceptable() -> Status {
     Status { details: Some(Box::default()), ..Status::failure(Reason::NotAcceptable, message) }
 }
 
+/// The refusal of a patch of a sort that there is not.
+#[must_use]
+pub fn unsupported_patch() -> Status {
+    let message = "415: Unsupported Media Type";
+    Status { details: Some(Box::default()), ..Status::failure(Reason::UnsupportedMediaType, message) }
+}
+
 /// What every client of a resource should know, whatever it does with it.
 #[must_use]
 pub fn deprecation(served: &Served) -> Option<String> {

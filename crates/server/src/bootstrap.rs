@@ -1,14 +1,14 @@
 //! What every cluster has from the start, made where it is not there yet.
 
 use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
-use setpoint_api::status::{Reason, Status};
-use setpoint_api::{Value, json};
+use setpoint_api::status::Status;
+use setpoint_api::{Value, json, metadata};
 use setpoint_store::Store;
 
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
-use crate::pipeline::{Step, World, Writer};
+use crate::pipeline::{Step, World, Writer, service_network};
 use crate::served;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -29,7 +29,16 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
         );
         make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?;
     }
-    Ok(())
+    let range = service_network::RANGE;
+    let text = format!(
+        r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"kubernetes"}},"spec":{{"cidrs":["{range}"]}}}}"#
+    );
+    make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?;
+    let address = service_network::first_address();
+    let text = format!(
+        r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"component":"apiserver","provider":"kubernetes"}}}},"spec":{{"type":"ClusterIP","clusterIP":"{address}","ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":6443}}]}}}}"#
+    );
+    make(store, options, ("", "v1", "services"), "default", &text)
 }
 
 fn description(class: &str) -> &'static str {
@@ -56,6 +65,10 @@ fn make(
     let writer = Writer { identity, manager: "kube-apiserver".into(), dry_run: false };
     let object: Value = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
     let snapshot = store.snapshot();
+    let key = served.key(namespace, metadata::name(&object)).map_err(Status::internal_error)?;
+    if snapshot.get(&key).is_some() {
+        return Ok(());
+    }
     let entropy = [(); 3].map(|()| (options.entropy)());
     let world = World { snapshot: &snapshot, now: options.clock.now(), entropy };
     match create(served, namespace, object, None, &writer, &world) {
@@ -64,7 +77,6 @@ fn make(
             Ok(())
         }
         Ok(_) => Ok(()),
-        Err(status) if status.reason == Reason::AlreadyExists => Ok(()),
         Err(status) => Err(status),
     }
 }
@@ -101,6 +113,9 @@ mod tests {
         for (group, version, plural, namespace, name) in [
             ("", "v1", "namespaces", "", "kube-system"),
             ("scheduling.k8s.io", "v1", "priorityclasses", "", "system-node-critical"),
+            ("networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"),
+            ("networking.k8s.io", "v1", "ipaddresses", "", "10.0.0.1"),
+            ("", "v1", "services", "default", "kubernetes"),
         ] {
             let key = served::find(group, version, plural).unwrap().key(namespace, name).unwrap();
             assert!(snapshot.get(&key).is_some(), "{plural} {name}");

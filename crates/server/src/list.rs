@@ -64,7 +64,8 @@ fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
         "" | "0" => return Ok(store.snapshot()),
         text => text.parse().map(Revision).map_err(|_| {
             Status::bad_request(format!(
-                "resourceVersion: Invalid value: {text:?}: must be an unsigned integer"
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
+                 invalid syntax"
             ))
         })?,
     };

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod create;
 pub mod delete;
 pub mod ownership;
+pub mod service_network;
 pub mod update;
 
 use setpoint_api::field_error::ErrorList;

@@ -108,14 +108,7 @@ impl Api {
             return self.apply(request, target, query).await;
         }
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let sort = PatchType::from_media_type(content_type).ok_or_else(|| {
-            Status::unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-                "application/apply-patch+yaml",
-            ])
-        })?;
+        let sort = PatchType::from_media_type(content_type).ok_or_else(answers::unsupported_patch)?;
         let writer = writer(request, query, Some(false))?;
         let patch = Patch::parse(sort, &request.body, strictness == Strictness::Strict)
             .map_err(|error| error.to_status())?;

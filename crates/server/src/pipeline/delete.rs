@@ -8,7 +8,7 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, unstorable};
+use super::{Step, World, Writer, service_network, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -48,7 +48,9 @@ pub fn delete(
             Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft)))
         }
         Deletion::Remove(object) => {
-            Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), object)
+            let proposal = writer.proposal(world).delete(key, expect);
+            let proposal = service_network::release(served, &object).commit(proposal, world)?;
+            Step::Remove(Box::new(proposal), object)
         }
     })
 }

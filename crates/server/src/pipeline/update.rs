@@ -8,7 +8,7 @@ use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, admission, check, metadata_rules, ownership, unstorable};
+use super::{Step, World, Writer, admission, check, metadata_rules, ownership, service_network, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -44,8 +44,10 @@ pub fn update(
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
     keep(&mut new, &old);
+    let mut claims = service_network::Claims::default();
     if part == Part::Whole {
         admission::admit_update(served, &mut new, &old);
+        claims = service_network::allocate(served, &mut new, Some(&old), world)?;
     }
     match part {
         Part::Whole => served.rules.prepare_update(&mut new, &old),
@@ -71,14 +73,17 @@ pub fn update(
         return Ok(Step::Would(new));
     }
     if is_released(&new, &old) {
-        return Ok(Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), new));
+        let proposal = writer.proposal(world).delete(key, expect);
+        let proposal = service_network::release(served, &old).commit(proposal, world)?;
+        return Ok(Step::Remove(Box::new(proposal), new));
     }
     keep_times(&old, &mut new);
     if new == old {
         return Ok(Step::Unchanged(record.clone()));
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
-    Ok(Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft))))
+    let proposal = writer.proposal(world).put(key, expect, draft);
+    Ok(Step::Commit(Box::new(claims.commit(proposal, world)?)))
 }
 
 /// A status update changes nothing of the metadata but what says who manages it.
