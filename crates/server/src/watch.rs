@@ -71,7 +71,7 @@ pub fn start(
     let (records, cursor, announce_end) = if from_list {
         let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
         let records = matching(&snapshot, target, &filter);
-        let end = (initial_events == Some(true) && bookmarks).then(|| snapshot.revision());
+        let end = bookmarks.then(|| snapshot.revision());
         (records, cursor, end)
     } else {
         let revision = match asked {
@@ -167,7 +167,7 @@ impl Watch {
         let mark = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
         let annotations = if initial_end { mark } else { "" };
         let object = format!(
-            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\",\"creationTimestamp\":null{annotations}}}}}",
+            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}",
             self.served.type_prefix
         );
         self.put(out, "BOOKMARK", object.as_bytes());

@@ -82,7 +82,9 @@ fn give_ports(
             let failed = |why| Status::internal_error(format!("failed to allocate a nodePort: {why}"));
             used.next().map_err(failed)?
         } else {
-            let is_new = !before.contains(&wanted) && taken.insert((number, wanted));
+            // A change may name one node port for several ports, a new Service only for one port number.
+            let scope = if old.is_none() { number } else { 0 };
+            let is_new = !before.contains(&wanted) && taken.insert((scope, wanted));
             if is_new && let Err(why) = used.take(wanted) {
                 errors.push(FieldError::invalid(&path.index(i).child("nodePort"), wanted, why));
                 return Ok(());

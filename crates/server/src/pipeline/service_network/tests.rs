@@ -167,3 +167,28 @@ fn a_port_of_two_protocols_has_one_node_port() {
     let ports = service.at(&["spec", "ports"]).and_then(Value::as_list).unwrap();
     assert_eq!(ports[0].get("nodePort"), ports[1].get("nodePort"));
 }
+
+#[test]
+fn of_two_that_decide_at_once_one_decides_again() {
+    let cluster = Cluster::new();
+    let served = served::find("", "v1", "services").unwrap();
+    let snapshot = cluster.store.snapshot();
+    let world = World { snapshot: &snapshot, now: Time(1), entropy: [7; 3] };
+    let decide = |name: &str, spec: &str, entropy: u64| {
+        let text =
+            format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
+        let world = World { entropy: [entropy; 3], ..world };
+        match create(served, "a", json::parse(text.as_bytes()).unwrap(), None, &cluster.writer, &world) {
+            Ok(Step::Commit(proposal)) => *proposal,
+            _ => unreachable!("the Service can be made"),
+        }
+    };
+    let plain = r#"{"ports":[{"port":80}]}"#;
+    let with_port = r#"{"type":"NodePort","ports":[{"port":80}]}"#;
+    let (one, other) = (decide("x", plain, 7), decide("y", plain, 7));
+    cluster.store.commit(one).unwrap();
+    assert!(cluster.store.commit(other).is_err(), "the same address");
+    let (one, other) = (decide("p", with_port, 100), decide("q", with_port, 200));
+    cluster.store.commit(one).unwrap();
+    assert!(cluster.store.commit(other).is_err(), "ports counted on the same state");
+}
