@@ -8,7 +8,7 @@ use setpoint_api::printing::table::{
     IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
     write_partial_list, write_table,
 };
-use setpoint_api::status::Status;
+use setpoint_api::status::{Reason, Status};
 use setpoint_api::{Time, Value, json, protobuf};
 
 use crate::body::Expected;
@@ -47,6 +47,30 @@ pub fn document(value: &Value) -> Answer {
 #[must_use]
 pub fn text(code: u16, text: impl Into<Bytes>) -> Answer {
     answer(code, TEXT, vec![text.into()])
+}
+
+/// The refusal of a client that takes none of the forms that there are.
+#[must_use]
+pub fn not_acceptable() -> Status {
+    let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                   application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+                   application/vnd.kubernetes.protobuf;stream=watch";
+    Status { details: Some(Box::default()), ..Status::failure(Reason::NotAcceptable, message) }
+}
+
+/// The refusal of a patch of a sort that there is not.
+#[must_use]
+pub fn unsupported_patch() -> Status {
+    let message = "415: Unsupported Media Type";
+    Status { details: Some(Box::default()), ..Status::failure(Reason::UnsupportedMediaType, message) }
+}
+
+/// What every client of a resource should know, whatever it does with it.
+#[must_use]
+pub fn deprecation(served: &Served) -> Option<String> {
+    let is_endpoints = served.info.group.is_empty() && served.info.plural == "endpoints";
+    is_endpoints
+        .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
 }
 
 /// A refusal, or the word that something was deleted.

@@ -22,7 +22,9 @@ use crate::media::{self, Form, View};
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
-use crate::{answers, discovery, list, stored, watch};
+use crate::{answers, bootstrap, discovery, list, stored, watch};
+
+pub(crate) use write::commit_status;
 
 /// Chance, from outside.
 pub type Entropy = dyn Fn() -> u64 + Send + Sync;
@@ -50,7 +52,7 @@ pub struct Api {
 /// If that cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let api = Api { store, options };
-    api.bootstrap()?;
+    bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
 }
 
@@ -220,15 +222,7 @@ impl Api {
 fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form == Form::Json || (form == Form::Protobuf && view == View::Whole);
-    media::wanted(accept, can).ok_or_else(|| {
-        Status::not_acceptable(&[
-            "application/json",
-            "application/yaml",
-            "application/vnd.kubernetes.protobuf",
-            "application/json;stream=watch",
-            "application/vnd.kubernetes.protobuf;stream=watch",
-        ])
-    })
+    media::wanted(accept, can).ok_or_else(answers::not_acceptable)
 }
 
 /// The form that the client wants of an object that has no other view.

@@ -4,11 +4,13 @@
 //! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, [`kubeconfig`] tells clients. Behind it,
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
-//! put answers together. [`served`] says which resources there are, [`stored`] in which form they are kept.
+//! put answers together. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
+//! there are, [`stored`] in which form they are kept.
 
 pub mod answers;
 pub mod api;
 pub mod body;
+pub mod bootstrap;
 pub mod certs;
 pub mod discovery;
 pub mod exchange;

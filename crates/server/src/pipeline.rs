@@ -4,10 +4,12 @@
 //! say instead. None knows a socket, a clock or a runtime: time and chance are in [`World`], so that the loop can
 //! call them, a simulator can run them, and a fork can replay them.
 
+pub mod admission;
 pub mod create;
 pub mod delete;
 pub mod ownership;
 pub mod part;
+pub mod service_network;
 pub mod update;
 
 use setpoint_api::field_error::ErrorList;
@@ -51,6 +53,8 @@ pub enum Step {
     Unchanged(Record),
     /// What would be written, were it not for a dry run.
     Would(Value),
+    /// What would be removed, were it not for a dry run.
+    WouldRemove(Value),
 }
 
 impl Writer {

@@ -73,7 +73,7 @@ pub fn start(
     let (records, cursor, announce_end) = if from_list {
         let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
         let records = matching(&snapshot, target, &filter);
-        let end = (initial_events == Some(true) && bookmarks).then(|| snapshot.revision());
+        let end = bookmarks.then(|| snapshot.revision());
         (records, cursor, end)
     } else {
         let revision = match asked {

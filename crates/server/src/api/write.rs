@@ -14,7 +14,7 @@ use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 use super::patching::{self, Patching};
 use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
-use crate::exchange::{Answer, Identity, Request};
+use crate::exchange::{Answer, Request};
 use crate::media::{Form, View};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
@@ -247,6 +247,7 @@ impl Api {
                 Step::Remove(proposal, object) => (proposal, Some(object)),
                 Step::Unchanged(record) => return Ok(Done::Stored(record)),
                 Step::Would(object) => return Ok(Done::Would(object)),
+                Step::WouldRemove(object) => return Ok(Done::Removed(object)),
             };
             drop(snapshot);
             match self.store.submit(*proposal).await {
@@ -263,24 +264,6 @@ impl Api {
         let message =
             "the object has been modified; please apply your changes to the latest version and try again";
         Err(Status::failure(setpoint_api::status::Reason::Conflict, message))
-    }
-
-    /// Makes what every cluster has from the start, where it is not there yet.
-    pub(super) fn bootstrap(&self) -> Result<(), Status> {
-        let Some(served) = crate::served::find("", "v1", "namespaces") else { return Ok(()) };
-        let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
-        let writer = Writer { identity, manager: "kube-apiserver".into(), dry_run: false };
-        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            let text = format!(r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"{name}"}}}}"#);
-            let object = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
-            let snapshot = self.store.snapshot();
-            let entropy = [(); 3].map(|()| (self.options.entropy)());
-            let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
-            if let Ok(Step::Commit(proposal)) = create(served, "", object, None, &writer, &world) {
-                self.store.commit(*proposal).map_err(|error| commit_status(&error))?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -410,7 +393,7 @@ fn shown(
     Ok(answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true)))
 }
 
-fn commit_status(error: &CommitError) -> Status {
+pub(crate) fn commit_status(error: &CommitError) -> Status {
     match error {
         CommitError::Refused(Refusal::TooLarge { .. }) => Status::request_entity_too_large(error),
         CommitError::Refused(Refusal::DiskFull) => Status::unclassified(507, error.to_string()),

@@ -10,7 +10,10 @@ use setpoint_api::{Value, metadata::validate};
 use setpoint_store::Expect;
 
 use super::update::Part;
-use super::{Step, World, Writer, check, guard_namespace, metadata_rules, ownership, unstorable};
+use super::{
+    Step, World, Writer, admission, check, guard_namespace, metadata_rules, ownership, service_network,
+    unstorable,
+};
 use crate::served::Served;
 use crate::stored;
 
@@ -36,6 +39,7 @@ pub fn create(
         Some(managed) => ownership::set(&mut object, managed),
         None => ownership::note(served, Part::Whole, writer, world, None, &mut object),
     }
+    admission::admit(served, &mut object, world.snapshot)?;
     wipe(&mut object);
     let uid = uid(world.entropy);
     stamp(
@@ -43,12 +47,14 @@ pub fn create(
         &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
         served.rules.has_generation(),
     );
+    let claims = service_network::allocate(served, &mut object, None, world)?;
     served.rules.prepare_create(&mut object);
     let mut errors = ErrorList::new();
     validate::create(&mut errors, &object, &metadata_rules(served));
     served.rules.validate(&object, &mut errors);
     served.rules.validate_create(&object, &mut errors);
     check(served, &object, &errors)?;
+    admission::validate(served, &object, None, world.snapshot)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
     if world.snapshot.get(&key).is_some() {
@@ -58,11 +64,12 @@ pub fn create(
         return Ok(Step::Would(object));
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
-    Ok(Step::Commit(Box::new(proposal.put(key, Expect::Absent, draft))))
+    let proposal = proposal.put(key, Expect::Absent, draft);
+    Ok(Step::Commit(Box::new(claims.commit(proposal, world)?)))
 }
 
 /// A random uid (version 4).
-fn uid(entropy: [u64; 3]) -> String {
+pub(crate) fn uid(entropy: [u64; 3]) -> String {
     let high = (entropy[0] & !0xf000) | 0x4000;
     let low = (entropy[1] & !(0b11 << 62)) | (0b10 << 62);
     let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xffff);

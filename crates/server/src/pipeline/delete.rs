@@ -10,7 +10,7 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, unstorable};
+use super::{Step, World, Writer, service_network, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -62,13 +62,16 @@ pub fn delete_object(
     let expect = Expect::Revision(record.revision());
     Ok(match deletion {
         Deletion::Pending => Step::Unchanged(record.clone()),
-        Deletion::Mark(object) | Deletion::Remove(object) if writer.dry_run => Step::Would(object),
+        Deletion::Mark(object) if writer.dry_run => Step::Would(object),
+        Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
         Deletion::Mark(object) => {
             let draft = stored::draft(served, object).ok_or_else(unstorable)?;
             Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft)))
         }
         Deletion::Remove(object) => {
-            Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), object)
+            let proposal = writer.proposal(world).delete(key, expect);
+            let proposal = service_network::release(served, &object).commit(proposal, world)?;
+            Step::Remove(Box::new(proposal), object)
         }
     })
 }

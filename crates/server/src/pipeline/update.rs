@@ -9,7 +9,7 @@ use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, check, metadata_rules, ownership, unstorable};
+use super::{Step, World, Writer, admission, check, metadata_rules, ownership, service_network, unstorable};
 use crate::served::Served;
 use crate::stored;
 
@@ -53,6 +53,11 @@ pub fn update(
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
     keep(&mut new, &old);
+    let mut claims = service_network::Claims::default();
+    if part == Part::Whole {
+        admission::admit_update(served, &mut new, &old);
+        claims = service_network::allocate(served, &mut new, Some(&old), world)?;
+    }
     match part {
         Part::Whole => served.rules.prepare_update(&mut new, &old),
         Part::Status => keep_all_but_status(served, &mut new, &old),
@@ -74,6 +79,9 @@ pub fn update(
         }
     }
     check(served, &new, &errors)?;
+    if part == Part::Whole {
+        admission::validate(served, &new, Some(&old), world.snapshot)?;
+    }
     let key = served
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -82,14 +90,17 @@ pub fn update(
         return Ok(Step::Would(new));
     }
     if released(served, &new, &old) {
-        return Ok(Step::Remove(Box::new(writer.proposal(world).delete(key, expect)), new));
+        let proposal = writer.proposal(world).delete(key, expect);
+        let proposal = service_network::release(served, &old).commit(proposal, world)?;
+        return Ok(Step::Remove(Box::new(proposal), new));
     }
     keep_times(&old, &mut new);
     if new == old {
         return Ok(Step::Unchanged(record.clone()));
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
-    Ok(Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft))))
+    let proposal = writer.proposal(world).put(key, expect, draft);
+    Ok(Step::Commit(Box::new(claims.commit(proposal, world)?)))
 }
 
 /// A status update changes nothing of the metadata but what says who manages it.

@@ -1,0 +1,147 @@
+//! What the cluster adds to an object, and what it refuses because of other objects.
+//!
+//! One file per rule, in upstream's order. [`admit`] runs after defaulting and may change the object; [`validate`]
+//! runs after the kind's own validation and only judges. Both are functions of the object and of the snapshot
+//! alone. What they read is not guarded: a class that changes at the same moment is as if it had changed after.
+
+pub mod default_class;
+pub mod limit_range;
+pub mod node_taint;
+pub mod priority;
+pub mod protection;
+pub mod runtime_class;
+pub mod service_account;
+pub mod tolerations;
+
+use setpoint_api::status::Status;
+use setpoint_api::{Key, Resource, Value, metadata};
+use setpoint_store::{Record, Snapshot, Table};
+
+use crate::served::Served;
+use crate::stored;
+
+/// Completes a new object, or refuses it.
+///
+/// # Errors
+/// If something that it names is not there, or contradicts it.
+pub fn admit(served: &Served, object: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
+    let refused = match (served.info.group, served.info.plural) {
+        ("", "pods") => admit_pod(object, snapshot),
+        ("", "nodes") => {
+            node_taint::admit(object);
+            Ok(())
+        }
+        ("", "persistentvolumeclaims") => {
+            default_class::admit_claim(object, snapshot);
+            protection::admit(object, protection::CLAIM);
+            Ok(())
+        }
+        ("", "persistentvolumes") => {
+            protection::admit(object, protection::VOLUME);
+            Ok(())
+        }
+        ("networking.k8s.io", "ingresses") => {
+            default_class::admit_ingress(object, snapshot);
+            Ok(())
+        }
+        _ => return Ok(()),
+    };
+    refused.map_err(|why| forbidden(served, object, &why))
+}
+
+fn admit_pod(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+    limit_range::admit(pod, snapshot);
+    service_account::admit(pod, snapshot)?;
+    priority::admit(pod, snapshot)?;
+    tolerations::admit(pod);
+    runtime_class::admit(pod, snapshot)
+}
+
+/// Completes a changed object.
+pub fn admit_update(served: &Served, new: &mut Value, old: &Value) {
+    if served.info.group.is_empty() && served.info.plural == "pods" {
+        priority::keep(new, old);
+        tolerations::admit(new);
+    }
+}
+
+/// Judges an object that is otherwise right.
+///
+/// # Errors
+/// If a limit of its namespace, or another object, forbids it.
+pub fn validate(
+    served: &Served,
+    object: &Value,
+    old: Option<&Value>,
+    snapshot: &Snapshot,
+) -> Result<(), Status> {
+    let judged = match (served.info.group, served.info.plural) {
+        ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
+            .and_then(|()| runtime_class::validate(object, snapshot)),
+        ("", "persistentvolumeclaims") => limit_range::validate_claim(object, snapshot),
+        ("scheduling.k8s.io", "priorityclasses") => priority::validate_class(object, old, snapshot),
+        _ => return Ok(()),
+    };
+    judged.map_err(|why| forbidden(served, object, &why))
+}
+
+fn forbidden(served: &Served, object: &Value, why: &str) -> Status {
+    let name = match (metadata::name(object), metadata::text(object, "generateName")) {
+        ("", "") => "Unknown",
+        ("", prefix) => prefix,
+        (name, _) => name,
+    };
+    Status::forbidden(served.qualified(), name, why)
+}
+
+/// The objects of a resource that is kept under `name`.
+fn table<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Table> {
+    snapshot.table(&Resource::new(name).ok()?)
+}
+
+/// All objects of a cluster-wide resource.
+fn all<'a>(snapshot: &'a Snapshot, name: &str) -> impl Iterator<Item = &'a Record> {
+    table(snapshot, name).into_iter().flat_map(Table::iter)
+}
+
+/// A cluster-wide object.
+fn find(snapshot: &Snapshot, resource: &str, name: &str) -> Option<Value> {
+    let key = Key::cluster(&Resource::new(resource).ok()?, name).ok()?;
+    snapshot.get(&key).map(stored::object)
+}
+
+/// Whether the stored text says so anywhere: a cheap way to pass over objects that need no reading.
+fn mentions(record: &Record, text: &str) -> bool {
+    record.value_bytes().windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A world with some objects, for the tests of each rule.
+
+    use setpoint_api::{Time, Value, json};
+    use setpoint_store::{Cause, Expect, Proposal, Retention, Snapshot, Store};
+
+    use crate::{served, stored};
+
+    /// Reads an object.
+    pub(crate) fn object(text: &str) -> Value {
+        json::parse(text.as_bytes()).unwrap()
+    }
+
+    /// A snapshot that holds these objects, each given by group, version, plural and text.
+    pub(crate) fn world(objects: &[(&str, &str, &str, &str)]) -> Snapshot {
+        let store = Store::in_memory(Retention::default());
+        for (group, version, plural, text) in objects {
+            let served = served::find(group, version, plural).unwrap();
+            let object = object(text);
+            let (namespace, name) =
+                (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
+            let key = served.key(namespace, name).unwrap();
+            let draft = stored::draft(served, object.clone()).unwrap();
+            let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Absent, draft);
+            store.commit(proposal).unwrap();
+        }
+        store.snapshot()
+    }
+}

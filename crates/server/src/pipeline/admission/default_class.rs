@@ -1,0 +1,103 @@
+//! Claims and ingresses that name no class get the one that the cluster calls its default, the newest if there
+//! are several.
+
+use setpoint_api::{Value, metadata};
+use setpoint_store::Snapshot;
+
+use super::{all, mentions};
+use crate::stored;
+
+const STORAGE: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
+
+/// Gives a claim its class.
+pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
+    let by_annotation = metadata::entry(claim, "annotations", "volume.beta.kubernetes.io/storage-class");
+    if by_annotation.is_some() || says(claim, "storageClassName") {
+        return;
+    }
+    if let Some(name) = default_of(snapshot, "storageclasses.storage.k8s.io", &STORAGE) {
+        claim.ensure_map("spec").insert("storageClassName", name);
+    }
+}
+
+/// Gives an ingress its class.
+pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
+    let by_annotation = metadata::entry(ingress, "annotations", "kubernetes.io/ingress.class");
+    if by_annotation.is_some() || says(ingress, "ingressClassName") {
+        return;
+    }
+    if let Some(name) = default_of(snapshot, "ingressclasses.networking.k8s.io", &INGRESS) {
+        ingress.ensure_map("spec").insert("ingressClassName", name);
+    }
+}
+
+fn says(object: &Value, field: &str) -> bool {
+    object.at(&["spec", field]).is_some_and(|value| !value.is_null())
+}
+
+fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Option<String> {
+    let mut newest: Option<(String, String)> = None;
+    for record in all(snapshot, resource).filter(|record| mentions(record, "is-default-class")) {
+        let class = stored::object(record);
+        let is_default =
+            |annotation: &&str| metadata::entry(&class, "annotations", annotation) == Some("true");
+        let made = metadata::text(&class, "creationTimestamp");
+        // Records come in the order of their names, and of two as old as each other the first name counts.
+        if annotations.iter().any(is_default) && newest.as_ref().is_none_or(|(than, _)| made > than.as_str())
+        {
+            newest = Some((made.to_owned(), record.name().to_owned()));
+        }
+    }
+    newest.map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{object, world};
+    use super::*;
+
+    fn class(name: &str, made: &str, default: &str) -> String {
+        format!(
+            r#"{{"kind":"StorageClass","apiVersion":"storage.k8s.io/v1","provisioner":"p","metadata":{{"name":"{name}",
+            "creationTimestamp":"{made}","annotations":{{"storageclass.kubernetes.io/is-default-class":"{default}"}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_claim_without_class_gets_the_newest_default() {
+        let texts = [
+            class("a", "2026-01-01T00:00:00Z", "true"),
+            class("b", "2026-01-02T00:00:00Z", "true"),
+            class("c", "2026-01-03T00:00:00Z", "false"),
+        ];
+        let objects: Vec<_> =
+            texts.iter().map(|text| ("storage.k8s.io", "v1", "storageclasses", text.as_str())).collect();
+        let snapshot = world(&objects);
+        let mut claim = object(r#"{"spec":{}}"#);
+        admit_claim(&mut claim, &snapshot);
+        assert_eq!(claim.str_at(&["spec", "storageClassName"]), "b");
+        let mut claim = object(r#"{"spec":{"storageClassName":""}}"#);
+        admit_claim(&mut claim, &snapshot);
+        assert_eq!(claim.str_at(&["spec", "storageClassName"]), "");
+        let mut claim = object(r#"{"spec":{}}"#);
+        admit_claim(&mut claim, &world(&[]));
+        assert_eq!(claim, object(r#"{"spec":{}}"#));
+    }
+
+    #[test]
+    fn an_ingress_without_class_gets_the_default() {
+        let class = r#"{"kind":"IngressClass","apiVersion":"networking.k8s.io/v1","metadata":{"name":"x",
+            "annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}"#;
+        let snapshot = world(&[("networking.k8s.io", "v1", "ingressclasses", class)]);
+        let mut ingress = object(r#"{"spec":{}}"#);
+        admit_ingress(&mut ingress, &snapshot);
+        assert_eq!(ingress.str_at(&["spec", "ingressClassName"]), "x");
+        let annotated =
+            object(r#"{"metadata":{"annotations":{"kubernetes.io/ingress.class":"y"}},"spec":{}}"#);
+        let mut ingress = annotated.clone();
+        admit_ingress(&mut ingress, &snapshot);
+        assert_eq!(ingress, annotated);
+    }
+}

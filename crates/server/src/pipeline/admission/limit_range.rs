@@ -1,0 +1,344 @@
+//! What containers, pods and claims of a namespace get and may ask for.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::quantity::Quantity;
+use setpoint_api::{Resource, Value, metadata};
+use setpoint_store::{Snapshot, Table};
+
+use crate::stored;
+
+/// What was filled in, for people to see.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+/// The largest amount whose thousandths can be counted.
+const MILLI_MAX: i64 = i64::MAX / 1000;
+
+type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+
+/// Gives the containers of a new pod the amounts that they do not state.
+pub fn admit(pod: &mut Value, snapshot: &Snapshot) {
+    for range in ranges(metadata::namespace(pod), snapshot) {
+        let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
+        for item in items(&range).filter(|item| item.str_at(&["type"]) == "Container") {
+            requests.extend(
+                item.get("defaultRequest").and_then(Value::as_map).into_iter().flat_map(|map| map.iter()),
+            );
+            limits.extend(item.get("default").and_then(Value::as_map).into_iter().flat_map(|map| map.iter()));
+        }
+        let mut told = Vec::new();
+        for (field, sort) in [("containers", "container"), ("initContainers", "init container")] {
+            let Some(Value::List(containers)) = pod.at_mut(&["spec", field]) else { continue };
+            for container in containers {
+                let name = container.str_at(&["name"]).to_owned();
+                for (field, what, amounts) in
+                    [("requests", "request", &requests), ("limits", "limit", &limits)]
+                {
+                    let set = fill(container, field, amounts);
+                    if !set.is_empty() {
+                        told.push(format!("{} {what} for {sort} {name}", set.join(", ")));
+                    }
+                }
+            }
+        }
+        if !told.is_empty() {
+            let text = format!("LimitRanger plugin set: {}", told.join("; "));
+            pod.ensure_map("metadata").ensure_map("annotations").insert(ANNOTATION, text);
+        }
+    }
+}
+
+/// Sets the amounts that a container does not state, and says which.
+fn fill<'a>(container: &mut Value, field: &str, amounts: &BTreeMap<&'a str, &Value>) -> Vec<&'a str> {
+    if amounts.is_empty() {
+        return Vec::new();
+    }
+    let stated = container.ensure_map("resources").ensure_map(field);
+    let missing: Vec<&str> = amounts.keys().copied().filter(|name| !stated.contains(name)).collect();
+    for name in &missing {
+        stated.insert(*name, amounts[name].clone());
+    }
+    missing
+}
+
+/// Judges what a new pod asks for.
+///
+/// # Errors
+/// If it is too much or too little.
+pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
+    for range in ranges(metadata::namespace(pod), snapshot) {
+        let mut faults = Vec::new();
+        for item in items(&range) {
+            match item.str_at(&["type"]) {
+                "Container" => {
+                    for container in containers(pod, "containers").chain(containers(pod, "initContainers")) {
+                        let of = |field| amounts(container.at(&["resources", field]));
+                        judge(item, &of("requests"), &of("limits"), &mut faults);
+                    }
+                }
+                "Pod" => judge(item, &total(pod, "requests"), &total(pod, "limits"), &mut faults),
+                _ => {}
+            }
+        }
+        together(faults)?;
+    }
+    Ok(())
+}
+
+/// Judges what a claim asks for.
+///
+/// # Errors
+/// If it is too much or too little.
+pub fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
+    for range in ranges(metadata::namespace(claim), snapshot) {
+        let mut faults = Vec::new();
+        for item in items(&range).filter(|item| item.str_at(&["type"]) == "PersistentVolumeClaim") {
+            let requests = amounts(claim.at(&["spec", "resources", "requests"]));
+            let none = Amounts::new();
+            for (name, bound) in amounts(item.get("min")) {
+                faults.extend(too_little("PersistentVolumeClaim", name, bound, &requests, &none));
+            }
+            for (name, bound) in amounts(item.get("max")) {
+                let head = format!("maximum {name} usage per PersistentVolumeClaim is {bound}");
+                match requests.get(name) {
+                    None => faults.push(format!("{head}.  No request is specified")),
+                    Some(request) if *request > bound => {
+                        faults.push(format!("{head}, but request is {request}"));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        together(faults)?;
+    }
+    Ok(())
+}
+
+fn ranges(namespace: &str, snapshot: &Snapshot) -> Vec<Value> {
+    let table: Option<&Table> = Resource::new("limitranges").ok().and_then(|name| snapshot.table(&name));
+    let Some(table) = table.filter(|table| !table.is_empty()) else { return Vec::new() };
+    table.range(&format!("{namespace}/"), None).map(stored::object).collect()
+}
+
+fn items(range: &Value) -> impl Iterator<Item = &Value> {
+    range.at(&["spec", "limits"]).and_then(Value::as_list).unwrap_or_default().iter()
+}
+
+fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    pod.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default().iter()
+}
+
+fn amounts(value: Option<&Value>) -> Amounts<'_> {
+    let entries = value.and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
+    entries.filter_map(|(name, value)| Some((name, Quantity::parse(value.as_str()?).ok()?))).collect()
+}
+
+/// What a whole pod asks for: its containers together, or what its hungriest init container needs.
+fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
+    let mut sum = Amounts::new();
+    for container in containers(pod, "containers") {
+        add(&mut sum, &amounts(container.at(&["resources", field])));
+    }
+    let (mut beside, mut first) = (Amounts::new(), Amounts::new());
+    for container in containers(pod, "initContainers") {
+        let mut needs = amounts(container.at(&["resources", field]));
+        if container.str_at(&["restartPolicy"]) == "Always" {
+            add(&mut sum, &needs);
+            add(&mut beside, &needs);
+            needs.clone_from(&beside);
+        } else {
+            add(&mut needs, &beside);
+        }
+        raise(&mut first, &needs);
+    }
+    raise(&mut sum, &first);
+    let own = amounts(pod.at(&["spec", "resources", field]));
+    sum.extend(own.into_iter().filter(|(name, _)| matches!(*name, "cpu" | "memory")));
+    sum
+}
+
+fn add<'a>(sum: &mut Amounts<'a>, more: &Amounts<'a>) {
+    for (name, amount) in more {
+        sum.entry(name).and_modify(|sum| *sum += *amount).or_insert(*amount);
+    }
+}
+
+fn raise<'a>(sum: &mut Amounts<'a>, to: &Amounts<'a>) {
+    for (name, amount) in to {
+        let most = sum.entry(name).or_insert(*amount);
+        *most = (*most).max(*amount);
+    }
+}
+
+fn judge(item: &Value, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
+    let sort = item.str_at(&["type"]);
+    for (name, bound) in amounts(item.get("min")) {
+        faults.extend(too_little(sort, name, bound, requests, limits));
+    }
+    for (name, bound) in amounts(item.get("max")) {
+        faults.extend(too_much(sort, name, bound, requests, limits));
+    }
+    for (name, bound) in amounts(item.get("maxLimitRequestRatio")) {
+        faults.extend(too_uneven(sort, name, bound, requests, limits));
+    }
+}
+
+fn too_little(
+    sort: &str,
+    name: &str,
+    bound: Quantity,
+    requests: &Amounts<'_>,
+    limits: &Amounts<'_>,
+) -> Option<String> {
+    let head = format!("minimum {name} usage per {sort} is {bound}");
+    match (requests.get(name), limits.get(name)) {
+        (None, _) => Some(format!("{head}.  No request is specified")),
+        (Some(request), _) if *request < bound => Some(format!("{head}, but request is {request}")),
+        (_, Some(limit)) if *limit < bound => Some(format!("{head}, but limit is {limit}")),
+        _ => None,
+    }
+}
+
+fn too_much(
+    sort: &str,
+    name: &str,
+    bound: Quantity,
+    requests: &Amounts<'_>,
+    limits: &Amounts<'_>,
+) -> Option<String> {
+    let head = format!("maximum {name} usage per {sort} is {bound}");
+    match (limits.get(name), requests.get(name)) {
+        (None, _) => Some(format!("{head}.  No limit is specified")),
+        (Some(limit), _) if *limit > bound => Some(format!("{head}, but limit is {limit}")),
+        (_, Some(request)) if *request > bound => Some(format!("{head}, but request is {request}")),
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six digits")]
+fn too_uneven(
+    sort: &str,
+    name: &str,
+    bound: Quantity,
+    requests: &Amounts<'_>,
+    limits: &Amounts<'_>,
+) -> Option<String> {
+    let head = format!("{name} max limit to request ratio per {sort} is {bound}");
+    let Some(request) = requests.get(name).filter(|request| !request.is_zero()) else {
+        return Some(format!("{head}, but no request is specified or request is 0"));
+    };
+    let Some(limit) = limits.get(name).filter(|limit| !limit.is_zero()) else {
+        return Some(format!("{head}, but no limit is specified or limit is 0"));
+    };
+    let countable = [*request, *limit, bound].iter().all(|amount| amount.value() <= MILLI_MAX);
+    let count = |amount: Quantity| if countable { amount.milli_value() } else { amount.value() } as f64;
+    let ratio = count(*limit) / count(*request);
+    (ratio > bound.to_f64()).then(|| format!("{head}, but provided ratio is {ratio:.6}"))
+}
+
+/// All faults as one text, each once.
+fn together(mut faults: Vec<String>) -> Result<(), String> {
+    let mut seen = std::collections::BTreeSet::new();
+    faults.retain(|fault| seen.insert(fault.clone()));
+    match faults.len() {
+        0 => Ok(()),
+        1 => Err(faults.remove(0)),
+        _ => Err(format!("[{}]", faults.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{object, world};
+    use super::*;
+
+    fn range(item: &str) -> Snapshot {
+        let text = format!(
+            r#"{{"kind":"LimitRange","apiVersion":"v1","metadata":{{"name":"r","namespace":"a"}},"spec":{{"limits":[{item}]}}}}"#
+        );
+        world(&[("", "v1", "limitranges", &text)])
+    }
+
+    fn pod(resources: &str) -> Value {
+        object(&format!(
+            r#"{{"metadata":{{"namespace":"a"}},"spec":{{"containers":[{{"name":"c","resources":{resources}}}]}}}}"#
+        ))
+    }
+
+    #[test]
+    fn a_container_gets_what_it_does_not_state() {
+        let snapshot = range(
+            r#"{"type":"Container","default":{"cpu":"2","memory":"1Gi"},"defaultRequest":{"cpu":"1","memory":"1Gi"}}"#,
+        );
+        let mut changed = pod(r#"{"limits":{"cpu":"3"}}"#);
+        admit(&mut changed, &snapshot);
+        let container = &changed.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0];
+        assert_eq!(
+            container.get("resources"),
+            Some(&object(r#"{"limits":{"cpu":"3","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}"#))
+        );
+        assert_eq!(
+            metadata::entry(&changed, "annotations", ANNOTATION),
+            Some("LimitRanger plugin set: cpu, memory request for container c; memory limit for container c")
+        );
+        let mut elsewhere = object(r#"{"metadata":{"namespace":"b"},"spec":{"containers":[{"name":"c"}]}}"#);
+        let before = elsewhere.clone();
+        admit(&mut elsewhere, &snapshot);
+        assert_eq!(elsewhere, before);
+    }
+
+    #[test]
+    fn a_pod_stays_within_the_bounds() {
+        let snapshot = range(
+            r#"{"type":"Container","min":{"cpu":"100m"},"max":{"cpu":"1"},"maxLimitRequestRatio":{"cpu":"2"}}"#,
+        );
+        let judged = |resources| validate_pod(&pod(resources), &snapshot);
+        assert_eq!(judged(r#"{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}}"#), Ok(()));
+        assert_eq!(
+            judged(r#"{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}"#).unwrap_err(),
+            "maximum cpu usage per Container is 1, but limit is 2"
+        );
+        assert_eq!(
+            judged(r#"{"requests":{"cpu":"200m"},"limits":{"cpu":"1"}}"#).unwrap_err(),
+            "cpu max limit to request ratio per Container is 2, but provided ratio is 5.000000"
+        );
+        assert_eq!(
+            judged("{}").unwrap_err(),
+            "[minimum cpu usage per Container is 100m.  No request is specified, \
+             maximum cpu usage per Container is 1.  No limit is specified, \
+             cpu max limit to request ratio per Container is 2, but no request is specified or request is 0]"
+        );
+    }
+
+    #[test]
+    fn a_pod_counts_its_containers_together() {
+        let snapshot = range(r#"{"type":"Pod","max":{"cpu":"1"}}"#);
+        let pod = object(
+            r#"{"metadata":{"namespace":"a"},"spec":{"containers":[{"resources":{"limits":{"cpu":"600m"}}},
+            {"resources":{"limits":{"cpu":"600m"}}}],"initContainers":[{"resources":{"limits":{"cpu":"1"}}}]}}"#,
+        );
+        assert_eq!(
+            validate_pod(&pod, &snapshot).unwrap_err(),
+            "maximum cpu usage per Pod is 1, but limit is 1200m"
+        );
+    }
+
+    #[test]
+    fn a_claim_stays_within_the_bounds() {
+        let snapshot =
+            range(r#"{"type":"PersistentVolumeClaim","min":{"storage":"1Gi"},"max":{"storage":"2Gi"}}"#);
+        let claim = |storage: &str| {
+            object(&format!(
+                r#"{{"metadata":{{"namespace":"a"}},"spec":{{"resources":{{"requests":{{"storage":"{storage}"}}}}}}}}"#
+            ))
+        };
+        assert_eq!(validate_claim(&claim("1Gi"), &snapshot), Ok(()));
+        assert_eq!(
+            validate_claim(&claim("3Gi"), &snapshot).unwrap_err(),
+            "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"
+        );
+        assert_eq!(
+            validate_claim(&claim("1Mi"), &snapshot).unwrap_err(),
+            "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"
+        );
+    }
+}

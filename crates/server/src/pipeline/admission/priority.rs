@@ -1,0 +1,154 @@
+//! How important a pod is: a number, from the class that it names.
+
+use setpoint_api::{Value, metadata};
+use setpoint_store::Snapshot;
+
+use super::{all, find, mentions};
+use crate::stored;
+
+const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
+const PREEMPTS: &str = "PreemptLowerPriority";
+
+/// Gives a new pod its priority.
+///
+/// # Errors
+/// If its class is not there, or the pod says another number or policy than its class.
+pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+    let named = pod.str_at(&["spec", "priorityClassName"]).to_owned();
+    let class = if named.is_empty() {
+        default_class(snapshot)
+    } else {
+        let missing = || format!("no PriorityClass with name {named} was found");
+        Some(find(snapshot, CLASSES, &named).ok_or_else(missing)?)
+    };
+    let priority = class.as_ref().map_or(0, value);
+    let policy = class.as_ref().map_or(PREEMPTS, |class| class.str_at(&["preemptionPolicy"]));
+    let spec = pod.ensure_map("spec");
+    if let Some(said) = spec.get("priority").and_then(Value::as_i64)
+        && said != priority
+    {
+        return Err(format!(
+            "the integer value of priority ({said}) must not be provided in pod spec; priority admission \
+             controller computed {priority} from the given PriorityClass name"
+        ));
+    }
+    if let Some(said) = spec.get_str("preemptionPolicy")
+        && !policy.is_empty()
+        && said != policy
+    {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; priority \
+             admission controller computed {policy} from the given PriorityClass name"
+        ));
+    }
+    spec.insert("priority", priority);
+    if !policy.is_empty() {
+        spec.insert("preemptionPolicy", policy);
+    }
+    if let Some(class) = class.as_ref().filter(|_| named.is_empty()) {
+        spec.insert("priorityClassName", metadata::name(class));
+    }
+    Ok(())
+}
+
+/// A pod keeps the priority that it got, where an update leaves it out.
+pub fn keep(new: &mut Value, old: &Value) {
+    let spec = new.ensure_map("spec");
+    for field in ["priority", "preemptionPolicy"] {
+        if let Some(value) = old.at(&["spec", field])
+            && spec.get(field).is_none_or(Value::is_null)
+        {
+            spec.insert(field, value.clone());
+        }
+    }
+}
+
+/// Refuses a second class that is to be the default.
+///
+/// # Errors
+/// If there is another default class.
+pub fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
+    if class.get("globalDefault").and_then(Value::as_bool) != Some(true) {
+        return Ok(());
+    }
+    match default_class(snapshot) {
+        Some(other) if old.is_none() || metadata::name(&other) != metadata::name(class) => {
+            let name = metadata::name(&other);
+            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The class of pods that name none. Where there are two, the less important one.
+fn default_class(snapshot: &Snapshot) -> Option<Value> {
+    all(snapshot, CLASSES)
+        .filter(|record| mentions(record, "\"globalDefault\":true"))
+        .map(stored::object)
+        .filter(|class| class.get("globalDefault").and_then(Value::as_bool) == Some(true))
+        .min_by_key(value)
+}
+
+fn value(class: &Value) -> i64 {
+    class.get("value").and_then(Value::as_i64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{object, world};
+    use super::*;
+
+    const HIGH: &str = r#"{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{"name":"high"},
+        "value":7,"preemptionPolicy":"Never"}"#;
+    const USUAL: &str = r#"{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{"name":"usual"},
+        "value":3,"globalDefault":true,"preemptionPolicy":"PreemptLowerPriority"}"#;
+
+    fn classes(texts: &[&'static str]) -> Snapshot {
+        let objects: Vec<_> =
+            texts.iter().map(|text| ("scheduling.k8s.io", "v1", "priorityclasses", *text)).collect();
+        world(&objects)
+    }
+
+    fn admitted(pod: &str, texts: &[&'static str]) -> Result<Value, String> {
+        let mut pod = object(pod);
+        admit(&mut pod, &classes(texts))?;
+        Ok(pod.get("spec").unwrap().clone())
+    }
+
+    #[test]
+    fn a_pod_gets_the_priority_of_its_class_or_of_the_default() {
+        let none = admitted(r#"{"spec":{}}"#, &[]).unwrap();
+        assert_eq!(none, object(r#"{"priority":0,"preemptionPolicy":"PreemptLowerPriority"}"#));
+        let named = admitted(r#"{"spec":{"priorityClassName":"high"}}"#, &[HIGH, USUAL]).unwrap();
+        assert_eq!(named, object(r#"{"priorityClassName":"high","priority":7,"preemptionPolicy":"Never"}"#));
+        let usual = admitted(r#"{"spec":{}}"#, &[HIGH, USUAL]).unwrap();
+        assert_eq!(usual.str_at(&["priorityClassName"]), "usual");
+        assert_eq!(usual.get("priority").and_then(Value::as_i64), Some(3));
+    }
+
+    #[test]
+    fn what_contradicts_the_class_is_refused() {
+        let missing = admitted(r#"{"spec":{"priorityClassName":"x"}}"#, &[]).unwrap_err();
+        assert_eq!(missing, "no PriorityClass with name x was found");
+        let other = admitted(r#"{"spec":{"priority":5}}"#, &[]).unwrap_err();
+        assert!(other.starts_with("the integer value of priority (5) must not be provided"), "{other}");
+        let policy = r#"{"spec":{"priorityClassName":"high","preemptionPolicy":"PreemptLowerPriority"}}"#;
+        assert!(admitted(policy, &[HIGH]).is_err());
+    }
+
+    #[test]
+    fn there_is_one_default_class() {
+        let second = object(&USUAL.replace("usual", "second"));
+        let refused = validate_class(&second, None, &classes(&[USUAL])).unwrap_err();
+        assert_eq!(refused, "PriorityClass usual is already marked as default. Only one default can exist");
+        assert!(validate_class(&object(USUAL), Some(&object(USUAL)), &classes(&[USUAL])).is_ok());
+        assert!(validate_class(&object(HIGH), None, &classes(&[USUAL])).is_ok());
+    }
+
+    #[test]
+    fn an_update_that_leaves_the_priority_out_keeps_it() {
+        let mut new = object(r#"{"spec":{}}"#);
+        keep(&mut new, &object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));
+        assert_eq!(new, object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));
+    }
+}

@@ -1,0 +1,170 @@
+//! What it takes to run a pod the way it wants to be run: overhead, and which nodes can.
+
+use setpoint_api::Value;
+use setpoint_api::quantity::Quantity;
+use setpoint_store::Snapshot;
+
+use super::find;
+use super::tolerations::list;
+
+const CLASSES: &str = "runtimeclasses.node.k8s.io";
+
+/// Gives a pod what its runtime class says.
+///
+/// # Errors
+/// If the class is not there, or contradicts the pod.
+pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+    let Some(class) = class_of(pod, snapshot)? else { return Ok(()) };
+    if let Some(overhead) = overhead(&class) {
+        let said = pod.at(&["spec", "overhead"]);
+        if said.is_some_and(|said| !said.is_empty() && !same_amounts(said, overhead)) {
+            return Err(
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
+            );
+        }
+        pod.ensure_map("spec").insert("overhead", overhead.clone());
+    }
+    if let Some(scheduling) = class.get("scheduling") {
+        select_nodes(pod, scheduling)?;
+        merge_tolerations(pod, scheduling);
+    }
+    Ok(())
+}
+
+/// Refuses overhead that no class speaks of.
+///
+/// # Errors
+/// If there is such.
+pub fn validate(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
+    if pod.at(&["spec", "overhead"]).is_none_or(Value::is_null) {
+        return Ok(());
+    }
+    let class = class_of(pod, snapshot)?;
+    match class.as_ref().and_then(overhead) {
+        // That it is the same was seen to when the pod was admitted.
+        Some(_) => Ok(()),
+        None => {
+            Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+                .to_owned())
+        }
+    }
+}
+
+fn class_of(pod: &Value, snapshot: &Snapshot) -> Result<Option<Value>, String> {
+    let Some(name) = pod.at(&["spec", "runtimeClassName"]).and_then(Value::as_str) else { return Ok(None) };
+    let missing = || format!("pod rejected: RuntimeClass \"{name}\" not found");
+    find(snapshot, CLASSES, name).map(Some).ok_or_else(missing)
+}
+
+fn overhead(class: &Value) -> Option<&Value> {
+    class.at(&["overhead", "podFixed"]).filter(|value| !value.is_null())
+}
+
+fn same_amounts(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_map(), other.as_map()) else { return false };
+    let amount = |value: &Value| Quantity::parse(value.as_str()?).ok();
+    one.len() == other.len()
+        && one.iter().all(|(name, value)| other.get(name).is_some_and(|than| amount(value) == amount(than)))
+}
+
+fn select_nodes(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
+    let Some(wanted) = scheduling.get("nodeSelector").and_then(Value::as_map) else { return Ok(()) };
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let selector = pod.ensure_map("spec").ensure_map("nodeSelector");
+    for (key, value) in wanted.iter() {
+        let value = value.as_str().unwrap_or_default();
+        match selector.get_str(key) {
+            Some(said) if said != value => {
+                return Err(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {said}"
+                ));
+            }
+            Some(_) => {}
+            None => drop(selector.insert(key, value)),
+        }
+    }
+    Ok(())
+}
+
+/// Adds the tolerations of the class. Those that another one covers are left out.
+fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
+    let Some(more) = scheduling.get("tolerations").and_then(Value::as_list) else { return };
+    let tolerations = list(pod, "tolerations");
+    tolerations.extend(more.iter().cloned());
+    let mut merged: Vec<Value> = Vec::with_capacity(tolerations.len());
+    for (i, toleration) in tolerations.iter().enumerate() {
+        let covered_before = merged.iter().any(|other| covers(other, toleration));
+        let covered_later =
+            tolerations[i + 1..].iter().any(|other| other != toleration && covers(other, toleration));
+        if !covered_before && !covered_later {
+            merged.push(toleration.clone());
+        }
+    }
+    *tolerations = merged;
+}
+
+/// Whether `one` tolerates all that `other` does.
+fn covers(one: &Value, other: &Value) -> bool {
+    if one == other {
+        return true;
+    }
+    let (key, effect, exists) =
+        (one.str_at(&["key"]), one.str_at(&["effect"]), one.str_at(&["operator"]) == "Exists");
+    if other.str_at(&["key"]) != key && !(key.is_empty() && exists) {
+        return false;
+    }
+    if other.str_at(&["effect"]) != effect && !effect.is_empty() {
+        return false;
+    }
+    let seconds = |toleration: &Value| toleration.get("tolerationSeconds").and_then(Value::as_i64);
+    if effect == "NoExecute"
+        && let Some(limit) = seconds(one)
+        && seconds(other).is_none_or(|wanted| wanted > limit)
+    {
+        return false;
+    }
+    exists || (other.str_at(&["operator"]) != "Exists" && other.str_at(&["value"]) == one.str_at(&["value"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{object, world};
+    use super::*;
+
+    const CLASS: &str = r#"{"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1","metadata":{"name":"vm"},"handler":"h",
+        "overhead":{"podFixed":{"cpu":"250m"}},
+        "scheduling":{"nodeSelector":{"vm":"yes"},"tolerations":[{"key":"vm","operator":"Exists"}]}}"#;
+
+    fn admitted(spec: &str) -> Result<Value, String> {
+        let mut pod = object(&format!(r#"{{"spec":{spec}}}"#));
+        admit(&mut pod, &world(&[("node.k8s.io", "v1", "runtimeclasses", CLASS)]))?;
+        Ok(pod.get("spec").unwrap().clone())
+    }
+
+    #[test]
+    fn a_pod_gets_what_its_class_says() {
+        let spec =
+            admitted(r#"{"runtimeClassName":"vm","overhead":{"cpu":"0.25"},"tolerations":[{"key":"vm"}]}"#)
+                .unwrap();
+        assert_eq!(spec.str_at(&["overhead", "cpu"]), "250m");
+        assert_eq!(spec.str_at(&["nodeSelector", "vm"]), "yes");
+        assert_eq!(spec.get("tolerations"), object(CLASS).at(&["scheduling", "tolerations"]));
+    }
+
+    #[test]
+    fn what_contradicts_the_class_is_refused() {
+        assert_eq!(
+            admitted(r#"{"runtimeClassName":"x"}"#).unwrap_err(),
+            "pod rejected: RuntimeClass \"x\" not found"
+        );
+        assert!(admitted(r#"{"runtimeClassName":"vm","overhead":{"cpu":"1"}}"#).is_err());
+        assert_eq!(
+            admitted(r#"{"runtimeClassName":"vm","nodeSelector":{"vm":"no"}}"#).unwrap_err(),
+            "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"
+        );
+        let pod = object(r#"{"spec":{"overhead":{"cpu":"1"}}}"#);
+        assert!(validate(&pod, &world(&[])).is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! Node ports: the ports by which every node lets a Service be reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use setpoint_api::field_error::{ErrorList, FieldError, Path};
+use setpoint_api::status::Status;
+use setpoint_api::{Resource, Value};
+use setpoint_store::Snapshot;
+
+use super::super::{World, check};
+use crate::served::Served;
+use crate::stored;
+
+/// The range, as people write it.
+pub const RANGE: &str = "30000-32767";
+const FIRST: i64 = 30000;
+const LAST: i64 = 32767;
+
+/// Gives a Service its ports, and says whether it took any that it did not have.
+pub(super) fn allocate(
+    served: &Served,
+    service: &mut Value,
+    old: Option<&Value>,
+    world: &World<'_>,
+) -> Result<bool, Status> {
+    let wants_ports = matches!(service.str_at(&["spec", "type"]), "NodePort" | "LoadBalancer");
+    let wants_check = needs_health_check(service) && !old.is_some_and(needs_health_check);
+    if !wants_ports && !wants_check {
+        return Ok(false);
+    }
+    let mut used = Used::of(world, old);
+    if wants_ports {
+        let mut errors = ErrorList::new();
+        give_ports(service, old, &mut used, &mut errors)?;
+        check(served, service, &errors)?;
+    }
+    if wants_check {
+        let asked = int(service, &["spec", "healthCheckNodePort"]);
+        let port = match asked {
+            0 => used.next().map_err(|why| {
+                Status::internal_error(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
+            })?,
+            _ => used.take(asked).map(|()| asked).map_err(|why| {
+                Status::internal_error(format!(
+                    "failed to allocate requested HealthCheck NodePort {asked}: {why}"
+                ))
+            })?,
+        };
+        service.ensure_map("spec").insert("healthCheckNodePort", port);
+    }
+    Ok(used.taken)
+}
+
+fn give_ports(
+    service: &mut Value,
+    old: Option<&Value>,
+    used: &mut Used,
+    errors: &mut ErrorList,
+) -> Result<(), Status> {
+    let gives = service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool)
+        != Some(false)
+        || service.str_at(&["spec", "type"]) == "NodePort";
+    let before: BTreeSet<i64> = old.map(of_ports).unwrap_or_default().into_iter().collect();
+    let Some(Value::List(ports)) = service.at_mut(&["spec", "ports"]) else { return Ok(()) };
+    // The same port of two protocols gets one node port, in a new Service.
+    let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
+    if old.is_none() {
+        for port in ports.iter().rev().filter(|port| int(port, &["nodePort"]) != 0) {
+            shared.insert(int(port, &["port"]), int(port, &["nodePort"]));
+        }
+    }
+    let mut taken: BTreeSet<(i64, i64)> = BTreeSet::new();
+    let root = Path::root("spec");
+    let path = root.child("ports");
+    for (i, port) in ports.iter_mut().enumerate() {
+        let (number, asked) = (int(port, &["port"]), int(port, &["nodePort"]));
+        if asked == 0 && !gives {
+            continue;
+        }
+        let wanted = if asked == 0 { shared.get(&number).copied().unwrap_or(0) } else { asked };
+        let given = if wanted == 0 {
+            let failed = |why| Status::internal_error(format!("failed to allocate a nodePort: {why}"));
+            used.next().map_err(failed)?
+        } else {
+            // A change may name one node port for several ports, a new Service only for one port number.
+            let scope = if old.is_none() { number } else { 0 };
+            let is_new = !before.contains(&wanted) && taken.insert((scope, wanted));
+            if is_new && let Err(why) = used.take(wanted) {
+                errors.push(FieldError::invalid(&path.index(i).child("nodePort"), wanted, why));
+                return Ok(());
+            }
+            wanted
+        };
+        if old.is_none() {
+            shared.entry(number).or_insert(given);
+            taken.insert((number, given));
+        }
+        port.make_map().insert("nodePort", given);
+    }
+    Ok(())
+}
+
+/// The ports that are in use, by whomever.
+struct Used {
+    ports: BTreeSet<i64>,
+    chance: u64,
+    taken: bool,
+}
+
+impl Used {
+    /// Those of all Services. What the old state of this Service has is among them.
+    fn of(world: &World<'_>, old: Option<&Value>) -> Used {
+        let mut ports: BTreeSet<i64> = in_use(world.snapshot).collect();
+        ports.extend(old.map(of_service).unwrap_or_default());
+        Used { ports, chance: world.entropy[0], taken: false }
+    }
+
+    fn take(&mut self, port: i64) -> Result<(), &'static str> {
+        if !(FIRST..=LAST).contains(&port) {
+            return Err("provided port is not in the valid range. The range of valid ports is 30000-32767");
+        }
+        if !self.ports.insert(port) {
+            return Err("provided port is already allocated");
+        }
+        self.taken = true;
+        Ok(())
+    }
+
+    /// Some free port, from a random place on.
+    fn next(&mut self) -> Result<i64, &'static str> {
+        let size = LAST - FIRST + 1;
+        let start = i64::try_from(self.chance % size.unsigned_abs()).unwrap_or(0);
+        let port = (0..size).map(|i| FIRST + (start + i) % size).find(|port| !self.ports.contains(port));
+        let port = port.ok_or("range is full")?;
+        self.take(port)?;
+        Ok(port)
+    }
+}
+
+fn in_use(snapshot: &Snapshot) -> impl Iterator<Item = i64> {
+    let table = Resource::new("services").ok().and_then(|resource| snapshot.table(&resource));
+    let records = table.into_iter().flat_map(setpoint_store::Table::iter);
+    let with_ports =
+        records.filter(|record| matches!(record.field("spec.type"), Some("NodePort" | "LoadBalancer")));
+    with_ports.flat_map(|record| of_service(&stored::object(record)))
+}
+
+fn of_service(service: &Value) -> Vec<i64> {
+    let mut ports = of_ports(service);
+    ports.extend(Some(int(service, &["spec", "healthCheckNodePort"])).filter(|port| *port != 0));
+    ports
+}
+
+fn of_ports(service: &Value) -> Vec<i64> {
+    let ports = service.at(&["spec", "ports"]).and_then(Value::as_list).unwrap_or_default();
+    ports.iter().map(|port| int(port, &["nodePort"])).filter(|port| *port != 0).collect()
+}
+
+fn needs_health_check(service: &Value) -> bool {
+    service.str_at(&["spec", "type"]) == "LoadBalancer"
+        && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
+}
+
+fn int(value: &Value, path: &[&str]) -> i64 {
+    value.at(path).and_then(Value::as_i64).unwrap_or(0)
+}

@@ -1,0 +1,194 @@
+use setpoint_api::{Time, json};
+use setpoint_store::{Retention, Store};
+
+use super::*;
+use crate::exchange::Identity;
+use crate::pipeline::create::create;
+use crate::pipeline::delete::delete;
+use crate::pipeline::update::{Part, update};
+use crate::pipeline::{Step, Writer};
+use crate::served;
+use setpoint_api::metadata::options::DeleteOptions;
+
+/// A store with a namespace, and what a client does to Services in it.
+struct Cluster {
+    store: Store,
+    writer: Writer,
+    chance: u64,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let identity = Identity { user: "u".into(), groups: Vec::new() };
+        let writer = Writer { identity, manager: "m".into(), dry_run: false };
+        let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, chance: 0 };
+        let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#;
+        cluster.make("namespaces", "", text).unwrap();
+        cluster
+    }
+
+    fn make(&mut self, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
+        let snapshot = self.store.snapshot();
+        self.chance += 1;
+        let world = World { snapshot: &snapshot, now: Time(1_000_000), entropy: [self.chance; 3] };
+        let object = json::parse(text.as_bytes()).unwrap();
+        let step =
+            create(served::find("", "v1", plural).unwrap(), namespace, object, None, &self.writer, &world)?;
+        Ok(self.perform(step))
+    }
+
+    fn service(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
+        let text =
+            format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
+        self.make("services", "a", &text)
+    }
+
+    fn change(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
+        let snapshot = self.store.snapshot();
+        let world = World { snapshot: &snapshot, now: Time(2_000_000), entropy: [9; 3] };
+        let served = served::find("", "v1", "services").unwrap();
+        let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
+        let mut object = stored::object(record);
+        object.make_map().insert("spec", json::parse(spec.as_bytes()).unwrap());
+        let step = update(served, Part::Whole, object, None, record, &self.writer, &world)?;
+        Ok(self.perform(step))
+    }
+
+    fn delete(&mut self, name: &str) {
+        let snapshot = self.store.snapshot();
+        let world = World { snapshot: &snapshot, now: Time(2_000_000), entropy: [9; 3] };
+        let served = served::find("", "v1", "services").unwrap();
+        let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
+        let options = Value::map();
+        let step =
+            delete(served, record, &DeleteOptions::from_value(&options), &self.writer, &world).unwrap();
+        self.perform(step);
+    }
+
+    fn perform(&self, step: Step) -> Value {
+        match step {
+            Step::Commit(proposal) => stored::object(&self.store.commit(*proposal).unwrap().records[0]),
+            Step::Remove(proposal, object) => {
+                self.store.commit(*proposal).unwrap();
+                object
+            }
+            _ => unreachable!("no other step is expected"),
+        }
+    }
+
+    fn has(&self, ip: &str) -> bool {
+        self.store.snapshot().get(&address_key(ip).unwrap()).is_some()
+    }
+}
+
+fn ip(service: &Value) -> String {
+    service.str_at(&["spec", "clusterIP"]).to_owned()
+}
+
+fn node_port(service: &Value) -> i64 {
+    service.at(&["spec", "ports"]).and_then(Value::as_list).unwrap()[0]
+        .get("nodePort")
+        .unwrap()
+        .as_i64()
+        .unwrap()
+}
+
+#[test]
+fn a_service_has_its_address_as_long_as_it_lives() {
+    let mut cluster = Cluster::new();
+    let service = cluster.service("x", r#"{"ports":[{"port":80}]}"#).unwrap();
+    let given = ip(&service);
+    assert!(cluster.has(&given), "{given}");
+    assert!(given.parse::<Ipv4Addr>().unwrap().to_bits() > STATIC_LAST);
+    let other = cluster.service("y", r#"{"ports":[{"port":80}]}"#).unwrap();
+    assert_ne!(ip(&other), given);
+    cluster.delete("x");
+    assert!(!cluster.has(&given));
+}
+
+#[test]
+fn an_address_is_given_once() {
+    let mut cluster = Cluster::new();
+    let spec = r#"{"clusterIP":"10.0.7.7","ports":[{"port":80}]}"#;
+    cluster.service("x", spec).unwrap();
+    let refused = cluster.service("y", spec).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Service \"y\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.7.7\"]: failed to allocate IP \
+         10.0.7.7: provided IP is already allocated"
+    );
+    let outside = cluster.service("y", r#"{"clusterIP":"10.200.0.1","ports":[{"port":80}]}"#).unwrap_err();
+    assert!(outside.message.contains("the provided network does not match the current range"));
+    cluster.delete("x");
+    assert_eq!(ip(&cluster.service("y", spec).unwrap()), "10.0.7.7");
+}
+
+#[test]
+fn headless_and_external_services_have_no_address() {
+    let mut cluster = Cluster::new();
+    let headless = cluster.service("h", r#"{"clusterIP":"None","selector":{"a":"b"}}"#).unwrap();
+    assert_eq!(ip(&headless), "None");
+    let external = r#"{"type":"ExternalName","externalName":"a.example"}"#;
+    assert_eq!(ip(&cluster.service("e", external).unwrap()), "");
+    assert!(
+        cluster.store.snapshot().table(&Resource::new("ipaddresses.networking.k8s.io").unwrap()).is_none()
+    );
+    let changed = cluster.change("e", r#"{"type":"ClusterIP","ports":[{"port":80}]}"#).unwrap();
+    let given = ip(&changed);
+    assert!(cluster.has(&given), "{given}");
+    cluster.change("e", external).unwrap();
+    assert!(!cluster.has(&given));
+}
+
+#[test]
+fn node_ports_are_given_once_and_kept() {
+    let mut cluster = Cluster::new();
+    let spec = r#"{"type":"NodePort","ports":[{"port":80,"nodePort":30080}]}"#;
+    assert_eq!(node_port(&cluster.service("x", spec).unwrap()), 30080);
+    let refused = cluster.service("y", spec).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Service \"y\" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated"
+    );
+    let given = node_port(&cluster.service("y", r#"{"type":"NodePort","ports":[{"port":80}]}"#).unwrap());
+    assert!((30000..=32767).contains(&given) && given != 30080, "{given}");
+    let kept = cluster.change("y", r#"{"type":"NodePort","ports":[{"port":81}]}"#).unwrap();
+    assert_eq!(node_port(&kept), given);
+    cluster.delete("x");
+    assert_eq!(node_port(&cluster.service("z", spec).unwrap()), 30080);
+}
+
+#[test]
+fn a_port_of_two_protocols_has_one_node_port() {
+    let mut cluster = Cluster::new();
+    let spec =
+        r#"{"type":"NodePort","ports":[{"name":"a","port":53},{"name":"b","port":53,"protocol":"UDP"}]}"#;
+    let service = cluster.service("x", spec).unwrap();
+    let ports = service.at(&["spec", "ports"]).and_then(Value::as_list).unwrap();
+    assert_eq!(ports[0].get("nodePort"), ports[1].get("nodePort"));
+}
+
+#[test]
+fn of_two_that_decide_at_once_one_decides_again() {
+    let cluster = Cluster::new();
+    let served = served::find("", "v1", "services").unwrap();
+    let snapshot = cluster.store.snapshot();
+    let world = World { snapshot: &snapshot, now: Time(1), entropy: [7; 3] };
+    let decide = |name: &str, spec: &str, entropy: u64| {
+        let text =
+            format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
+        let world = World { entropy: [entropy; 3], ..world };
+        match create(served, "a", json::parse(text.as_bytes()).unwrap(), None, &cluster.writer, &world) {
+            Ok(Step::Commit(proposal)) => *proposal,
+            _ => unreachable!("the Service can be made"),
+        }
+    };
+    let plain = r#"{"ports":[{"port":80}]}"#;
+    let with_port = r#"{"type":"NodePort","ports":[{"port":80}]}"#;
+    let (one, other) = (decide("x", plain, 7), decide("y", plain, 7));
+    cluster.store.commit(one).unwrap();
+    assert!(cluster.store.commit(other).is_err(), "the same address");
+    let (one, other) = (decide("p", with_port, 100), decide("q", with_port, 200));
+    cluster.store.commit(one).unwrap();
+    assert!(cluster.store.commit(other).is_err(), "ports counted on the same state");
+}
