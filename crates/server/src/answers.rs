@@ -65,14 +65,6 @@ pub fn unsupported_patch() -> Status {
     Status { details: Some(Box::default()), ..Status::failure(Reason::UnsupportedMediaType, message) }
 }
 
-/// What every client of a resource should know, whatever it does with it.
-#[must_use]
-pub fn deprecation(served: &Served) -> Option<String> {
-    let is_endpoints = served.info.group.is_empty() && served.info.plural == "endpoints";
-    is_endpoints
-        .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
-}
-
 /// A refusal, or the word that something was deleted.
 #[must_use]
 pub fn status(status: &Status) -> Answer {

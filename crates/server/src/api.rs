@@ -229,13 +229,7 @@ fn wanted(request: &Request) -> Result<(Form, View), Status> {
 fn wanted_whole(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| view == View::Whole && form != Form::Yaml;
-    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| {
-        Status::not_acceptable(&[
-            "application/json",
-            "application/yaml",
-            "application/vnd.kubernetes.protobuf",
-        ])
-    })
+    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(answers::not_acceptable)
 }
 
 /// The answer to a path below the API that leads nowhere.

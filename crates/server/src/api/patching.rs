@@ -7,6 +7,7 @@ use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::write::header;
+use crate::answers;
 use crate::body::Strictness;
 use crate::exchange::Request;
 use crate::query::Query;
@@ -26,14 +27,7 @@ pub(super) fn sort(request: &Request) -> Result<Option<PatchType>, Status> {
     if kind.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml") {
         return Ok(None);
     }
-    PatchType::from_media_type(kind).map(Some).ok_or_else(|| {
-        Status::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-            "application/apply-patch+yaml",
-        ])
-    })
+    PatchType::from_media_type(kind).map(Some).ok_or_else(answers::unsupported_patch)
 }
 
 impl Patching {
