@@ -48,6 +48,8 @@ impl Rules for DaemonSet {
     }
 
     fn default(&self, object: &mut Value) {
+        // Whoever writes the object owns the count, even one who does not speak of it.
+        set_template_generation(object, template_generation(object));
         let spec = object.ensure_map("spec");
         let strategy = spec.ensure_map("updateStrategy");
         default_text(strategy, "type", "RollingUpdate");
