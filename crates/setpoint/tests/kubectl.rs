@@ -122,7 +122,7 @@ fn a_newcomer_walks_through_with_every_kubectl() {
         run("explain deployment.spec.replicas", "", "integer");
         run("api-resources", "", "deployments");
         run("delete configmap hello", "", "deleted");
-        run("delete deployment web --cascade=orphan", "", "deleted");
+        run("delete deployment web", "", "deleted");
     }
 }
 

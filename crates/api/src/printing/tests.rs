@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::table::{
     IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, partial, partial_list,
     write_object_table, write_partial, write_partial_list, write_table,

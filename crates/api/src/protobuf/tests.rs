@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use proptest::prelude::*;
 
 use super::wire::{Payload, Reader, varint_len, write_bytes, write_number, write_tag, write_varint};

@@ -35,7 +35,7 @@ const DRAIN: Duration = Duration::from_millis(700);
 /// How often the server asks itself whether it is ready.
 const READY_PAUSE: Duration = Duration::from_millis(5);
 /// The address of the `kubernetes` service: the first of the service network.
-const SERVICE_IP: &str = "10.96.0.1";
+const SERVICE_IP: &str = "10.0.0.1";
 
 /// What can be said to `setpoint up`.
 #[derive(Debug, clap::Args)]

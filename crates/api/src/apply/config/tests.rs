@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::*;
 use crate::json;
 use crate::schema::builtin;

@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::super::filter::Filter;
 use super::super::writer::{OneVersion, manager_name};
 use super::*;

@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use setpoint_api::{Time, json};
 use setpoint_store::{Retention, Store};
 

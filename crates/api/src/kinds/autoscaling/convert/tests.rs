@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::*;
 use crate::json;
 use crate::kinds::core::pod_spec::tests::{decoded, faults, of, prepared};

@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::{check, check_container, of, pod, prepared};
 use crate::kinds::core::pod_spec::qos_class;
 

@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::{check, faults, prepared};
 
 /// Judges volumes named `v`: each case is the source and the faults it has, without the path to it.

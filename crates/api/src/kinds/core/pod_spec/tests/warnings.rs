@@ -1,3 +1,5 @@
+//! Claims about the module above, held by tests.
+
 use super::{of, pod, pod_with_container, prepared};
 
 fn warnings(text: &str) -> Vec<String> {
