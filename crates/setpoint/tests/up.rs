@@ -142,7 +142,7 @@ fn up_says_where_everything_is_and_serves_by_its_kubeconfig() {
         let (head, body) = client.send("GET /readyz", b"");
         assert!(head.starts_with("HTTP/1.1 200 ") && body == "ok", "{head}{body}");
     }
-    assert!(client.send("GET /version", b"").1.contains(r#""gitVersion": "v1.37.0""#));
+    assert!(client.send("GET /version", b"").1.contains(r#""gitVersion":"v1.37.0""#));
     let mut stranger = Client::of(&server.kubeconfig, false, "http/1.1");
     let (head, body) = stranger.send("GET /readyz", b"");
     assert!(head.starts_with("HTTP/1.1 401 ") && body.contains(r#""reason":"Unauthorized""#), "{head}{body}");
