@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
-use setpoint_api::Revision;
+use setpoint_api::{Resource, Revision};
 use setpoint_store::disk::{Disk, OsDisk};
 use setpoint_store::log::disk::{DiskLog, DiskOptions, DiskReader, files::Files};
 use setpoint_store::log::{LogError, LogReader, rebuild};
@@ -21,6 +21,9 @@ use crate::clock::{SystemClock, entropy};
 
 /// How often an export starts again when compaction takes its base away.
 const EXPORT_ATTEMPTS_MAX: u32 = 5;
+
+/// Heartbeats and events are the bulk of idle writes: they are stored, but make no history.
+const HIGH_CHURN: [&str; 2] = ["events", "leases.coordination.k8s.io"];
 
 /// What can be said to `setpoint store`.
 #[derive(Debug, clap::Args)]
@@ -78,7 +81,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// Opens the store in `dir` for this process alone. Should its log fail, the process ends.
 pub fn open(dir: &Path) -> anyhow::Result<Store> {
-    let retention = Retention::default();
+    let exempt = HIGH_CHURN.iter().filter_map(|name| Resource::new(name).ok()).collect();
+    let retention = Retention { exempt, ..Retention::default() };
     open_with(dir, DiskOptions { retention, entropy: entropy(), ..DiskOptions::default() })
 }
 
