@@ -6,6 +6,7 @@
 //! add one, write its file, add what it reads to the views, and name it in [`all`].
 
 pub mod endpoint_slice;
+pub mod endpoints;
 pub mod indexes;
 pub mod pods;
 pub mod replica_set;
