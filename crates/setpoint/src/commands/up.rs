@@ -3,8 +3,6 @@
 //! It opens the store, makes or finds the certificates, listens, writes the kubeconfig, and serves until it is
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
-mod logging;
-mod loops;
 mod places;
 
 use std::io::Write;
@@ -29,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::places::Places;
 use super::store::open;
-use super::{counted, human_bytes};
+use super::{counted, human_bytes, logging, loops};
 use crate::clock::{SystemClock, entropy};
 
 /// How long answers may take to finish after Ctrl-C; the process then has time left to end within a second.
