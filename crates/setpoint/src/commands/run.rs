@@ -48,13 +48,12 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     let path = &arguments.kubeconfig;
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let client = || Client::from_kubeconfig(&text, "kube-controller-manager").map(Arc::new);
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let identity = format!("{}_{:016x}", host.trim(), entropy());
-    println!("controllers: {identity} asks for the lease kube-system/kube-controller-manager");
+    let identity = loops::identity();
+    println!("controllers: {identity} asks for the lease kube-system/{}", loops::LEASE);
     let remote = Remote {
         watches: client()?,
         writes: client()?,
-        lease: "kube-controller-manager",
+        lease: loops::LEASE,
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),

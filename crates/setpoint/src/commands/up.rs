@@ -150,7 +150,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
     let service = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
-    let engine = arguments.controllers.engine();
+    let engine = arguments.controllers.engine_of_store();
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
     let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
