@@ -146,10 +146,13 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
-    let service = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
-    let service: Arc<dyn Service> = Arc::new(service);
+    let api = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let api = Arc::new(api);
+    let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
+    let counted = Arc::clone(&counters);
+    api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
     let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
     let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
@@ -159,6 +162,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
             if first.is_ready() { first } else { terminate.poll_recv(context) }
         })
         .await;
+        api.begin_shutdown();
         say(format_args!("stopping"));
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
