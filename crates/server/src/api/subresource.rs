@@ -12,7 +12,7 @@ use setpoint_api::Value;
 use setpoint_api::metadata;
 use setpoint_api::resources::Verb;
 use setpoint_api::schema::builtin;
-use setpoint_api::status::{Generic, Qualified, Reason, Status};
+use setpoint_api::status::{Generic, Reason, Status};
 
 use super::write::header;
 use super::{Api, unknown};
@@ -104,6 +104,3 @@ impl Api {
         }
     }
 }
-
-/// Pods, as messages name them.
-const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
