@@ -5,8 +5,8 @@
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
 //! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
-//! at a time. [`in_process`] runs the loop beside the store, through the same pipeline. [`bootstrap`] makes what every
-//! cluster has from the start. [`served`] says which resources
+//! at a time. [`in_process`] runs the loop beside the store, through the same pipeline; [`remote`] runs it elsewhere,
+//! through a [`client`]. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
 //! there are, [`stored`] in which form they are kept.
 
 pub mod answers;
@@ -14,6 +14,7 @@ pub mod api;
 pub mod body;
 pub mod bootstrap;
 pub mod certs;
+pub mod client;
 pub mod discovery;
 pub mod exchange;
 pub mod health;
@@ -26,6 +27,7 @@ pub mod media;
 pub mod metrics;
 pub mod pipeline;
 pub mod query;
+pub mod remote;
 pub mod route;
 pub mod select;
 pub mod served;
