@@ -149,12 +149,15 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
-    let service = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let api = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
     let engine = arguments.controllers.engine_of_store();
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
-    let service: Arc<dyn Service> = Arc::new(service);
+    let api = Arc::new(api);
+    let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
+    let counted = Arc::clone(&counters);
+    api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
     let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
     let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
@@ -164,6 +167,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
             if first.is_ready() { first } else { terminate.poll_recv(context) }
         })
         .await;
+        api.begin_shutdown();
         say(format_args!("stopping"));
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
