@@ -9,18 +9,21 @@ mod write;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use parking_lot::Mutex;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::status::{Generic, Qualified, Status};
+use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
 use crate::exchange::{Answer, Body, Request, Service};
 use crate::health::{Check, Endpoint, Health};
+use crate::in_process::report;
 use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
@@ -52,6 +55,7 @@ pub struct Api {
     health: Health,
     metrics: Arc<Metrics>,
     inflight: Inflight,
+    engine: OnceLock<Arc<Mutex<Engine>>>,
 }
 
 /// In which series a request is counted, and since when.
@@ -68,6 +72,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         health: Health::default(),
         metrics: Arc::default(),
         inflight: Inflight::default(),
+        engine: OnceLock::new(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -86,6 +91,14 @@ impl Api {
     pub fn with_bounds(mut self, inflight: Inflight) -> Api {
         self.inflight = inflight;
         self
+    }
+
+    /// Shows how a loop does, in the metrics and under `/setpoint/loop`.
+    pub fn show(&self, engine: &Arc<Mutex<Engine>>) {
+        let shown = Arc::clone(engine);
+        if self.engine.set(Arc::clone(engine)).is_ok() {
+            self.metrics.register(move |text| report::write_metrics(&shown.lock(), text));
+        }
     }
 
     /// What is counted, for others to add to.

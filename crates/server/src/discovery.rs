@@ -77,7 +77,8 @@ pub fn paths(more: impl Iterator<Item = String>) -> Value {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
     }
-    paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    let others = ["/metrics", "/openapi/v2", "/openapi/v3", "/setpoint/loop", "/version"];
+    paths.extend(others.map(str::to_owned));
     paths.extend(more);
     paths.sort();
     map([("paths", paths.into_iter().map(Value::from).collect::<Vec<_>>().into())])

@@ -17,6 +17,7 @@ use setpoint_api::{Time, json};
 
 use super::{Api, unknown};
 use crate::exchange::{Answer, Body, Request};
+use crate::in_process::report;
 use crate::query::Query;
 use crate::{answers, discovery, health, media};
 
@@ -48,6 +49,7 @@ impl Api {
         match parts[..] {
             [] => return Ok(answers::document(&discovery::paths(self.health.paths()))),
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
+            ["setpoint", "loop", ref rest @ ..] => return Ok(self.reconciling(rest)),
             _ => {}
         }
         let is_wanted = media::wants_aggregated(accept(request));
@@ -63,6 +65,18 @@ impl Api {
             None if parts.first() == Some(&"api") => Err(unknown(&request.method)),
             None => Ok(nothing()),
         }
+    }
+
+    /// How the loop does: all controllers, or the keys of one.
+    fn reconciling(&self, rest: &[&str]) -> Answer {
+        let Some(engine) = self.engine.get() else { return nothing() };
+        let engine = engine.lock();
+        let document = match rest {
+            [] => Some(report::controllers(&engine)),
+            [controller] => report::keys(&engine, controller),
+            _ => None,
+        };
+        document.map_or_else(nothing, |document| answers::document(&document))
     }
 
     /// Documents about the kinds, made when somebody asks and kept by nobody.

@@ -152,6 +152,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let api = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
     let engine = arguments.controllers.engine_of_store();
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
+    api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
