@@ -1,6 +1,6 @@
 //! The kinds of apiregistration.k8s.io: APIService, a version of a group and who serves it.
 
-use super::{Rules, check};
+use super::{ALL_BUT_STATUS, Rules, check};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::{NameRule, dns, key};
 use crate::quote::Quoted;
@@ -26,6 +26,10 @@ impl Rules for ApiService {
         if let Some(service) = object.at_mut(&["spec", "service"]).and_then(Value::as_map_mut) {
             check::default_to(service, "port", || 443.into());
         }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {

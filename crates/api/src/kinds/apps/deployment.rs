@@ -41,6 +41,10 @@ impl Deployment {
 }
 
 impl Rules for Deployment {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        &["spec", "metadata.labels"]
+    }
+
     fn has_status(&self) -> bool {
         true
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::{pem, signer};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::{dns, key, metadata};
 use crate::rfc3339;
 use crate::value::Value;
@@ -45,6 +45,10 @@ impl Rules for PodCertificateRequest {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
             check::default_to(spec, "maxExpirationSeconds", || DAY_SECONDS.into());
         }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {

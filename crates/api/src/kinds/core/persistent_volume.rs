@@ -4,7 +4,7 @@ use super::defaults::{fill, fill_absent};
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
-use crate::kinds::{Rules, check_immutable, keep};
+use crate::kinds::{Author, Rules, check_immutable, keep};
 use crate::metadata::{self, entry, texts};
 use crate::names::dns;
 use crate::rfc3339::Seconds;
@@ -54,6 +54,10 @@ impl Rules for PersistentVolume {
         }
     }
 
+    fn sign_status(&self, new: &mut Value, old: &Value, author: &Author<'_>) {
+        stamp_phase(new, old, author.now);
+    }
+
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         validate(errors, object, false);
     }
@@ -91,9 +95,8 @@ fn phase_changed(new: &Value, old: &Value) -> bool {
     new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"])
 }
 
-/// Notes when the phase changed, unless the writer of the status says it. Goes after
-/// [`Rules::prepare_status`], which has no clock.
-pub fn stamp_phase(new: &mut Value, old: &Value, now: Time) {
+/// Notes when the phase changed, unless the writer of the status says it.
+fn stamp_phase(new: &mut Value, old: &Value, now: Time) {
     let path = ["status", "lastPhaseTransitionTime"];
     let said = new.at(&path).filter(|time| !time.is_null());
     let is_silent = said.is_none() || said == old.at(&path);
@@ -190,8 +193,8 @@ fn check_capacity(errors: &mut ErrorList, capacity: Option<&Value>) {
 }
 
 fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
-    if !source::is_same(new, old) {
-        let detail = "spec.persistentvolumesource is immutable after creation\n";
+    if let Some(difference) = source::difference(new, old) {
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
         errors.push(FieldError::forbidden(&SPEC.child("persistentvolumesource"), detail));
     }
     let (is, was) = (new.at(&["spec", "volumeMode"]), old.at(&["spec", "volumeMode"]));

@@ -2,6 +2,7 @@
 
 use super::defaults::{fill, fill_absent};
 use super::persistent_volume::{STORAGE_CLASS, check_access_modes, check_volume_mode};
+use super::pod_spec::internal;
 use super::resource_list::{self, amount_of, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check_immutable, keep};
@@ -257,7 +258,11 @@ fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
     let is_bound = new.str_at(&["status", "phase"]) == "Bound";
     let keeps = Keeps { class: from_annotation || from_nothing, is_bound };
     if !is_same_spec(is, was, &keeps) {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
+        let (was, is) = compared(was, is, &keeps);
+        let difference = internal::difference(&was, &is, "PersistentVolumeClaimSpec");
+        let detail = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{difference}"
+        );
         errors.push(FieldError::forbidden(&SPEC, detail));
     }
     check_size(errors, new, old);
@@ -298,6 +303,29 @@ fn is_same_spec(is: Option<&Value>, was: Option<&Value>, keeps: &Keeps) -> bool 
         "resources" => is_same_resources(field(is, name), field(was, name), keeps.is_bound),
         name => field(is, name) == field(was, name),
     })
+}
+
+/// The old and the new spec as a message compares them: without the differences that are allowed.
+fn compared(was: Option<&Value>, is: Option<&Value>, keeps: &Keeps) -> (Value, Value) {
+    let (mut was, mut is) = (was.cloned().unwrap_or_default(), is.cloned().unwrap_or_default());
+    let copy = |from: &Value, to: &mut Value, name: &str| match from.get(name) {
+        Some(value) => drop(to.make_map().insert(name, value.clone())),
+        None => drop(to.make_map().remove(name)),
+    };
+    if was.str_at(&["volumeName"]).is_empty() {
+        copy(&is, &mut was, "volumeName");
+    }
+    if keeps.class {
+        copy(&was, &mut is, "storageClassName");
+    }
+    if keeps.is_bound {
+        copy(&was, &mut is, "volumeAttributesClassName");
+        let size = was.at(&["resources", "requests", "storage"]).cloned();
+        if let Some(requests) = is.at_mut(&["resources", "requests"]).and_then(Value::as_map_mut) {
+            requests.insert("storage", size.unwrap_or_else(|| "0".into()));
+        }
+    }
+    (was, is)
 }
 
 fn is_same_resources(is: Option<&Value>, was: Option<&Value>, is_bound: bool) -> bool {

@@ -139,6 +139,14 @@ impl Rules for Pod {
         warnings
     }
 
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        status_warnings(new)
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
+    }
+
     fn field_labels(&self) -> &'static FieldLabels<'static> {
         &LABELS
     }
@@ -160,9 +168,8 @@ impl Rules for Pod {
     }
 }
 
-/// Warnings about the addresses in the status of a pod, for writes of the status.
-#[must_use]
-pub fn status_warnings(pod: &Value) -> Vec<String> {
+/// Warnings about the addresses in the status of a pod.
+fn status_warnings(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let Some(status) = part(pod, "status") else { return warnings };
     let path = Path::root("status");

@@ -17,7 +17,7 @@ mod affinity;
 pub(crate) mod annotations;
 pub(crate) mod containers;
 pub(crate) mod defaults;
-pub(crate) mod diff;
+mod diff;
 mod disabled;
 mod env;
 mod image;

@@ -23,7 +23,6 @@ mod validate;
 mod warnings;
 
 pub use families::Families;
-pub use warnings::status_warnings;
 
 /// The address that says that the Service has none.
 pub const NO_CLUSTER_IP: &str = "None";
@@ -78,6 +77,10 @@ impl Rules for Service {
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
         warnings::service(new)
+    }
+
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        warnings::status(new)
     }
 
     fn allows_create_on_update(&self) -> bool {

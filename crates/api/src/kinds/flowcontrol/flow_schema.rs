@@ -2,8 +2,8 @@
 
 use super::{mandatory_spec, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -51,6 +51,10 @@ pub struct FlowSchema;
 impl Rules for FlowSchema {
     fn default(&self, object: &mut Value) {
         check::default_empty(object.ensure_map("spec"), "matchingPrecedence", || PRECEDENCE_DEFAULT.into());
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {

@@ -2,8 +2,8 @@
 
 use super::{mandatory_spec, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::value::{Map, Value};
 
 const QUEUES_MAX: i64 = 10_000_000;
@@ -57,6 +57,10 @@ impl Rules for PriorityLevel {
             check::default_empty(queuing, "queues", || 64.into());
             check::default_empty(queuing, "queueLengthLimit", || 50.into());
         }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {

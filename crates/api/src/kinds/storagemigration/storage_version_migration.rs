@@ -1,8 +1,8 @@
 //! StorageVersionMigration: a request to write all objects of a resource anew.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -16,6 +16,10 @@ const SPEC: Go = Go::Struct(&[(
 pub struct StorageVersionMigration;
 
 impl Rules for StorageVersionMigration {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::core::pod_spec::read::{
     entries, forbidden, invalid, list, number_part, part, required, same, shown, text, text_entries,
 };
-use crate::kinds::core::pod_spec::{annotations, diff, internal, scheduling};
+use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
 use crate::names::key;
 use crate::value::Value;
 
@@ -34,8 +34,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
     let rest = without_updatable(errors, &path, new, old);
     if !same(&rest, old) {
-        let difference =
-            diff::unified(&internal::pretty(old, "PodSpec"), &internal::pretty(&rest, "PodSpec"));
+        let difference = internal::difference(old, &rest, "PodSpec");
         forbidden(
             errors,
             &path,
