@@ -12,7 +12,7 @@ use crate::json::Duplicate;
 use crate::schema::{Field, SchemaOr, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
-pub(crate) mod bytes;
+mod bytes;
 mod error;
 mod path;
 mod scalar;
@@ -21,7 +21,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use error::{DecodeError, StrictError, TimeError};
+pub use error::{DecodeError, StrictError};
 use path::{Path, Step};
 
 /// How many strict errors are named, as upstream bounds them.

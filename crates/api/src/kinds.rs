@@ -10,6 +10,7 @@ pub mod batch;
 mod check;
 pub mod core;
 pub mod policy;
+mod read;
 pub mod workload;
 
 pub mod admissionregistration;
@@ -145,6 +146,11 @@ pub trait Rules: Send + Sync {
 
     /// What the writer should know, although it is no error.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What the maker of an object should know of what it said, before [`Rules::prepare_create`] puts it right.
+    fn early_warnings(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 

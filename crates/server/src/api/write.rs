@@ -6,6 +6,7 @@ use setpoint_api::decode::{StrictError, decode};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::delete::answers_with_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
+use setpoint_api::metadata::owners;
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
@@ -116,8 +117,9 @@ impl Api {
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
-                let sent = patch.apply(served.to_served(stored::object(&record)), served.schema)?;
+                let mut sent = patch.apply(served.to_served(stored::object(&record)), served.schema)?;
                 warnings = sent.warnings;
+                warnings.extend(owners::deduplicate(&mut sent.object, true));
                 let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
                 noted(update(served, part(target), wish, &record, &writer, world), &mut more)
             })
@@ -222,7 +224,8 @@ impl Api {
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let sent = body::object(&request.body, header(request), expected, strictness)?;
+        let mut sent = body::object(&request.body, header(request), expected, strictness)?;
+        sent.warnings.extend(owners::deduplicate(&mut sent.object, false));
         let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
         Ok((wish, sent.warnings))
     }
@@ -327,7 +330,7 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
         }
         None => {
             options.validate(&mut errors);
-            "UpdateOptions"
+            if request.method == http::Method::DELETE { "DeleteOptions" } else { "UpdateOptions" }
         }
     };
     if !errors.is_empty() {

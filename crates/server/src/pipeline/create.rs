@@ -7,7 +7,7 @@ use setpoint_api::metadata::{
     create::{Stamp, ensure_namespace, stamp, wipe},
 };
 use setpoint_api::status::Status;
-use setpoint_store::Expect;
+use setpoint_store::{Expect, Record};
 
 use super::update::Part;
 use super::{
@@ -34,7 +34,7 @@ pub fn create(
     }
     let proposal = guard_namespace(writer.proposal(world), world, namespace, served)?;
     let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
-    admission::admit(served, &mut object, world.snapshot)?;
+    admission::admit(served, &mut object, world)?;
     wipe(&mut object);
     let uid = uid(world.entropy);
     stamp(
@@ -43,6 +43,7 @@ pub fn create(
         served.rules.has_generation(),
     );
     let claims = service_network::allocate(served, &mut object, None, world)?;
+    let mut warnings = served.rules.early_warnings(&object);
     served.rules.prepare_create(&mut object);
     served.rules.sign(&mut object, None, &writer.author(world));
     let mut errors = ErrorList::new();
@@ -53,16 +54,25 @@ pub fn create(
     admission::validate(served, &object, None, world.snapshot)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
-    if world.snapshot.get(&key).is_some() {
-        return Err(Status::already_exists(served.qualified(), &name));
+    if let Some(record) = world.snapshot.get(&key) {
+        return Err(taken(served, &name, record));
     }
-    let warnings = served.rules.warnings(&object, None);
+    warnings.extend(served.rules.warnings(&object, None));
     if writer.dry_run {
         return Ok(Decided { step: Step::Would(object), warnings });
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
     let proposal = proposal.put(key, Expect::Absent, draft);
     Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, world)?)), warnings })
+}
+
+/// The name is taken; by an object that is about to go, perhaps.
+fn taken(served: &Served, name: &str, record: &Record) -> Status {
+    let mut status = Status::already_exists(served.qualified(), name);
+    if metadata::deletion_timestamp(&stored::object(record)).is_some() {
+        status.message = format!("object is being deleted: {}", status.message).into();
+    }
+    status
 }
 
 /// A random uid (version 4).

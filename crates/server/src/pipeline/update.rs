@@ -149,7 +149,7 @@ fn released(served: &Served, new: &Value, old: &Value) -> bool {
 
 fn revision_status(served: &Served, name: &str, error: &RevisionError) -> Status {
     match error.field_errors() {
-        Some(errors) => Status::invalid(served.qualified_kind(), name, &errors),
+        Some(errors) => Status::invalid(served.qualified(), name, &errors),
         None if matches!(error, RevisionError::Malformed { .. }) => Status::bad_request(error.to_string()),
         None => Status::conflict(served.qualified(), name, error),
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{pem, signer};
+use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::check::{self, Go};
@@ -161,7 +162,7 @@ fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 }
 
 fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let bytes = |name| pem::decode(check::text(spec, name).as_bytes()).unwrap_or_default().len();
+    let bytes = |name| base64::decode_exact(check::text(spec, name).as_bytes()).unwrap_or_default().len();
     let too_long = |name: &'static str| {
         (bytes(name) > KEY_BYTES_MAX).then(|| FieldError::too_long(&path.child(name), KEY_BYTES_MAX))
     };

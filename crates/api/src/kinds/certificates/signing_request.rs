@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{pem, signer};
+use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::{Author, Rules, check, keep};
@@ -228,7 +229,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
     let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
     let old_spec = old.map_or(check::NOTHING, |old| check::field(old, "spec"));
     if let Err(fault) = pem_request(check::text(spec, "request")) {
-        let value = BadValue::json_string(check::text(spec, "request"));
+        let value = check::field(spec, "request").as_str().map_or(BadValue::Null, BadValue::json_string);
         errors.push(FieldError::invalid(&path.child("request"), value, fault));
     }
     usages(errors, &path.child("usages"), &check::texts(spec, "usages"), &check::texts(old_spec, "usages"));
@@ -258,7 +259,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
 
 /// What is wrong with the form of a request.
 fn pem_request(text: &str) -> Result<(), &'static str> {
-    let bytes = pem::decode(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
     match pem::next_block(&bytes) {
         Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Ok(()),
         _ => Err("PEM block type must be CERTIFICATE REQUEST"),
@@ -267,7 +268,7 @@ fn pem_request(text: &str) -> Result<(), &'static str> {
 
 /// What is wrong with the form of certificates.
 fn certificate_fault(text: &str) -> Option<String> {
-    let bytes = pem::decode(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
     let mut rest = &bytes[..];
     let mut blocks = 0;
     while let Some((block, after)) = pem::next_block(rest) {

@@ -1,9 +1,10 @@
 //! PersistentVolume: storage that outlives pods.
 
-use super::defaults::{fill, fill_absent};
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
+use crate::kinds::core::pod_spec::internal;
+use crate::kinds::read::{fill, fill_absent};
 use crate::kinds::{Author, Rules, check_immutable, keep};
 use crate::metadata::{self, entry, texts};
 use crate::names::dns;
@@ -204,7 +205,7 @@ fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
         && !node_affinity::is_same(affinity(new), was)
     {
         let detail = "field is immutable, except for updating from beta label to GA";
-        let value = node_affinity::shown(affinity(new));
+        let value = affinity(new).map_or(BadValue::Null, |new| internal::shown(new, "VolumeNodeAffinity"));
         errors.push(FieldError::invalid(&Path::root("nodeAffinity"), value, detail));
     }
     let class = |object| Value::at(object, &["spec", "volumeAttributesClassName"]).and_then(Value::as_str);

@@ -1,12 +1,12 @@
 //! PersistentVolumeClaim: a wish for storage.
 
-use super::defaults::{fill, fill_absent};
 use super::persistent_volume::{STORAGE_CLASS, check_access_modes, check_volume_mode};
 use super::pod_spec::internal;
 use super::resource_list::{self, amount_of, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::read;
+use crate::kinds::read::{fill, fill_absent};
 use crate::kinds::{Rules, check_immutable, keep};
-use crate::labels;
 use crate::metadata::{entry, pairs, texts};
 use crate::names::{NameRule, dns, key};
 use crate::quote::Quoted;
@@ -155,9 +155,9 @@ pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Valu
     if let Some(selector) = field(spec, "selector") {
         let mut old_errors = ErrorList::new();
         if let Some(old) = field(old, "selector") {
-            check_selector(&mut old_errors, path, old, false);
+            read::selector(&mut old_errors, path, old, false);
         }
-        check_selector(errors, &path.child("selector"), selector, !old_errors.is_empty());
+        read::selector(errors, &path.child("selector"), selector, !old_errors.is_empty());
     }
     check_access_modes(errors, &path.child("accessModes"), &modes);
     check_storage(errors, path, spec);
@@ -170,20 +170,6 @@ pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Valu
     if let Some(class) = class("volumeAttributesClassName") {
         errors.push_invalid(&path.child("volumeAttributesClassName"), class, dns::subdomain(class));
     }
-}
-
-fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, allow_invalid_values: bool) {
-    let expressions = selector.get("matchExpressions").and_then(Value::as_list).unwrap_or_default();
-    let expressions: Vec<labels::Expression<'_>> = expressions
-        .iter()
-        .map(|expression| labels::Expression {
-            key: expression.str_at(&["key"]),
-            operator: expression.str_at(&["operator"]),
-            values: texts(expression.get("values")),
-        })
-        .collect();
-    let match_labels = pairs(selector.get("matchLabels"));
-    labels::validate(errors, path, match_labels, &expressions, allow_invalid_values);
 }
 
 fn check_storage(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Value>) {

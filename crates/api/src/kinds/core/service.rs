@@ -56,6 +56,9 @@ impl Rules for Service {
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         crate::kinds::keep(new, old, "status");
         update::drop_what_the_type_has_no_use_for(new, old);
+        if Spec::of(new).kind() == "ExternalName" {
+            new.ensure_map("spec").remove("internalTrafficPolicy");
+        }
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

@@ -82,7 +82,7 @@ impl Rules for FlowSchema {
 
 fn spec(errors: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
-    let (precedence, at) = (check::int(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
+    let (precedence, at) = (check::number(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
     let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, precedence, detail));
     if precedence <= 0 {
         refuse("must be a positive value".to_owned());

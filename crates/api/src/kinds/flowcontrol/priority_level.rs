@@ -153,7 +153,7 @@ fn percent(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
 }
 
 fn limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
-    let shares = check::int(limited, "nominalConcurrencyShares");
+    let shares = check::number(limited, "nominalConcurrencyShares");
     if shares < 0 {
         let path = path.child("nominalConcurrencyShares");
         errors.push(FieldError::invalid(&path, shares, "must be a non-negative integer"));
@@ -186,7 +186,7 @@ fn response_late(late: &mut ErrorList, path: &Path<'_>, response: &Value) {
 }
 
 fn queuing(errors: &mut ErrorList, path: &Path<'_>, queuing: &Value) {
-    let number = |name| check::int(queuing, name);
+    let number = |name| check::number(queuing, name);
     let (length, queues, hand) = (number("queueLengthLimit"), number("queues"), number("handSize"));
     if length <= 0 {
         errors.push(FieldError::invalid(&path.child("queueLengthLimit"), length, "must be positive"));

@@ -135,7 +135,7 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
 
 fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
     name::pool(&mut report.first, &path.child("name"), check::text(pool, "name"));
-    let (count, generation) = (check::int(pool, "resourceSliceCount"), check::int(pool, "generation"));
+    let (count, generation) = (check::number(pool, "resourceSliceCount"), check::number(pool, "generation"));
     if count <= 0 {
         let path = path.child("resourceSliceCount");
         report.first.push(FieldError::invalid(&path, count, "must be greater than zero"));

@@ -9,7 +9,7 @@ use crate::value::Value;
 const SPEC: Go = Go::Struct(&[(
     "Resource",
     "resource",
-    Go::Struct(&[("Group", "group", Go::Text), ("Resource", "resource", Go::Text)]),
+    Go::Struct(&[("group", "group", Go::Text), ("resource", "resource", Go::Text)]),
 )]);
 
 /// The rules of StorageVersionMigration.

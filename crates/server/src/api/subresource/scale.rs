@@ -57,7 +57,9 @@ impl Api {
                 let (object, owners, more) = scaled(target, workload, &change, expected, &writer, world)?;
                 warnings.extend(more);
                 let wish = Wish { object, hollow: false, owners: Some(owners) };
-                Ok(update(target.served, Part::Whole, wish, &record, &writer, world)?.step)
+                let decided = update(target.served, Part::Whole, wish, &record, &writer, world)?;
+                warnings.extend(decided.warnings);
+                Ok(decided.step)
             })
             .await?;
         let workload = match done {

@@ -2,8 +2,8 @@
 
 use super::SPEC;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::core::defaults::{fill, fill_absent};
 use crate::kinds::core::pod_spec::internal;
+use crate::kinds::read::{fill, fill_absent};
 use crate::metadata::{self, pairs, texts};
 use crate::names::{NameRule, dns};
 use crate::value::{Map, Value};

@@ -2,9 +2,9 @@
 
 use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
-use crate::kinds::core::pod_spec::read::{forbidden, list, part, same, text};
 use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
 use crate::kinds::keep;
+use crate::kinds::read::{forbidden, list, part, same, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
