@@ -5,8 +5,10 @@
 //! call them, a simulator can run them, and a fork can replay them.
 
 pub mod admission;
+pub mod binding;
 pub mod create;
 pub mod delete;
+pub mod eviction;
 pub mod ownership;
 pub mod part;
 pub mod service_network;
@@ -51,6 +53,8 @@ pub struct Writer {
     pub manager: String,
     /// Whether nothing is to be written.
     pub dry_run: bool,
+    /// The reconciler that writes, and for which key; empty for everyone else.
+    pub reconciler: String,
 }
 
 /// An object as somebody wants it.
@@ -65,6 +69,12 @@ pub struct Wish {
 }
 
 impl Wish {
+    /// A wish for an object that is decoded as it is stored.
+    #[must_use]
+    pub fn of(object: Value) -> Wish {
+        Wish { object, hollow: false, owners: None }
+    }
+
     /// Notes who owns what of the object, which is then brought into the form in which it is stored. Answers with
     /// the object and what is changed.
     fn settle(
@@ -137,9 +147,9 @@ impl Writer {
         let cause = Cause {
             user: self.identity.user.clone(),
             manager: self.manager.clone(),
+            reconciler: self.reconciler.clone(),
             seen: world.snapshot.revision(),
             paths,
-            ..Cause::default()
         };
         Proposal::new(cause, world.now)
     }

@@ -19,14 +19,10 @@ struct Cluster {
     chance: u64,
 }
 
-fn wish(object: Value) -> Wish {
-    Wish { object, hollow: false, owners: None }
-}
-
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
-        let writer = Writer { identity, manager: "m".into(), dry_run: false };
+        let writer = Writer { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
         let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, chance: 0 };
         let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#;
         cluster.make("namespaces", "", text).unwrap();
@@ -38,8 +34,13 @@ impl Cluster {
         self.chance += 1;
         let world = World { snapshot: &snapshot, now: Time(1_000_000), entropy: [self.chance; 3] };
         let object = json::parse(text.as_bytes()).unwrap();
-        let step =
-            create(served::find("", "v1", plural).unwrap(), namespace, wish(object), &self.writer, &world)?;
+        let step = create(
+            served::find("", "v1", plural).unwrap(),
+            namespace,
+            Wish::of(object),
+            &self.writer,
+            &world,
+        )?;
         Ok(self.perform(step.step))
     }
 
@@ -56,7 +57,7 @@ impl Cluster {
         let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
         let mut object = stored::object(record);
         object.make_map().insert("spec", json::parse(spec.as_bytes()).unwrap());
-        let step = update(served, Part::Whole, wish(object), record, &self.writer, &world)?;
+        let step = update(served, Part::Whole, Wish::of(object), record, &self.writer, &world)?;
         Ok(self.perform(step.step))
     }
 
@@ -184,7 +185,7 @@ fn of_two_that_decide_at_once_one_decides_again() {
         let text =
             format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
         let world = World { entropy: [entropy; 3], ..world };
-        match create(served, "a", wish(json::parse(text.as_bytes()).unwrap()), &cluster.writer, &world) {
+        match create(served, "a", Wish::of(json::parse(text.as_bytes()).unwrap()), &cluster.writer, &world) {
             Ok(Decided { step: Step::Commit(proposal), .. }) => *proposal,
             _ => unreachable!("the Service can be made"),
         }
