@@ -218,12 +218,53 @@ pub fn view_of_list(
     Ok(json_bytes(200, vec![out.into()]))
 }
 
-/// Adds warnings, as headers that kubectl prints.
+/// How many characters of warnings are sent before each is cut.
+const WARNINGS_CHARS_MAX: usize = 4096;
+/// How many characters are left of a warning that is cut.
+const WARNING_CHARS_MAX: usize = 256;
+
+/// Adds warnings, as headers that kubectl prints. Each is told once; where they are too much together, each is cut,
+/// and the last are left out.
 pub fn warn(answer: &mut Answer, warnings: &[String]) {
-    for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut told: Vec<&str> = Vec::new();
+    for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
+        if !told.contains(&warning) {
+            told.push(warning);
+        }
+    }
+    let all: usize = told.iter().map(|warning| warning.chars().count()).sum();
+    let cuts = all > WARNINGS_CHARS_MAX;
+    let mut sent = 0;
+    for warning in told {
+        if cuts && sent >= WARNINGS_CHARS_MAX {
+            break;
+        }
+        let most = if cuts { WARNING_CHARS_MAX } else { usize::MAX };
+        let text: String = warning.chars().take(most).collect();
+        sent += text.chars().count();
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             answer.headers.append(WARNING, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(warnings: &[String]) -> Vec<usize> {
+        let mut answer = status(&Status::bad_request("x"));
+        warn(&mut answer, warnings);
+        answer.headers.get_all(WARNING).iter().map(HeaderValue::len).collect()
+    }
+
+    #[test]
+    fn a_warning_is_sent_once_and_too_many_are_cut() {
+        assert_eq!(sent(&["a".into(), "b".into(), "a".into()]).len(), 2);
+        let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "x".repeat(500))).collect();
+        let cut = sent(&long);
+        assert_eq!(cut.len(), WARNINGS_CHARS_MAX / WARNING_CHARS_MAX);
+        assert!(cut.iter().all(|len| *len == WARNING_CHARS_MAX + "299 - \"\"".len()));
     }
 }

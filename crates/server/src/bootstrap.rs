@@ -8,7 +8,7 @@ use setpoint_store::Store;
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
-use crate::pipeline::{Step, World, Writer, service_network};
+use crate::pipeline::{Step, Wish, World, Writer, service_network};
 use crate::served;
 
 /// Those of the namespaces without which a cluster cannot work.
@@ -75,14 +75,11 @@ fn make(
     }
     let entropy = [(); 3].map(|()| (options.entropy)());
     let world = World { snapshot: &snapshot, now: options.clock.now(), entropy };
-    match create(served, namespace, object, None, &writer, &world) {
-        Ok(Step::Commit(proposal)) => {
-            store.commit(*proposal).map_err(|error| commit_status(&error))?;
-            Ok(())
-        }
-        Ok(_) => Ok(()),
-        Err(status) => Err(status),
+    let wish = Wish::of(object);
+    if let Step::Commit(proposal) = create(served, namespace, wish, &writer, &world)?.step {
+        store.commit(*proposal).map_err(|error| commit_status(&error))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -74,10 +74,11 @@ impl Served {
         Qualified { group: self.info.group, name: self.info.plural }
     }
 
-    /// The kind as messages name it.
+    /// The kind as messages name it: that of the stored form.
     #[must_use]
     pub fn qualified_kind(&self) -> Qualified<'static> {
-        Qualified { group: self.info.group, name: self.info.kind }
+        let group = self.conversion.map_or(self.info.group, |conversion| conversion.storage.0);
+        Qualified { group, name: self.info.kind }
     }
 
     /// Whether objects are served in another form than they are stored in.

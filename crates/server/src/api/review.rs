@@ -13,7 +13,7 @@ use setpoint_api::{Map, Time, Value, metadata};
 use super::write::writer;
 use super::{Api, wanted_whole};
 use crate::answers;
-use crate::body::{self, Expected, Strictness};
+use crate::body::{self, Expected, Sent, Strictness};
 use crate::exchange::{Answer, Identity, Request};
 use crate::pipeline::update::Part;
 use crate::pipeline::{World, ownership};
@@ -54,7 +54,7 @@ impl Api {
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let (mut review, warnings) =
+        let Sent { object: mut review, warnings, .. } =
             body::object(&request.body, super::write::header(request), expected, strictness)?;
         metadata::create::ensure_namespace(&mut review, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;

@@ -17,7 +17,7 @@ use setpoint_api::status::{Generic, Reason, Status};
 use super::write::header;
 use super::{Api, unknown};
 use crate::answers;
-use crate::body::{self, Expected, Strictness};
+use crate::body::{self, Expected, Sent, Strictness};
 use crate::exchange::{Answer, Request};
 use crate::query::Query;
 use crate::route::Target;
@@ -65,7 +65,8 @@ fn object(
     expected: Expected<'_>,
 ) -> Result<(Value, Vec<String>), Status> {
     let strictness = Strictness::of(query.get("fieldValidation"));
-    let (mut object, warnings) = body::object(&request.body, header(request), expected, strictness)?;
+    let Sent { mut object, warnings, .. } =
+        body::object(&request.body, header(request), expected, strictness)?;
     metadata::create::ensure_namespace(&mut object, &target.namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     Ok((object, warnings))
