@@ -1,10 +1,12 @@
 //! What should follow: the built-in controllers, one file each, planners only.
 //!
 //! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them;
-//! [`indexes`] are the questions they ask of the world; [`pods`] is what those have in common that manage pods. To
+//! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`pods`] is what those have in common that manage pods. To
 //! add one, write its file, add what it reads to the views, and name it in [`all`].
 
+pub mod garbage_collector;
 pub mod indexes;
+pub mod kinds;
 pub mod pods;
 pub mod replica_set;
 
@@ -13,5 +15,5 @@ use setpoint_reconcile::Controller;
 /// Every controller.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Controller>> {
-    vec![Box::new(replica_set::ReplicaSetController)]
+    vec![Box::new(garbage_collector::GarbageCollector), Box::new(replica_set::ReplicaSetController)]
 }
