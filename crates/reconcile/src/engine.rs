@@ -115,7 +115,7 @@ struct Running {
 
 /// Whose write it is.
 enum Flight {
-    Act { running: usize, key: Key, act: Act },
+    Act { running: usize, key: Key, act: Box<Act> },
     Note { event: Option<Key> },
 }
 
@@ -218,7 +218,7 @@ impl Engine {
     pub fn answer(&mut self, ticket: Ticket, outcome: Outcome, now: Time, turn: &mut Turn) {
         let Some(flight) = self.flights.remove(&ticket) else { return };
         let (at, key, act) = match flight {
-            Flight::Act { running, key, act } => (running, key, act),
+            Flight::Act { running, key, act } => (running, key, *act),
             Flight::Note { event } => {
                 if let (Outcome::Gone, Some(event)) = (&outcome, &event) {
                     self.recorder.is_gone(event);
@@ -362,7 +362,7 @@ impl Engine {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);
             let write = act.write.clone();
-            self.flights.insert(ticket, Flight::Act { running: at, key: key.clone(), act });
+            self.flights.insert(ticket, Flight::Act { running: at, key: key.clone(), act: Box::new(act) });
             let (user, by) = (Arc::clone(&user), Arc::clone(&by));
             turn.writes.push(Sent { ticket, write, user, manager, by, seen });
         }

@@ -19,8 +19,11 @@ pub struct Index {
     /// The resource whose objects it holds.
     pub resource: &'static str,
     /// The values under which an object is found.
-    pub values: fn(&Object, &mut dyn FnMut(&str)),
+    pub values: Values,
 }
+
+/// Names the values under which an object is found.
+pub type Values = fn(&Object, &mut dyn FnMut(&str));
 
 type Entries = OrdSet<(Arc<str>, Key)>;
 
