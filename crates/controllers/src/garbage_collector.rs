@@ -26,6 +26,10 @@ impl Planner for GarbageCollector {
         "generic-garbage-collector"
     }
 
+    fn source(&self) -> &'static str {
+        "garbage-collector-controller"
+    }
+
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 1] = [Watch::via("*", concerns)];
         &WATCHES

@@ -7,13 +7,32 @@
 pub mod garbage_collector;
 pub mod indexes;
 pub mod kinds;
+pub mod namespace;
 pub mod pods;
 pub mod replica_set;
+pub mod root_ca;
+pub mod service_account;
 
 use setpoint_reconcile::Controller;
 
+/// What controllers are told beside the world.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The certificates that pods trust the API server by, in PEM; nothing is published if there are none.
+    pub root_ca: String,
+}
+
 /// Every controller.
 #[must_use]
-pub fn all() -> Vec<Box<dyn Controller>> {
-    vec![Box::new(garbage_collector::GarbageCollector), Box::new(replica_set::ReplicaSetController)]
+pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
+    let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(garbage_collector::GarbageCollector),
+        Box::new(namespace::NamespaceController),
+        Box::new(replica_set::ReplicaSetController),
+        Box::new(service_account::ServiceAccountController),
+    ];
+    if !settings.root_ca.is_empty() {
+        all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));
+    }
+    all
 }

@@ -375,7 +375,7 @@ impl Engine {
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let by: Arc<str> = tag(name, &note.about.key).into();
-        let Some(write) = self.recorder.record(name, note, now, nonce) else { return };
+        let Some(write) = self.recorder.record(running.controller.source(), note, now, nonce) else { return };
         let event = match &write {
             Write::Patch { key, .. } => Some(key.clone()),
             _ => None,
