@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use setpoint_api::Time;
+use setpoint_controllers::Settings;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -150,7 +151,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
     let api = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
-    let engine = arguments.controllers.engine_of_store();
+    let engine = arguments.controllers.engine_of_store(&Settings { root_ca: pki.ca.certificate.clone() });
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
     api.show(reconciling.engine());
     let api = Arc::new(api);
