@@ -212,6 +212,31 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
 }
 
 #[test]
+fn options_of_a_delete_come_in_the_version_of_any_group() {
+    let world = World::new();
+    let schema = setpoint_api::schema::builtin().meta("DeleteOptions").unwrap();
+    for (i, version) in ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"].into_iter().enumerate() {
+        let text = format!(
+            r#"{{"kind":"DeleteOptions","apiVersion":"{version}","preconditions":{{"uid":"another"}}}}"#
+        );
+        let options = json::parse(text.as_bytes()).unwrap();
+        let message = String::from_utf8(setpoint_api::protobuf::to_vec(&options, schema)).unwrap();
+        let forms = [
+            ("application/json", text.as_str()),
+            ("application/yaml", text.as_str()),
+            ("application/vnd.kubernetes.protobuf", message.as_str()),
+        ];
+        let name = format!("x{i}");
+        world.make(&name, "");
+        for (form, body) in forms {
+            let (code, _, out) =
+                world.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
+            assert_eq!(code, 409, "{version} {form}: {}", String::from_utf8_lossy(&out));
+        }
+    }
+}
+
+#[test]
 fn protobuf_is_spoken() {
     let world = World::new();
     let made = world.make("x", "");
