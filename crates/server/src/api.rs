@@ -6,6 +6,7 @@ mod subresource;
 mod write;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub entropy: Arc<Entropy>,
     /// The address to tell clients, `host:port`.
     pub address: String,
+    /// The address of the server that is behind the `kubernetes` service, if others can reach it.
+    pub advertised: Option<SocketAddr>,
 }
 
 /// The API over a store.

@@ -145,7 +145,9 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
     let address = url.trim_start_matches("https://").to_owned();
-    let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
+    let advertised = advertised(listener.local_addr()?);
+    let (clock, entropy_of) = (Arc::new(SystemClock), Arc::new(entropy));
+    let options = api::Options { clock, entropy: entropy_of, address, advertised };
     let service = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
     let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
@@ -194,6 +196,22 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
         address.set_ip(if everywhere { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
     }
     address
+}
+
+/// Where others find a server: an address that only this machine knows is none for them, so they are told the one
+/// by which the machine would reach the world. There is none if it has no network.
+fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
+    if address.ip().is_unspecified() || address.ip().is_loopback() {
+        // Nothing is sent: this only asks for the way to an address that is kept for documentation.
+        let (from, to) = match address {
+            SocketAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
+            SocketAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
+        };
+        let socket = std::net::UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        address.set_ip(socket.local_addr().ok()?.ip());
+    }
+    Some(address).filter(|address| !address.ip().is_loopback())
 }
 
 /// The names under which clients may know the server.
