@@ -4,7 +4,7 @@
 //! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, [`kubeconfig`] tells clients. Behind it,
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
-//! put answers together. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
+//! put answers together. [`in_process`] runs the loop beside the store, through the same pipeline. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
 //! there are, [`stored`] in which form they are kept.
 
 pub mod answers;
@@ -15,6 +15,7 @@ pub mod certs;
 pub mod discovery;
 pub mod exchange;
 pub mod http;
+pub mod in_process;
 pub mod kubeconfig;
 pub mod list;
 pub mod media;
