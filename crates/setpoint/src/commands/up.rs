@@ -145,9 +145,12 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
     let address = url.trim_start_matches("https://").to_owned();
-    let advertised = advertised(listener.local_addr()?);
-    let (clock, entropy_of) = (Arc::new(SystemClock), Arc::new(entropy));
-    let options = api::Options { clock, entropy: entropy_of, address, advertised };
+    let options = api::Options {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(entropy),
+        address,
+        advertised: advertised(listener.local_addr()?),
+    };
     let service = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
     let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
@@ -198,8 +201,9 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Where others find a server: an address that only this machine knows is none for them, so they are told the one
-/// by which the machine would reach the world. There is none if it has no network.
+/// Where others find a server: an address that only this machine knows is none for them, and endpoints may not have
+/// it, so they are told the one by which the machine would reach the world, though the server may not listen there.
+/// There is none if the machine has no network.
 fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
     if address.ip().is_unspecified() || address.ip().is_loopback() {
         // Nothing is sent: this only asks for the way to an address that is kept for documentation.
@@ -283,5 +287,21 @@ async fn renew(places: Places, names: Vec<String>, url: String, mut due: Time, t
             }
             Err(error) => tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_never_told_an_address_that_only_this_machine_knows() {
+        for address in ["127.0.0.1:6443", "0.0.0.0:6443", "[::1]:6443", "[::]:6443"] {
+            let told = advertised(address.parse().unwrap());
+            let useful = |told: SocketAddr| !told.ip().is_loopback() && !told.ip().is_unspecified();
+            assert!(told.is_none_or(|told| useful(told) && told.port() == 6443), "{address}: {told:?}");
+        }
+        let own: SocketAddr = "192.0.2.9:7443".parse().unwrap();
+        assert_eq!(advertised(own), Some(own));
     }
 }
