@@ -106,7 +106,8 @@ fn write(
     let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
     let writer =
         Writer { identity, manager: "kube-apiserver".into(), dry_run: false, reconciler: String::new() };
-    let object: Value = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
+    let mut object: Value = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
+    metadata::create::ensure_namespace(&mut object, namespace).map_err(Status::internal_error)?;
     let snapshot = store.snapshot();
     let key = served.key(namespace, metadata::name(&object)).map_err(Status::internal_error)?;
     let entropy = [(); 3].map(|()| (options.entropy)());
@@ -116,11 +117,12 @@ fn write(
         Some(record) => match update(served, Part::Whole, object, None, record, &writer, &world) {
             Ok(step) => step,
             // What cannot become what it should be, as a slice of another family, is made anew.
-            Err(_) => {
+            Err(status) if status.code == 422 => {
                 let proposal = writer.proposal(&world).delete(key, Expect::Revision(record.revision()));
                 store.commit(proposal).map_err(|error| commit_status(&error))?;
                 return write(store, options, (group, version, plural), namespace, text, false);
             }
+            Err(status) => return Err(status),
         },
         None => create(served, namespace, object, None, &writer, &world)?,
     };
