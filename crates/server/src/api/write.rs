@@ -367,7 +367,7 @@ fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
     let mut options = Value::map();
     let map = options.make_map();
     if let Some(seconds) =
-        query.number("gracePeriodSeconds").map_err(|errors| Status::bad_request(errors.to_string()))?
+        query.number("gracePeriodSeconds").map_err(|error| Status::bad_request(error.to_string()))?
     {
         map.insert("gracePeriodSeconds", seconds);
     }
