@@ -8,6 +8,7 @@ mod subresource;
 mod write;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
@@ -46,6 +47,8 @@ pub struct Options {
     pub entropy: Arc<Entropy>,
     /// The address to tell clients, `host:port`.
     pub address: String,
+    /// The address of the server that is behind the `kubernetes` service, if others can reach it.
+    pub advertised: Option<SocketAddr>,
 }
 
 /// The API over a store.

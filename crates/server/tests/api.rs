@@ -40,6 +40,7 @@ impl World {
             clock: Arc::new(clock.clone()),
             entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
+            advertised: None,
         };
         let api = service(store, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -213,6 +214,31 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
     assert!(message.contains("conflict with \"one\": .data.k"), "{message}");
     let (code, forced) = apply("two", "b", true);
     assert_eq!((code, forced.str_at(&["data", "k"])), (200, "b"));
+}
+
+#[test]
+fn options_of_a_delete_come_in_the_version_of_any_group() {
+    let world = World::new();
+    let schema = setpoint_api::schema::builtin().meta("DeleteOptions").unwrap();
+    for (i, version) in ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"].into_iter().enumerate() {
+        let text = format!(
+            r#"{{"kind":"DeleteOptions","apiVersion":"{version}","preconditions":{{"uid":"another"}}}}"#
+        );
+        let options = json::parse(text.as_bytes()).unwrap();
+        let message = String::from_utf8(setpoint_api::protobuf::to_vec(&options, schema)).unwrap();
+        let forms = [
+            ("application/json", text.as_str()),
+            ("application/yaml", text.as_str()),
+            ("application/vnd.kubernetes.protobuf", message.as_str()),
+        ];
+        let name = format!("x{i}");
+        world.make(&name, "");
+        for (form, body) in forms {
+            let (code, _, out) =
+                world.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
+            assert_eq!(code, 409, "{version} {form}: {}", String::from_utf8_lossy(&out));
+        }
+    }
 }
 
 #[test]

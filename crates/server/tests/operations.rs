@@ -55,6 +55,7 @@ impl Server {
             clock: Arc::new(clock.clone()),
             entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
+            advertised: None,
         };
         let api = service(Store::in_memory(Retention::default()), options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

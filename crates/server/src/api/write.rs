@@ -9,14 +9,14 @@ use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
 use setpoint_api::metadata::owners;
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Time, Value, json, metadata, yaml};
+use setpoint_api::{Time, Value, json, metadata, protobuf, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
 use super::patching::{self, Patching};
 use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
 use crate::exchange::{Answer, Request};
-use crate::media::{Form, View};
+use crate::media::{self, Form, View};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Part, update};
@@ -347,13 +347,23 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
 }
 
 /// The options of a delete: the body's, or the query's.
+/// The version that a body says it has. Every group knows the options of a delete in its own versions, and clients
+/// send them so.
+fn said_version(request: &Request) -> Option<String> {
+    let said = |value: &Value| value.str_at(&["apiVersion"]).to_owned();
+    match media::sent(header(request))? {
+        Form::Protobuf => Some(protobuf::decode(&request.body).ok()?.api_version),
+        Form::Yaml => Some(said(&yaml::parse_strict(&request.body).ok()?.0)),
+        Form::Json => Some(said(&json::parse(&request.body).ok()?)),
+    }
+}
+
 fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
     if !request.body.is_empty() {
         let schema =
             builtin().meta("DeleteOptions").ok_or_else(|| Status::internal_error("no DeleteOptions"))?;
-        let value = json::parse(&request.body);
-        let api_version = value.as_ref().map_or("v1", |value| value.str_at(&["apiVersion"])).to_owned();
-        let api_version = if api_version.is_empty() { "v1".to_owned() } else { api_version };
+        let api_version = said_version(request).filter(|version| !version.is_empty());
+        let api_version = api_version.unwrap_or_else(|| "v1".to_owned());
         let expected = Expected { api_version: &api_version, kind: "DeleteOptions", schema };
         return Ok(body::object(&request.body, header(request), expected, Strictness::Ignore)?.object);
     }
