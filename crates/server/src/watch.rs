@@ -45,13 +45,15 @@ pub struct Watch {
     bookmarks: bool,
     timeout: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
+    /// Why there is nothing to show. A watch has begun by then, so that it is said as its only event.
+    expired: Option<Status>,
     ended: bool,
 }
 
 /// Starts the watch that a request asks for.
 ///
 /// # Errors
-/// If its options are wrong, or its revision is gone.
+/// If its options are wrong.
 pub fn start(
     store: &Store,
     target: &Target,
@@ -70,6 +72,7 @@ pub fn start(
         Some(wanted) => wanted,
         None => matches!(asked, "" | "0"),
     };
+    let mut expired = None;
     let (records, cursor, announce_end) = if from_list {
         let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
         let records = matching(&snapshot, target, &filter);
@@ -84,12 +87,16 @@ pub fn start(
                 ))
             })?,
         };
-        let cursor = store
-            .follow_after(resource, filter, revision)
-            .map_err(|Compacted { floor }| Status::too_old_resource_version(revision.0, floor.0))?;
+        let cursor = match store.follow_after(resource, filter.clone(), revision) {
+            Ok(cursor) => cursor,
+            Err(Compacted { floor }) => {
+                expired = Some(Status::too_old_resource_version(revision.0, floor.0));
+                store.list_and_follow(resource, filter).1
+            }
+        };
         (Vec::new(), cursor, None)
     };
-    let seconds = query.number("timeoutSeconds").ok().flatten().and_then(|n| u64::try_from(n).ok());
+    let seconds = query.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
         served: target.served,
@@ -103,6 +110,7 @@ pub fn start(
         bookmarks,
         timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
+        expired,
         ended: false,
     })
 }
@@ -189,6 +197,11 @@ impl Watch {
     }
 
     fn fill(&mut self, out: &mut BytesMut, context: &mut Context<'_>) {
+        if let Some(status) = self.expired.take() {
+            self.put(out, "ERROR", &status.to_json());
+            self.ended = true;
+            return;
+        }
         while out.len() < CHUNK_BYTES {
             let Some(record) = self.initial.next() else { break };
             self.put_stored(out, "ADDED", record.value_bytes());
