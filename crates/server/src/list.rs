@@ -38,7 +38,8 @@ pub struct Page {
 /// If its options are wrong, or its snapshot is gone.
 pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
     let selection = Selection::parse(target, query)?;
-    let limit = query.number("limit").map_err(|errors| Status::bad_request(errors.to_string()))?;
+    let limit = query.number("limit")?;
+    query.number("timeoutSeconds")?;
     let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
     let (snapshot, after) = match query.get("continue") {
         "" => (fresh(store, query)?, None),

@@ -1,6 +1,9 @@
 //! The words after the question mark.
 
-use setpoint_api::field_error::{ErrorList, FieldError, Path};
+use std::num::IntErrorKind;
+
+use setpoint_api::quote::Quoted;
+use setpoint_api::status::Status;
 
 /// The parameters of a request, in the order they came.
 #[derive(Clone, Debug, Default)]
@@ -44,17 +47,21 @@ impl Query {
     ///
     /// # Errors
     /// If it is none.
-    pub fn number(&self, name: &'static str) -> Result<Option<i64>, ErrorList> {
-        match self.get(name) {
-            "" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|_| FieldError::invalid(&Path::root(name), text, "must be an integer").into()),
+    pub fn number(&self, name: &str) -> Result<Option<i64>, Status> {
+        let text = self.get(name);
+        if text.is_empty() {
+            return Ok(None);
         }
+        text.parse::<i64>().map(Some).map_err(|error| {
+            let far = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+            let why = if far { "value out of range" } else { "invalid syntax" };
+            Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", Quoted(text)))
+        })
     }
 }
 
+/// The text behind the escapes, unless they are malformed. What is no UTF-8 stays, visibly broken: a selector must
+/// not vanish, because then it selects everything.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -63,14 +70,14 @@ fn unescape(text: &str) -> Option<String> {
         match first {
             b'+' => bytes.push(b' '),
             b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                let digit = |index: usize| (*rest.get(index)? as char).to_digit(16);
+                bytes.push(u8::try_from(digit(0)? << 4 | digit(1)?).ok()?);
                 rest = &rest[2..];
             }
             byte => bytes.push(*byte),
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -85,6 +92,14 @@ mod tests {
         assert_eq!((query.flag("watch"), query.flag("none")), (Some(true), None));
         assert_eq!(query.number("limit").unwrap(), Some(5));
         assert_eq!(query.get("bad"), "");
-        assert!(Query::parse("limit=x").number("limit").is_err());
+        let refused = |text: &str| Query::parse(text).number("limit").unwrap_err().message.into_owned();
+        assert_eq!(refused("limit=x"), "strconv.ParseInt: parsing \"x\": invalid syntax");
+        assert!(refused("limit=99999999999999999999").ends_with(": value out of range"));
+    }
+
+    #[test]
+    fn a_selector_that_is_no_text_does_not_vanish() {
+        assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
+        assert_eq!(Query::parse("limit=%+5&limit=%5").get("limit"), "");
     }
 }

@@ -300,7 +300,8 @@ fn applied_config(
 }
 
 pub(super) fn header(request: &Request) -> Option<&str> {
-    request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok())
+    // What cannot be read is as good as a type that nobody knows.
+    request.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable"))
 }
 
 fn part(target: &Target) -> Part {
@@ -356,9 +357,7 @@ fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
     }
     let mut options = Value::map();
     let map = options.make_map();
-    if let Some(seconds) =
-        query.number("gracePeriodSeconds").map_err(|errors| Status::bad_request(errors.to_string()))?
-    {
+    if let Some(seconds) = query.number("gracePeriodSeconds")? {
         map.insert("gracePeriodSeconds", seconds);
     }
     if !query.get("propagationPolicy").is_empty() {
