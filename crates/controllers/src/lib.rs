@@ -7,6 +7,7 @@
 
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod holder;
 pub mod indexes;
 pub mod pods;
 pub mod replica_set;

@@ -11,6 +11,9 @@ use crate::pipeline::create::create;
 use crate::pipeline::{Step, World, Writer, service_network};
 use crate::served;
 
+/// Those of the namespaces without which a cluster cannot work.
+pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Makes it.

@@ -3,6 +3,7 @@
 //! [`prepare`] and [`outcome`] are pure, so that a simulator uses them too; [`Shell`] is the thread that runs the
 //! loop in a server.
 
+pub mod report;
 mod shell;
 
 use setpoint_api::decode::decode;

@@ -3,7 +3,14 @@
 use std::num::IntErrorKind;
 
 use setpoint_api::quote::Quoted;
-use setpoint_api::status::Status;
+
+/// Why a parameter is no whole number, in the words that clients know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.ParseInt: parsing {}: {why}", Quoted(.text))]
+pub struct NumberError {
+    text: String,
+    why: &'static str,
+}
 
 /// The parameters of a request, in the order they came.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +37,12 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// Whether a parameter is there, with a value or without.
+    #[must_use]
+    pub fn is_given(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, _)| key == name)
+    }
+
     /// All values of a parameter.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<&str> {
@@ -47,15 +60,17 @@ impl Query {
     ///
     /// # Errors
     /// If it is none.
-    pub fn number(&self, name: &str) -> Result<Option<i64>, Status> {
+    pub fn number(&self, name: &str) -> Result<Option<i64>, NumberError> {
         let text = self.get(name);
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse::<i64>().map(Some).map_err(|error| {
-            let far = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
-            let why = if far { "value out of range" } else { "invalid syntax" };
-            Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", Quoted(text)))
+        text.parse::<i64>().map(Some).map_err(|error| NumberError {
+            text: text.to_owned(),
+            why: match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            },
         })
     }
 }
@@ -92,9 +107,10 @@ mod tests {
         assert_eq!((query.flag("watch"), query.flag("none")), (Some(true), None));
         assert_eq!(query.number("limit").unwrap(), Some(5));
         assert_eq!(query.get("bad"), "");
-        let refused = |text: &str| Query::parse(text).number("limit").unwrap_err().message.into_owned();
-        assert_eq!(refused("limit=x"), "strconv.ParseInt: parsing \"x\": invalid syntax");
-        assert!(refused("limit=99999999999999999999").ends_with(": value out of range"));
+        let error = Query::parse("limit=x").number("limit").unwrap_err().to_string();
+        assert_eq!(error, "strconv.ParseInt: parsing \"x\": invalid syntax");
+        let error = Query::parse("limit=99999999999999999999").number("limit").unwrap_err().to_string();
+        assert!(error.ends_with("value out of range"), "{error}");
     }
 
     #[test]

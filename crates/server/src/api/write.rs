@@ -357,7 +357,9 @@ fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
     }
     let mut options = Value::map();
     let map = options.make_map();
-    if let Some(seconds) = query.number("gracePeriodSeconds")? {
+    if let Some(seconds) =
+        query.number("gracePeriodSeconds").map_err(|error| Status::bad_request(error.to_string()))?
+    {
         map.insert("gracePeriodSeconds", seconds);
     }
     if !query.get("propagationPolicy").is_empty() {

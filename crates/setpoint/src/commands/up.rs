@@ -3,8 +3,6 @@
 //! It opens the store, makes or finds the certificates, listens, writes the kubeconfig, and serves until it is
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
-mod logging;
-mod loops;
 mod places;
 
 use std::io::Write;
@@ -29,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::places::Places;
 use super::store::open;
-use super::{counted, human_bytes};
+use super::{counted, human_bytes, logging, loops};
 use crate::clock::{SystemClock, entropy};
 
 /// How long answers may take to finish after Ctrl-C; the process then has time left to end within a second.
@@ -151,12 +149,16 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
-    let service = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
-    let engine = arguments.controllers.engine();
+    let api = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let engine = arguments.controllers.engine_of_store();
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
-    let service: Arc<dyn Service> = Arc::new(service);
+    api.show(reconciling.engine());
+    let api = Arc::new(api);
+    let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
+    let counted = Arc::clone(&counters);
+    api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
     let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
     let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
@@ -166,6 +168,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
             if first.is_ready() { first } else { terminate.poll_recv(context) }
         })
         .await;
+        api.begin_shutdown();
         say(format_args!("stopping"));
     };
     let drained = http::serve(listener, tls, service, options, stop).await;

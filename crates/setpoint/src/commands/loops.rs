@@ -1,7 +1,13 @@
 //! The loop beside the server: which controllers run.
 
 use anyhow::bail;
+use setpoint_controllers::holder::Holder;
 use setpoint_reconcile::{Controller, Engine};
+
+use crate::clock::entropy;
+
+/// The Lease of whoever runs the controllers.
+pub const LEASE: &str = "kube-controller-manager";
 
 /// Which controllers run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +40,31 @@ impl Choice {
         named.map_or(self.rest, |(_, on)| *on)
     }
 
-    /// The loop over the controllers of the choice.
+    /// The loop over the controllers of the choice, as one of several candidates.
     pub fn engine(&self) -> Engine {
-        let all = setpoint_controllers::all().into_iter();
-        let chosen: Vec<Box<dyn Controller>> =
-            all.filter(|controller| self.takes(controller.name())).collect();
+        Engine::new(self.controllers(), setpoint_controllers::indexes::all())
+    }
+
+    /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
+    /// controller is chosen, somebody else may lead.
+    pub fn engine_of_store(&self) -> Engine {
+        let mut chosen = self.controllers();
+        if !chosen.is_empty() {
+            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+        }
         Engine::new(chosen, setpoint_controllers::indexes::all())
     }
+
+    fn controllers(&self) -> Vec<Box<dyn Controller>> {
+        let all = setpoint_controllers::all().into_iter();
+        all.filter(|controller| self.takes(controller.name())).collect()
+    }
+}
+
+/// Who this process is among those that want to lead, as `host_id`.
+pub fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{:016x}", host.trim(), entropy())
 }
 
 /// Whether a controller is meant by a name: its own, or that without its last word.
