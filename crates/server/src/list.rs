@@ -42,6 +42,7 @@ pub struct Page {
 pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
     let selection = Selection::parse(target, query)?;
     let limit = query.number("limit").map_err(|error| Status::bad_request(error.to_string()))?;
+    query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
     let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
     let (snapshot, after) = match query.get("continue") {
         "" => (fresh(store, query)?, None),

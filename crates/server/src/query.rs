@@ -75,6 +75,8 @@ impl Query {
     }
 }
 
+/// The text behind the escapes, unless they are malformed. What is no UTF-8 stays, visibly broken: a selector must
+/// not vanish, because then it selects everything.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -83,14 +85,14 @@ fn unescape(text: &str) -> Option<String> {
         match first {
             b'+' => bytes.push(b' '),
             b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                let digit = |index: usize| (*rest.get(index)? as char).to_digit(16);
+                bytes.push(u8::try_from(digit(0)? << 4 | digit(1)?).ok()?);
                 rest = &rest[2..];
             }
             byte => bytes.push(*byte),
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -109,5 +111,11 @@ mod tests {
         assert_eq!(error, "strconv.ParseInt: parsing \"x\": invalid syntax");
         let error = Query::parse("limit=99999999999999999999").number("limit").unwrap_err().to_string();
         assert!(error.ends_with("value out of range"), "{error}");
+    }
+
+    #[test]
+    fn a_selector_that_is_no_text_does_not_vanish() {
+        assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
+        assert_eq!(Query::parse("limit=%+5&limit=%5").get("limit"), "");
     }
 }

@@ -49,6 +49,8 @@ pub struct Watch {
     bookmarks: bool,
     timeout: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
+    /// Why there is nothing to show. A watch has begun by then, so that it is said as its only event.
+    expired: Option<Status>,
     ended: bool,
     /// How many events were shown since somebody last asked.
     events: Cell<u64>,
@@ -57,7 +59,7 @@ pub struct Watch {
 /// Starts the watch that a request asks for.
 ///
 /// # Errors
-/// If its options are wrong, or its revision is gone.
+/// If its options are wrong.
 pub fn start(
     store: &Store,
     target: &Target,
@@ -77,6 +79,7 @@ pub fn start(
         Some(wanted) => wanted,
         None => matches!(asked, "" | "0"),
     };
+    let mut expired = None;
     let (records, cursor, announce_end) = if from_list {
         let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
         let records = matching(&snapshot, target, &filter);
@@ -91,9 +94,13 @@ pub fn start(
                 ))
             })?,
         };
-        let cursor = store
-            .follow_after(resource, filter, revision)
-            .map_err(|Compacted { floor }| Status::too_old_resource_version(revision.0, floor.0))?;
+        let cursor = match store.follow_after(resource, filter.clone(), revision) {
+            Ok(cursor) => cursor,
+            Err(Compacted { floor }) => {
+                expired = Some(Status::too_old_resource_version(revision.0, floor.0));
+                store.list_and_follow(resource, filter).1
+            }
+        };
         (Vec::new(), cursor, None)
     };
     let seconds = query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
@@ -112,6 +119,7 @@ pub fn start(
         bookmarks,
         timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
+        expired,
         ended: false,
         events: Cell::new(0),
     })
@@ -211,6 +219,11 @@ impl Watch {
     }
 
     fn fill(&mut self, out: &mut BytesMut, context: &mut Context<'_>) {
+        if let Some(status) = self.expired.take() {
+            self.put(out, "ERROR", &status.to_json());
+            self.ended = true;
+            return;
+        }
         while out.len() < CHUNK_BYTES {
             let Some(record) = self.initial.next() else { break };
             self.put_stored(out, "ADDED", record.value_bytes());

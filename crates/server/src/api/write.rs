@@ -303,7 +303,8 @@ fn applied_config(
 }
 
 pub(super) fn header(request: &Request) -> Option<&str> {
-    request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok())
+    // What cannot be read is as good as a type that nobody knows.
+    request.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable"))
 }
 
 fn part(target: &Target) -> Part {
