@@ -1,5 +1,6 @@
 //! The service behind the sockets: reads a request, has the pipeline decide, performs it.
 
+mod access;
 mod components;
 mod document;
 mod patching;
@@ -9,6 +10,7 @@ mod write;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +24,7 @@ use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
-use crate::exchange::{Answer, Body, Request, Service};
+use crate::exchange::{Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
 use crate::inflight::{Inflight, Place};
@@ -31,6 +33,7 @@ use crate::metrics::{Counted, Key, Metrics};
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
+use crate::tokens::Tokens;
 use crate::{answers, bootstrap, list, stored, watch};
 
 pub(crate) use write::commit_status;
@@ -59,6 +62,7 @@ pub struct Api {
     metrics: Arc<Metrics>,
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
+    tokens: Tokens,
 }
 
 /// In which series a request is counted, and since when.
@@ -76,6 +80,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         metrics: Arc::default(),
         inflight: Inflight::default(),
         engine: OnceLock::new(),
+        tokens: Tokens::new(None),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -86,6 +91,13 @@ impl Api {
     #[must_use]
     pub fn with_check(mut self, check: Check) -> Api {
         self.health.add(check);
+        self
+    }
+
+    /// With tokens of service accounts that hold beyond the next start: their key is kept in `dir`.
+    #[must_use]
+    pub fn with_tokens_in(mut self, dir: Option<PathBuf>) -> Api {
+        self.tokens = Tokens::new(dir);
         self
     }
 
@@ -121,6 +133,10 @@ impl Service for Api {
         Box::pin(self.count(request))
     }
 
+    fn authenticate(&self, token: &str) -> Option<Identity> {
+        self.verify(token, &[]).ok().map(|verified| verified.identity)
+    }
+
     fn enter(&self, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
         self.inflight.enter(method, path, query).inspect_err(|status| {
             self.metrics.count_refused(Key::new(&route(path), method, query, false), status.http_code());
@@ -150,6 +166,7 @@ impl Api {
     }
 
     async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Answer, Status> {
+        access::check(&request, &route)?;
         match route {
             Route::Objects(target) => {
                 let deprecation = target.served.deprecation();

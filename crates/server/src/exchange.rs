@@ -70,6 +70,11 @@ pub trait Service: Send + Sync + 'static {
         Ok(Place::default())
     }
 
+    /// Whose token it is; nobody's if it does not hold.
+    fn authenticate(&self, _token: &str) -> Option<Identity> {
+        None
+    }
+
     /// Answers one.
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
 }

@@ -1,7 +1,7 @@
 //! Who may say it: the API server.
 //!
 //! [`exchange`] is the border between sockets and meaning: [`exchange::Request`] in, [`exchange::Answer`] out.
-//! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, [`kubeconfig`] tells clients. Behind it,
+//! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, as do [`tokens`], [`kubeconfig`] tells clients. Behind it,
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
 //! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
@@ -32,4 +32,5 @@ pub mod route;
 pub mod select;
 pub mod served;
 pub mod stored;
+pub mod tokens;
 pub mod watch;

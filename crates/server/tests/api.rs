@@ -4,6 +4,8 @@
 
 #[path = "api/fuzz.rs"]
 mod fuzz;
+#[path = "api/tokens.rs"]
+mod tokens;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -57,6 +59,24 @@ impl World {
         body: &str,
         headers: &[(&'static str, &str)],
     ) -> (u16, HeaderMap, Vec<u8>) {
+        let identity = Identity { user: "ann".into(), groups: vec!["system:masters".into()] };
+        self.exchange(identity, method, path, body, headers)
+    }
+
+    fn send_as(&self, identity: Identity, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let json = [("content-type", "application/json")];
+        let (code, _, out) = self.exchange(identity, method, path, body, &json);
+        (code, json::parse(&out).unwrap_or(Value::Null))
+    }
+
+    fn exchange(
+        &self,
+        identity: Identity,
+        method: &str,
+        path: &str,
+        body: &str,
+        headers: &[(&'static str, &str)],
+    ) -> (u16, HeaderMap, Vec<u8>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let headers = headers
             .iter()
@@ -68,7 +88,7 @@ impl World {
             query: query.into(),
             headers,
             body: body.to_owned().into(),
-            identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
+            identity,
         };
         self.runtime.block_on(async {
             let answer = self.api.answer(request).await;

@@ -394,9 +394,6 @@ fn what_takes_a_node_says_so() {
     let (code, text) = message(&format!("{PODS}/p/log"));
     assert_eq!((code, text.contains("pods/log is not implemented")), (501, true), "{text}");
     assert_eq!(message(&format!("{PODS}/none/log")).0, 404);
-    server.post("/api/v1/namespaces/default/serviceaccounts", r#"{"metadata":{"name":"s"}}"#);
-    let token = "/api/v1/namespaces/default/serviceaccounts/s/token";
-    assert_eq!(server.call(Method::POST, token, "{}").0, 501);
 }
 
 #[test]

@@ -13,12 +13,13 @@ use http::header::{
 use setpoint_api::openapi;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
-use setpoint_api::{Time, json};
+use setpoint_api::{Time, json, value};
 
 use super::{Api, unknown};
 use crate::exchange::{Answer, Body, Request};
 use crate::in_process::report;
 use crate::query::Query;
+use crate::tokens::ISSUER;
 use crate::{answers, discovery, health, media};
 
 /// The form of the aggregated document.
@@ -49,6 +50,8 @@ impl Api {
         match parts[..] {
             [] => return Ok(answers::document(&discovery::paths(self.health.paths()))),
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
+            [".well-known", "openid-configuration"] => return Ok(self.openid()),
+            ["openid", "v1", "jwks"] => return self.keys(),
             ["setpoint", "loop", ref rest @ ..] => return Ok(self.reconciling(rest)),
             _ => {}
         }
@@ -65,6 +68,26 @@ impl Api {
             None if parts.first() == Some(&"api") => Err(unknown(&request.method)),
             None => Ok(nothing()),
         }
+    }
+
+    /// Who issues tokens, for those who check them themselves.
+    fn openid(&self) -> Answer {
+        let document = value!({
+            "issuer": (ISSUER),
+            "jwks_uri": (format!("https://{}/openid/v1/jwks", self.options.address)),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        });
+        answers::document(&document)
+    }
+
+    /// The public keys by which tokens are checked.
+    fn keys(&self) -> Result<Answer, Status> {
+        let keys = self.tokens.public().map_err(Status::internal_error)?;
+        let mut answer = answers::document(&keys);
+        answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+        Ok(answer)
     }
 
     /// How the loop does: all controllers, or the keys of one.

@@ -8,8 +8,9 @@ use setpoint_api::kinds::authentication::token_review_fault;
 use setpoint_api::kinds::authorization::rules_review_fault;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Generic, Status};
-use setpoint_api::{Map, Time, Value, metadata};
+use setpoint_api::{Map, Time, Value, metadata, value};
 
+use super::access::ADMINISTRATORS;
 use super::write::writer;
 use super::{Api, wanted_whole};
 use crate::answers;
@@ -20,8 +21,6 @@ use crate::pipeline::{World, ownership};
 use crate::query::Query;
 use crate::route::Target;
 
-/// The group whose members may do everything.
-const ADMINISTRATORS: &str = "system:masters";
 const DENIAL: &str = "only members of the group system:masters have access";
 
 impl Api {
@@ -74,7 +73,7 @@ impl Api {
                 if let Some(fault) = token_review_fault(&review) {
                     return Err(Status::bad_request(fault));
                 }
-                doubt(&mut review);
+                self.judge(&mut review);
             }
             "SelfSubjectReview" => review = who(identity, &review, now),
             "SelfSubjectAccessReview" => {
@@ -100,6 +99,37 @@ impl Api {
     }
 }
 
+impl Api {
+    /// Says whose token a review asks about.
+    fn judge(&self, review: &mut Value) {
+        let list = review.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
+        let audiences: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+        let verified = match self.verify(review.str_at(&["spec", "token"]), &audiences) {
+            Ok(verified) => verified,
+            Err(error) => return doubt(review, &error.to_string()),
+        };
+        let texts = |list: &[String]| list.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>();
+        let mut extra = Map::new();
+        let id = format!("JTI={}", verified.id);
+        extra.insert("authentication.kubernetes.io/credential-id", vec![Value::from(id)]);
+        if let Some((name, uid)) = verified.pod {
+            extra.insert("authentication.kubernetes.io/pod-name", vec![Value::from(name)]);
+            extra.insert("authentication.kubernetes.io/pod-uid", vec![Value::from(uid)]);
+        }
+        let status = value!({
+            "authenticated": true,
+            "user": {
+                "username": (verified.identity.user.as_str()),
+                "uid": (verified.uid),
+                "groups": (texts(&verified.identity.groups)),
+                "extra": (extra),
+            },
+            "audiences": (texts(&verified.audiences)),
+        });
+        review.make_map().insert("status", status);
+    }
+}
+
 fn is_administrator<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
     groups.any(|group| group == ADMINISTRATORS)
 }
@@ -122,10 +152,10 @@ fn who(identity: &Identity, review: &Value, now: Time) -> Value {
 }
 
 /// This server has issued no token, so it knows none.
-fn doubt(review: &mut Value) {
+fn doubt(review: &mut Value, why: &str) {
     let mut status = Map::with_capacity(2);
     status.insert("user", Value::map());
-    status.insert("error", "invalid bearer token");
+    status.insert("error", why);
     review.make_map().insert("status", status);
 }
 

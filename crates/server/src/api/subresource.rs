@@ -6,6 +6,7 @@ mod binding;
 mod connect;
 mod eviction;
 mod scale;
+mod token;
 
 use http::Method;
 use setpoint_api::Value;
@@ -89,19 +90,8 @@ impl Api {
             "scale" => self.scale(request, target, query).await,
             "binding" => self.bind(request, target, query, &target.name).await,
             "eviction" => self.evict(request, target, query).await,
-            "token" => Err(self.no_tokens(target)),
+            "token" => self.issue(request, target, query),
             _ => self.connect(target, query),
-        }
-    }
-
-    /// Why a token cannot be issued.
-    fn no_tokens(&self, target: &Target) -> Status {
-        match self.find(target, &self.store.snapshot()) {
-            Ok(_) => Status::unclassified(
-                501,
-                "serviceaccounts/token is not implemented: this server does not issue tokens yet",
-            ),
-            Err(missing) => missing,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -49,7 +49,12 @@ async fn admit(
     parts: http::request::Parts,
     body: Incoming,
 ) -> Result<(Request, Place), Status> {
-    let identity = connection.identity.clone().ok_or_else(|| Status::unauthorized("Unauthorized"))?;
+    let token = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let identity = match token.and_then(|value| value.strip_prefix("Bearer ")) {
+        Some(token) if connection.identity.is_none() => connection.shared.service.authenticate(token.trim()),
+        _ => connection.identity.clone(),
+    };
+    let identity = identity.ok_or_else(|| Status::unauthorized("Unauthorized"))?;
     if parts.headers.len() > HEADERS_MAX {
         let message = format!("the request has more than {HEADERS_MAX} header fields");
         return Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message));

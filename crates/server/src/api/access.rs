@@ -1,0 +1,93 @@
+//! Who comes in, and what they may do.
+//!
+//! Until there are roles there is one sort of access: the administrators may do everything. Everyone else who proves
+//! who they are may ask who they are and what they may do, and read what the API consists of.
+
+use http::Method;
+use setpoint_api::status::{Qualified, Status};
+
+use super::Api;
+use crate::exchange::{Identity, Request};
+use crate::query::Query;
+use crate::route::{Route, Target};
+use crate::tokens::{ISSUER, TokenError, Verified};
+
+/// The group whose members may do everything.
+pub(super) const ADMINISTRATORS: &str = "system:masters";
+
+impl Api {
+    /// Whose token it is, if it holds for one of these audiences; for this server if none are named.
+    pub(super) fn verify(&self, token: &str, audiences: &[&str]) -> Result<Verified, TokenError> {
+        let own = [ISSUER];
+        let audiences = if audiences.is_empty() { &own } else { audiences };
+        self.tokens.verify(token, audiences, &self.store.snapshot(), self.options.clock.now())
+    }
+}
+
+/// Whether somebody may do everything.
+pub(super) fn is_administrator(identity: &Identity) -> bool {
+    identity.groups.iter().any(|group| group == ADMINISTRATORS)
+}
+
+/// Refuses what somebody may not do.
+pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
+    if is_administrator(&request.identity) {
+        return Ok(());
+    }
+    match route {
+        Route::Objects(target) if is_about_oneself(target) => Ok(()),
+        Route::Objects(target) => Err(forbidden(request, target)),
+        Route::Document(parts) if is_open(parts) && request.method == Method::GET => Ok(()),
+        Route::Document(_) | Route::Nothing => {
+            let (user, verb) = (&request.identity.user, request.method.as_str().to_ascii_lowercase());
+            let why = format!("User {user:?} cannot {verb} path {:?}", request.path);
+            Err(Status::forbidden(Qualified { group: "", name: "" }, "", why))
+        }
+    }
+}
+
+/// Questions about oneself are anyone's.
+fn is_about_oneself(target: &Target) -> bool {
+    matches!(
+        target.served.info.kind,
+        "SelfSubjectReview" | "SelfSubjectAccessReview" | "SelfSubjectRulesReview"
+    )
+}
+
+/// What the API consists of is no secret.
+fn is_open(parts: &[String]) -> bool {
+    let first = parts.first().map(String::as_str).unwrap_or_default();
+    matches!(
+        first,
+        "" | "api" | "apis" | "openapi" | "version" | "healthz" | "livez" | "readyz" | ".well-known"
+    ) || first == "openid"
+}
+
+fn forbidden(request: &Request, target: &Target) -> Status {
+    let info = target.served.info;
+    let query = Query::parse(&request.query);
+    let watches = target.watch || query.flag("watch") == Some(true);
+    let verb = match (request.method.as_str(), target.name.is_empty()) {
+        ("GET" | "HEAD", _) if watches => "watch",
+        ("GET" | "HEAD", true) => "list",
+        ("GET" | "HEAD", false) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "deletecollection",
+        _ => "delete",
+    };
+    let resource = if target.subresource.is_empty() {
+        info.plural.to_owned()
+    } else {
+        format!("{}/{}", info.plural, target.subresource)
+    };
+    let place = if target.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {:?}", target.namespace)
+    };
+    let (user, group) = (&request.identity.user, info.group);
+    let why = format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}");
+    Status::forbidden(target.served.qualified(), &target.name, why)
+}

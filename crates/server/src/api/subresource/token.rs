@@ -1,0 +1,130 @@
+//! Issuing a token for a service account.
+
+use setpoint_api::field_error::{ErrorList, FieldError, Path};
+use setpoint_api::kinds;
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::status::{Qualified, Status};
+use setpoint_api::{Key, Resource, Value, metadata};
+use std::time::Duration;
+
+use super::{expected, object};
+use crate::answers;
+use crate::api::{Api, wanted_whole};
+use crate::exchange::{Answer, Request};
+use crate::pipeline::create::uid;
+use crate::query::Query;
+use crate::route::Target;
+use crate::stored;
+use crate::tokens::{ISSUER, claims};
+
+const KIND: Qualified<'static> = Qualified { group: "authentication.k8s.io", name: "TokenRequest" };
+
+impl Api {
+    pub(super) fn issue(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+        let form = wanted_whole(request)?;
+        let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
+        let (mut wish, warnings) = object(request, target, query, definition)?;
+        let snapshot = self.store.snapshot();
+        let account = stored::object(&self.find(target, &snapshot)?);
+        check_names(&wish, target, &account)?;
+        let rules = kinds::rules(KIND.group, KIND.name)
+            .ok_or_else(|| Status::internal_error("there are no rules for TokenRequest"))?;
+        rules.default(&mut wish);
+        let mut errors = ErrorList::new();
+        rules.validate(&wish, &mut errors);
+        if !errors.is_empty() {
+            return Err(Status::invalid(KIND, "", &errors));
+        }
+        let bound = bound(&wish, target, &snapshot)?;
+        let now = self.options.clock.now();
+        let seconds = wish.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or_default();
+        let end = now.after(Duration::from_secs(seconds.unsigned_abs()));
+        let said = wish.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
+        let mut audiences: Vec<String> = said.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        if audiences.is_empty() {
+            audiences.push(ISSUER.to_owned());
+        }
+        let id = uid([(); 3].map(|()| (self.options.entropy)()));
+        let bound = bound.as_ref().map(|(kind, object)| (*kind, object));
+        let claims = claims(&account, &audiences, bound, (now, end), &id);
+        let token = self.tokens.sign(&claims).map_err(Status::internal_error)?;
+        let spec = wish.ensure_map("spec");
+        spec.insert("audiences", audiences.into_iter().map(Value::from).collect::<Vec<_>>());
+        let metadata = wish.ensure_map("metadata");
+        metadata.insert("name", target.name.as_str());
+        metadata.insert("namespace", target.namespace.as_str());
+        metadata.insert("creationTimestamp", Seconds(now).to_string());
+        let status = wish.ensure_map("status");
+        status.insert("token", token);
+        status.insert("expirationTimestamp", Seconds(end).to_string());
+        let mut answer = answers::value(201, definition, wish, form, query.flag("pretty") == Some(true));
+        answers::warn(&mut answer, &warnings);
+        Ok(answer)
+    }
+}
+
+/// What a request says about its account must be so.
+fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Status> {
+    let said = metadata::name(wish);
+    if !said.is_empty() && said != target.name {
+        let path = Path::root("metadata");
+        let why = "must match the service account name if specified";
+        let errors = ErrorList::from(FieldError::invalid(&path.child("name"), said, why));
+        return Err(Status::invalid(KIND, &target.name, &errors));
+    }
+    let (said, is) = (metadata::text(wish, "uid"), metadata::text(account, "uid"));
+    if !said.is_empty() && said != is {
+        let why = format!(
+            "the UID in the token request ({said}) does not match the UID of the service account ({is})"
+        );
+        return Err(Status::conflict(KIND, &target.name, why));
+    }
+    Ok(())
+}
+
+/// The object that a token is to be bound to, with the name under which the token tells it.
+fn bound(
+    wish: &Value,
+    target: &Target,
+    snapshot: &setpoint_store::Snapshot,
+) -> Result<Option<(&'static str, Value)>, Status> {
+    let Some(reference) = wish.at(&["spec", "boundObjectRef"]).filter(|one| !one.is_null()) else {
+        return Ok(None);
+    };
+    let text = |field: &str| reference.str_at(&[field]);
+    let (word, plural, namespace) = match (text("apiVersion"), text("kind")) {
+        ("v1" | "", "Pod") => ("pod", "pods", target.namespace.as_str()),
+        ("v1" | "", "Secret") => ("secret", "secrets", target.namespace.as_str()),
+        ("v1" | "", "Node") => ("node", "nodes", ""),
+        (version, kind) => {
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
+            let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+            return Err(Status::bad_request(why));
+        }
+    };
+    let name = text("name");
+    let missing = || Status::not_found(Qualified { group: "", name: plural }, name);
+    let resource = Resource::new(plural).map_err(|_| missing())?;
+    let key = if namespace.is_empty() {
+        Key::cluster(&resource, name)
+    } else {
+        Key::namespaced(&resource, namespace, name)
+    };
+    let object = stored::object(snapshot.get(&key.map_err(|_| missing())?).ok_or_else(missing)?);
+    if word == "pod" && object.str_at(&["spec", "serviceAccountName"]) != target.name {
+        let why = format!(
+            "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+            target.name
+        );
+        return Err(Status::bad_request(why));
+    }
+    let (said, is) = (text("uid"), metadata::text(&object, "uid"));
+    if !said.is_empty() && said != is {
+        let about = Qualified { group: "", name: plural };
+        let why = format!(
+            "the UID in the bound object reference ({said}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(Status::conflict(about, name, why));
+    }
+    Ok(Some((word, object)))
+}
