@@ -69,17 +69,23 @@ impl Cluster {
     fn follow(&mut self) {
         self.cursors.clear();
         for resource in in_process::resources() {
-            let (snapshot, cursor) = self.store.list_and_follow(resource, Filter::default());
-            let records = snapshot.table(resource).into_iter().flat_map(|table| table.iter());
-            let objects = records.filter_map(|record| {
-                let key = Key::from_path(resource, record.path()).ok()?;
-                in_process::object(key, record)
-            });
-            let objects: Vec<_> = objects.collect();
-            self.engine.relist(resource, objects, snapshot.revision(), self.now);
+            let cursor = self.relist(resource);
             self.cursors.push((resource.clone(), cursor));
         }
         self.engine.reach(self.store.snapshot().revision());
+    }
+
+    /// Takes in a whole resource, and follows it from there.
+    fn relist(&mut self, resource: &setpoint_api::Resource) -> Cursor {
+        let (snapshot, cursor) = self.store.list_and_follow(resource, Filter::default());
+        let records = snapshot.table(resource).into_iter().flat_map(|table| table.iter());
+        let objects = records.filter_map(|record| {
+            let key = Key::from_path(resource, record.path()).ok()?;
+            in_process::object(key, record)
+        });
+        let objects: Vec<_> = objects.collect();
+        self.engine.relist(resource, objects, snapshot.revision(), self.now);
+        cursor
     }
 
     /// Kills the loop with all it knew, and starts another. Writes that were not sent are lost.
@@ -90,16 +96,26 @@ impl Cluster {
         self.follow();
     }
 
-    /// Takes in what changed.
+    /// Takes in what changed. Where the store no longer knows what did, the whole resource is taken in anew.
     pub fn observe(&mut self) {
-        for (resource, cursor) in &mut self.cursors {
-            while let Ok(Some(event)) = cursor.try_next() {
+        let mut cursors = std::mem::take(&mut self.cursors);
+        for (resource, cursor) in &mut cursors {
+            loop {
+                let event = match cursor.try_next() {
+                    Ok(Some(event)) => event,
+                    Ok(None) => break,
+                    Err(_) => {
+                        *cursor = self.relist(resource);
+                        continue;
+                    }
+                };
                 let Ok(key) = Key::from_path(resource, event.after.path()) else { continue };
                 if let Some(observed) = in_process::observed(key, &event) {
                     self.engine.observe(observed, self.now);
                 }
             }
         }
+        self.cursors = cursors;
         self.engine.reach(self.store.snapshot().revision());
     }
 
@@ -108,6 +124,11 @@ impl Cluster {
         let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
         self.outbox.extend(turn.writes);
         turn.wake
+    }
+
+    /// Puts the writes of a turn of the loop in line: for tests that take the turn themselves, to answer its questions.
+    pub fn send(&mut self, turn: Turn) {
+        self.outbox.extend(turn.writes);
     }
 
     /// Performs the next write that was planned. Says whether there was one.
