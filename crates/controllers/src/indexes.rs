@@ -9,6 +9,12 @@ use crate::kinds::definition_kind;
 
 /// Definitions of custom resources by the kind that they define.
 pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
+/// Pods that are announced to be disrupted and run on, all under the empty value.
+pub const DISRUPTION_TARGETS: &str = "pods to be disrupted";
+/// Pods that have ended, all under the empty value.
+pub const ENDED_PODS: &str = "pods that ended";
+/// Pods that a Job has yet to count, all under the empty value.
+pub const JOB_TRACKED_PODS: &str = "pods that a job tracks";
 /// Pods that nobody manages, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
 /// Pods by the node they are bound to.
@@ -34,11 +40,32 @@ pub fn all() -> Vec<Index> {
             resource: CustomResourceDefinition::RESOURCE,
             values: definition_kind,
         },
+        Index { name: DISRUPTION_TARGETS, resource: "pods", values: disruption_target },
+        Index { name: ENDED_PODS, resource: "pods", values: ended },
+        Index { name: JOB_TRACKED_PODS, resource: "pods", values: job_tracked },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
     ]
+}
+
+fn disruption_target(object: &Object, found: &mut dyn FnMut(&str)) {
+    if object.view().is_some_and(|pod| crate::disruption::announced_since(object, pod).is_some()) {
+        found("");
+    }
+}
+
+fn ended(object: &Object, found: &mut dyn FnMut(&str)) {
+    if object.view::<Pod>().is_some_and(Pod::is_finished) {
+        found("");
+    }
+}
+
+fn job_tracked(object: &Object, found: &mut dyn FnMut(&str)) {
+    if object.meta().has_finalizer(crate::job::TRACKING) {
+        found("");
+    }
 }
 
 fn orphan(object: &Object, found: &mut dyn FnMut(&str)) {

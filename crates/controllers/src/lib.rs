@@ -5,18 +5,27 @@
 //! those have in common that manage pods, [`service_pods`] those that look behind Services. To add one, write its file,
 //! add what it reads to the views, and name it in [`all`].
 
+pub mod conditions;
+pub mod cron_job;
+pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod garbage_collector;
 pub mod holder;
+pub mod horizontal_pod_autoscaler;
 pub mod indexes;
+pub mod job;
 pub mod kinds;
 pub mod namespace;
+pub mod pod_gc;
 pub mod pods;
 pub mod replica_set;
 pub mod root_ca;
+pub mod said;
+pub mod scale;
 pub mod service_account;
 pub mod service_pods;
+pub mod ttl_after_finished;
 
 use setpoint_reconcile::Controller;
 
@@ -31,12 +40,18 @@ pub struct Settings {
 #[must_use]
 pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(cron_job::CronJobController),
+        Box::new(disruption::DisruptionController),
         Box::new(endpoint_slice::EndpointSliceController),
         Box::new(endpoints::EndpointsController),
         Box::new(garbage_collector::GarbageCollector),
+        Box::new(horizontal_pod_autoscaler::HorizontalPodAutoscalerController),
+        Box::new(job::JobController),
         Box::new(namespace::NamespaceController),
+        Box::new(pod_gc::PodGcController::default()),
         Box::new(replica_set::ReplicaSetController),
         Box::new(service_account::ServiceAccountController),
+        Box::new(ttl_after_finished::TtlAfterFinishedController),
     ];
     if !settings.root_ca.is_empty() {
         all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));

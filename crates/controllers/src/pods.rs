@@ -58,6 +58,18 @@ impl Owner<'_> {
 /// and selects no longer is released. An owner on its way out neither adopts nor releases.
 #[must_use]
 pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
+    claim_tracked(world, owner, selector, None)
+}
+
+/// The same for an owner that puts a finalizer on its pods: it is added when one is adopted and taken off when one
+/// is released. Such an owner counts ended pods, so it adopts them too.
+#[must_use]
+pub fn claim_tracked<'a>(
+    world: &'a World,
+    owner: &Owner<'a>,
+    selector: &Selector,
+    finalizer: Option<&str>,
+) -> Claimed<'a> {
     let meta = owner.object.meta();
     let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
     let mut claimed = Claimed::default();
@@ -69,7 +81,7 @@ pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Cl
         if selects(object) {
             claimed.pods.push((object, pod));
         } else if !meta.is_deleted() {
-            claimed.acts.push(release(object, &meta.uid));
+            claimed.acts.push(release(object, &meta.uid, finalizer));
         }
     }
     if meta.is_deleted() {
@@ -77,22 +89,37 @@ pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Cl
     }
     for object in world.indexed(ORPHAN_PODS, &meta.namespace) {
         let Some(pod) = object.view::<Pod>() else { continue };
-        if !object.meta().is_deleted() && !pod.is_finished() && selects(object) {
+        let is_wanted = finalizer.is_some() || !pod.is_finished();
+        if !object.meta().is_deleted() && is_wanted && selects(object) {
             claimed.pods.push((object, pod));
-            claimed.acts.push(adopt(object, owner));
+            claimed.acts.push(adopt(object, owner, finalizer));
         }
     }
     claimed
 }
 
-fn adopt(object: &Object, owner: &Owner<'_>) -> Act {
-    let patch = value!({"metadata": {"ownerReferences": [(owner.reference())]}});
+fn adopt(object: &Object, owner: &Owner<'_>, finalizer: Option<&str>) -> Act {
+    let mut patch = value!({"metadata": {"ownerReferences": [(owner.reference())]}});
+    if let Some(finalizer) = finalizer {
+        patch.ensure_map("metadata").insert("finalizers", Value::List(vec![finalizer.into()]));
+    }
     Write::merge(object, "", patch).strategic().into()
 }
 
-fn release(object: &Object, uid: &str) -> Act {
-    let patch = value!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": (uid)}]}});
+fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Act {
+    let mut patch = value!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": (uid)}]}});
+    if let Some(finalizer) = finalizer {
+        let name = "$deleteFromPrimitiveList/finalizers";
+        patch.ensure_map("metadata").insert(name, Value::List(vec![finalizer.into()]));
+    }
     Write::merge(object, "", patch).strategic().into()
+}
+
+/// Takes a finalizer off a pod, whatever else has become of it.
+#[must_use]
+pub fn remove_finalizer(object: &Object, finalizer: &str) -> Act {
+    let patch = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [(finalizer)]}});
+    Write::merge(object, "", patch).strategic().at_any_revision().into()
 }
 
 /// A new pod of a template, under a name that starts as its owner's.

@@ -4,15 +4,19 @@
 //! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
 
 pub mod config_map;
+pub mod cron_job;
 pub mod custom_resource_definition;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod horizontal_pod_autoscaler;
+pub mod job;
 pub mod namespace;
 pub mod pod;
+pub mod pod_disruption_budget;
 pub mod replica_set;
 pub mod service;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value};
@@ -28,6 +32,13 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// When that was last looked at; only conditions of Jobs and pods have it.
+    #[serde(
+        deserialize_with = "time",
+        serialize_with = "write_time",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_probe_time: Option<Time>,
     /// When that was last written.
     #[serde(
         deserialize_with = "time",
@@ -80,11 +91,19 @@ pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Cond
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_time<S: serde::Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn write_time<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.collect_str(&Seconds(*time)),
         None => serializer.serialize_none(),
     }
+}
+
+/// Writes a list; an empty one is removed.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn unless_empty<T: Serialize, S: Serializer>(list: &Vec<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    if list.is_empty() { serializer.serialize_none() } else { list.serialize(serializer) }
 }
 
 /// A number, or a share in percent.

@@ -125,7 +125,7 @@ impl Cluster {
             if watch.cursor.is_none() && mends {
                 watch.list(&self.store, &mut self.engine, self.now);
             } else if !skips {
-                watch.tell(&mut self.engine, self.now, events);
+                watch.tell(&self.store, &mut self.engine, self.now, events);
             }
         }
     }
@@ -141,7 +141,7 @@ impl Cluster {
     /// Takes in everything that changed.
     pub fn observe(&mut self) {
         for watch in &mut self.watches {
-            watch.tell(&mut self.engine, self.now, usize::MAX);
+            watch.tell(&self.store, &mut self.engine, self.now, usize::MAX);
         }
         if self.watches.iter().all(|watch| watch.cursor.is_some()) {
             self.engine.reach(self.store.snapshot().revision());
@@ -153,6 +153,11 @@ impl Cluster {
         let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
         self.outbox.extend(turn.writes);
         turn.wake
+    }
+
+    /// Puts the writes of a turn of the loop in line: for tests that take the turn themselves, to answer its questions.
+    pub fn send(&mut self, turn: Turn) {
+        self.outbox.extend(turn.writes);
     }
 
     /// Performs the next write that was planned. Says whether there was one.
@@ -397,9 +402,17 @@ impl Cluster {
 }
 
 impl Watching {
-    fn tell(&mut self, engine: &mut Engine, now: Time, events_max: usize) {
+    /// Tells what changed. Where the store no longer knows what did, the whole resource is taken in anew.
+    fn tell(&mut self, store: &Store, engine: &mut Engine, now: Time, events_max: usize) {
         for _ in 0..events_max {
-            let Some(Ok(Some(event))) = self.cursor.as_mut().map(Cursor::try_next) else { return };
+            let event = match self.cursor.as_mut().map(Cursor::try_next) {
+                Some(Ok(Some(event))) => event,
+                Some(Err(_)) => {
+                    self.list(store, engine, now);
+                    continue;
+                }
+                _ => return,
+            };
             let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { continue };
             let Some(observed) = in_process::observed(key, &event) else { continue };
             if self.told.len() == TOLD_MAX {

@@ -1,0 +1,398 @@
+//! Horizontal autoscaling: as many pods as the numbers ask for.
+//!
+//! Every fifteen seconds each metric is asked for; when all answers are there, the highest number that one of them
+//! asks for is taken, held back by what was asked for lately, bounded by the pace and the range, and written to the
+//! target. A number of pods outside of the range is mended at once, without asking.
+
+mod metrics;
+mod pace;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use setpoint_api::quantity::Quantity;
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::planner::Answered;
+use setpoint_reconcile::views::Condition;
+use setpoint_reconcile::views::horizontal_pod_autoscaler::{
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
+};
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::{Act, Failure, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::scale::{self, Scale};
+use crate::{conditions, said};
+use metrics::{Fault, Proposal};
+use pace::{Past, Range};
+use usage::{Crowd, Tolerances};
+
+/// How often the metrics are asked for.
+const PERIOD: Duration = Duration::from_secs(15);
+/// How far numbers may be off where nobody says how far.
+const TOLERANCE: f64 = 0.1;
+
+/// The controller.
+pub struct HorizontalPodAutoscalerController;
+
+/// What is remembered of an autoscaler.
+#[derive(Clone, Default)]
+pub struct Memory {
+    past: Past,
+    /// When the metrics were last asked for, and of which generation.
+    asked: Option<(Time, i64)>,
+    /// When the answers were last weighed.
+    weighed: Option<Time>,
+    /// What was said the last time.
+    said: Vec<Note>,
+}
+
+impl Planner for HorizontalPodAutoscalerController {
+    type Memo = Memory;
+
+    fn name(&self) -> &'static str {
+        "horizontal-pod-autoscaler"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 5] = [
+            Watch::itself(HorizontalPodAutoscaler::RESOURCE),
+            Watch::via("deployments.apps", of_target),
+            Watch::via("replicasets.apps", of_target),
+            Watch::via("replicationcontrollers", of_target),
+            Watch::via("statefulsets.apps", of_target),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memory>, now: Time, _: Seed) -> Plan<Memory> {
+        let mut plan = Plan { memo: seen.memo.clone(), ..Plan::default() };
+        let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
+        let Some(autoscaler) = object.view::<HorizontalPodAutoscaler>() else { return plan };
+        let look = Look {
+            world,
+            object,
+            autoscaler,
+            status: autoscaler.status.clone(),
+            memo: seen.memo.clone(),
+            said: Vec::new(),
+            now,
+        };
+        look.plan(&mut plan, seen.answers, seen.failure);
+        plan
+    }
+}
+
+/// What is scaled concerns its autoscalers.
+fn of_target(target: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    for autoscaler in world.in_namespace(HorizontalPodAutoscaler::RESOURCE, &target.meta().namespace) {
+        let is_its = |one: &HorizontalPodAutoscaler| *one.spec.scale_target_ref.name == *target.meta().name;
+        if autoscaler.view::<HorizontalPodAutoscaler>().is_some_and(is_its) {
+            wake(autoscaler.key().clone());
+        }
+    }
+}
+
+/// One look at an autoscaler.
+struct Look<'a> {
+    world: &'a World,
+    object: &'a Object,
+    autoscaler: &'a HorizontalPodAutoscaler,
+    status: HorizontalPodAutoscalerStatus,
+    memo: Memory,
+    said: Vec<Note>,
+    now: Time,
+}
+
+/// What the metrics come to together.
+struct Sum {
+    replicas: Option<i64>,
+    /// The metric that asks for the most.
+    name: String,
+    statuses: Vec<Value>,
+}
+
+/// What is to be done about the number of pods.
+struct Step {
+    replicas: i64,
+    why: String,
+}
+
+impl<'a> Look<'a> {
+    fn plan(
+        mut self,
+        plan: &mut Plan<Memory>,
+        answers: &BTreeMap<String, Answered>,
+        failure: Option<&Failure>,
+    ) {
+        let step = self.decide(plan, answers, failure);
+        if let Some((target, step)) = &step {
+            let subject = Subject::of(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
+            let size = format!("New size: {}; reason: {}", step.replicas, step.why);
+            let patch = value!({"spec": {"replicas": (step.replicas)}});
+            let act = Act::from(Write::merge(target, "", patch).at_any_revision())
+                .on_done(subject.normal("SuccessfulRescale", size.clone()))
+                .on_failed(subject.warning("FailedRescale", format!("{size}; error: {{error}}")));
+            plan.stage([act]);
+        }
+        if self.status != self.autoscaler.status {
+            let mut status = value_of(&self.status);
+            let metrics = self.status.current_metrics.clone();
+            status.make_map().insert(
+                "currentMetrics",
+                if metrics.is_empty() { Value::Null } else { Value::List(metrics) },
+            );
+            plan.stage([Act::from(Write::status(self.object, status))]);
+        }
+        plan.notes = said::news(&self.said, &self.memo.said);
+        // Between two rounds nothing is said, and nothing is forgotten.
+        if !self.said.is_empty() || self.memo.weighed == Some(self.now) {
+            self.memo.said = self.said;
+        }
+        plan.memo = self.memo;
+    }
+
+    /// Decides how many pods there are to be; nothing if that stays as it is, or is not known yet.
+    fn decide(
+        &mut self,
+        plan: &mut Plan<Memory>,
+        answers: &BTreeMap<String, Answered>,
+        failure: Option<&Failure>,
+    ) -> Option<(Object, Step)> {
+        plan.look_again_at(self.now.after(PERIOD));
+        let target = match self.target() {
+            Ok(target) => target,
+            Err(error) => {
+                self.warn("FailedGetScale", error.clone());
+                let message =
+                    format!("the HPA controller was unable to get the target's current scale: {error}");
+                self.set("AbleToScale", "False", "FailedGetScale", &message);
+                return None;
+            }
+        };
+        if let Some(failure) = failure.filter(|failure| failure.resource == *target.object.key().resource()) {
+            let message =
+                format!("the HPA controller was unable to update the target scale: {}", failure.message);
+            self.set("AbleToScale", "False", "FailedUpdateScale", &message);
+            return None;
+        }
+        let current = target.replicas;
+        let (min, max) = (self.autoscaler.spec.min_replicas.unwrap_or(1), self.autoscaler.spec.max_replicas);
+        self.memo.past.begin(current, self.now);
+        let mend = |replicas: i64, why: &str| Some(Step { replicas, why: why.to_owned() });
+        let step = if current == 0 && !self.may_wake(min) {
+            let message = "scaling is disabled since the replica count of the target is zero";
+            self.able("SucceededGetScale", "the HPA controller was able to get the target's current scale");
+            self.set("ScalingActive", "False", "ScalingDisabled", message);
+            self.settle(current, 0, Vec::new());
+            None
+        } else if current > max {
+            mend(max, "Current number of replicas above Spec.MaxReplicas")
+        } else if current != 0 && current < min {
+            mend(min, "Current number of replicas below Spec.MinReplicas")
+        } else {
+            let sum = self.weigh(&target, plan, answers)?;
+            return self.follow(&target, sum, Range { current, min, max });
+        };
+        let step = step?;
+        self.change(current, step.replicas, min, Vec::new());
+        Some((target.object.clone(), step))
+    }
+
+    fn target(&self) -> Result<Scale<'a>, String> {
+        let reference = &self.autoscaler.spec.scale_target_ref;
+        let namespace = &self.object.meta().namespace;
+        let found =
+            scale::find(self.world, &reference.api_version, &reference.kind, namespace, &reference.name)?;
+        let resource = scale::resource_of(&reference.api_version, &reference.kind)?;
+        found.ok_or_else(|| format!("{resource} \"{}\" not found", reference.name))
+    }
+
+    /// Whether a target without pods may get some: only if this autoscaler took the last one away.
+    fn may_wake(&self, min: i64) -> bool {
+        let zero = setpoint_reconcile::views::condition(&self.status.conditions, "ScaledToZero");
+        zero.is_some_and(Condition::is_true) && (min != 0 || self.has_outside_metric())
+    }
+
+    fn has_outside_metric(&self) -> bool {
+        let metrics = &self.autoscaler.spec.metrics;
+        metrics.iter().any(|metric| matches!(metric.kind.as_str(), "Object" | "External"))
+    }
+
+    /// Asks for the metrics when it is time, and weighs the answers when all are there.
+    fn weigh(
+        &mut self,
+        target: &Scale<'_>,
+        plan: &mut Plan<Memory>,
+        answers: &BTreeMap<String, Answered>,
+    ) -> Option<Sum> {
+        let spec = &self.autoscaler.spec;
+        let generation = self.object.meta().generation;
+        let Some(selector) = &target.selector else {
+            self.warn("SelectorRequired", "selector is required");
+            self.set(
+                "ScalingActive",
+                "False",
+                "InvalidSelector",
+                "the HPA target's scale is missing a selector",
+            );
+            return None;
+        };
+        let id = |at: usize| format!("{generation}/{at}");
+        let asked = self.memo.asked.filter(|(at, of)| *of == generation && at.after(PERIOD) > self.now);
+        let Some((asked, _)) = asked else {
+            self.memo.asked = Some((self.now, generation));
+            let (namespace, selector) = (&self.object.meta().namespace, selector.to_string());
+            let metrics = spec.metrics.iter().enumerate();
+            plan.asks.extend(metrics.map(|(at, metric)| metrics::ask(id(at), metric, namespace, &selector)));
+            return None;
+        };
+        // What is not yet answered is waited for, and what was weighed is not weighed twice.
+        if self.memo.weighed.is_some_and(|weighed| weighed >= asked) {
+            plan.look_again = Some(asked.after(PERIOD));
+            return None;
+        }
+        let fresh = |at: usize| answers.get(&id(at)).filter(|answer| answer.at >= asked);
+        let all: Option<Vec<&Answered>> = (0..spec.metrics.len()).map(fresh).collect();
+        plan.look_again = Some(asked.after(PERIOD));
+        let all = all?;
+        self.memo.weighed = Some(self.now.max(asked));
+        let crowd = self.crowd(target);
+        let proposals = spec
+            .metrics
+            .iter()
+            .zip(all)
+            .map(|(metric, answered)| metrics::propose(metric, answered, &crowd, target.current));
+        let proposals: Vec<Result<Proposal, Fault>> = proposals.collect();
+        Some(self.sum_up(proposals, target.replicas))
+    }
+
+    fn crowd(&self, target: &Scale<'_>) -> Crowd<'a> {
+        let pods = self.world.in_namespace(Pod::RESOURCE, &self.object.meta().namespace);
+        let selects = |pod: &&Object| {
+            let selector = target.selector.as_ref();
+            selector.is_some_and(|selector| selector.matches(|name| pod.meta().labels.get(name)))
+        };
+        let behavior = self.autoscaler.spec.behavior.as_ref();
+        let tolerance = |rules: Option<&setpoint_reconcile::views::horizontal_pod_autoscaler::Rules>| {
+            let text = rules.and_then(|rules| rules.tolerance.as_ref());
+            text.and_then(|text| Quantity::parse(text).ok()).map_or(TOLERANCE, Quantity::to_f64)
+        };
+        Crowd {
+            pods: pods.filter(selects).filter_map(|pod| Some((pod, pod.view()?))).collect(),
+            current: target.replicas,
+            tolerances: Tolerances {
+                down: tolerance(behavior.and_then(|behavior| behavior.scale_down.as_ref())),
+                up: tolerance(behavior.and_then(|behavior| behavior.scale_up.as_ref())),
+            },
+            now: self.now,
+        }
+    }
+
+    /// Takes the highest proposal. If some metrics are unknown, the number may only rise.
+    fn sum_up(&mut self, proposals: Vec<Result<Proposal, Fault>>, current: i64) -> Sum {
+        let count = proposals.len();
+        let mut sum = Sum { replicas: None, name: String::new(), statuses: Vec::new() };
+        let mut faults = Vec::new();
+        for proposal in proposals {
+            match proposal {
+                Ok(Proposal { replicas, name, status }) => {
+                    sum.statuses.push(status);
+                    if sum.replicas.is_none_or(|highest| highest == 0 || replicas > highest) {
+                        (sum.replicas, sum.name) = (Some(replicas), name);
+                    }
+                }
+                Err(fault) => {
+                    sum.statuses.push(value!({"type": ""}));
+                    self.warn(fault.reason, fault.cause.clone());
+                    faults.push(fault);
+                }
+            }
+        }
+        if let Some(first) = faults.first()
+            && sum.replicas.is_none_or(|highest| highest < current)
+        {
+            let message = format!("the HPA was unable to compute the replica count: {}", first.cause);
+            self.able("SucceededGetScale", "the HPA controller was able to get the target's current scale");
+            self.set("ScalingActive", "False", first.reason, &message);
+            let failed = faults.len();
+            let first = &first.message;
+            let message =
+                format!("invalid metrics ({failed} invalid out of {count}), first error is: {first}");
+            self.warn("FailedComputeMetricsReplicas", message);
+            sum.replicas = None;
+        }
+        sum
+    }
+
+    /// Follows the metrics, within bounds.
+    fn follow(&mut self, target: &Scale<'_>, sum: Sum, range: Range) -> Option<(Object, Step)> {
+        let Range { current, min, .. } = range;
+        let Some(proposed) = sum.replicas else {
+            let desired = self.status.desired_replicas;
+            self.settle(current, desired, sum.statuses);
+            return None;
+        };
+        let found = format!("the HPA was able to successfully calculate a replica count from {}", sum.name);
+        self.set("ScalingActive", "True", "ValidMetricFound", &found);
+        let behavior = self.autoscaler.spec.behavior.as_ref();
+        let stable = self.memo.past.stabilize(proposed, current, behavior, self.now);
+        self.able(stable.reason, stable.message);
+        let limited = self.memo.past.limit(stable.replicas, range, behavior, self.now);
+        let is_limited = if limited.replicas == stable.replicas { "False" } else { "True" };
+        self.set("ScalingLimited", is_limited, limited.reason, limited.message);
+        let wanted = if current == 0 { limited.replicas.max(min) } else { limited.replicas };
+        if wanted == current {
+            self.settle(current, current, sum.statuses);
+            return None;
+        }
+        let why = match proposed.cmp(&current) {
+            std::cmp::Ordering::Greater => format!("{} above target", sum.name),
+            std::cmp::Ordering::Less => "All metrics below target".to_owned(),
+            std::cmp::Ordering::Equal => String::new(),
+        };
+        self.change(current, wanted, min, sum.statuses);
+        Some((target.object.clone(), Step { replicas: wanted, why }))
+    }
+
+    /// Writes down that the number changes.
+    fn change(&mut self, current: i64, wanted: i64, min: i64, statuses: Vec<Value>) {
+        self.memo.past.note_change(current, wanted, self.autoscaler.spec.behavior.as_ref(), self.now);
+        let message = format!("the HPA controller was able to update the target scale to {wanted}");
+        self.able("SucceededRescale", &message);
+        if current > 0 && wanted == 0 && min == 0 && self.has_outside_metric() {
+            let message = "the HPA controller scaled the workload to zero";
+            self.set("ScaledToZero", "True", "ScaledToZero", message);
+        } else {
+            let message = "the HPA controller did not scale the workload to zero";
+            self.set("ScaledToZero", "False", "NotScaledToZero", message);
+        }
+        self.status.last_scale_time = Some(self.now);
+        self.settle(current, wanted, statuses);
+    }
+
+    /// Writes down what was seen and is wanted.
+    fn settle(&mut self, current: i64, desired: i64, statuses: Vec<Value>) {
+        self.status.observed_generation = Some(self.object.meta().generation);
+        self.status.current_replicas = (current > 0).then_some(current);
+        self.status.desired_replicas = desired;
+        self.status.current_metrics = statuses;
+    }
+
+    fn able(&mut self, reason: &str, message: &str) {
+        self.set("AbleToScale", "True", reason, message);
+    }
+
+    fn set(&mut self, kind: &str, is: &str, reason: &str, message: &str) {
+        conditions::set(&mut self.status.conditions, Condition::new(kind, is, reason, message, self.now));
+    }
+
+    fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+        let subject = Subject::of(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
+        self.said.push(subject.warning(reason, message));
+    }
+}
+
+#[cfg(test)]
+mod tests;

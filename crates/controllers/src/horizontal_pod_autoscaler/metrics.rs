@@ -1,0 +1,262 @@
+//! What is asked about each metric, and what the answers come to.
+//!
+//! A question is `{"type", "namespace", "selector", "name"}` with `container`, `metricSelector` or `describedObject`
+//! where the type has them. The answer about pods is `{"pods": {NAME: {"value", "timestamp", "windowSeconds"}}}`,
+//! about an object `{"value"}`, about something outside `{"values"}`; all values are in thousandths.
+
+use std::time::Duration;
+
+use setpoint_api::quantity::{Format, Quantity};
+use setpoint_api::{Time, Value, rfc3339, value};
+use setpoint_reconcile::Ask;
+use setpoint_reconcile::planner::Answered;
+use setpoint_reconcile::views::horizontal_pod_autoscaler::{Metric, Source};
+
+use super::usage::{Crowd, Sample, Samples, Usage, milli};
+
+/// What a metric comes to.
+pub(super) struct Proposal {
+    pub replicas: i64,
+    /// What it is called.
+    pub name: String,
+    /// What the status says about it.
+    pub status: Value,
+}
+
+/// Why a metric comes to nothing.
+pub(super) struct Fault {
+    pub reason: &'static str,
+    /// What exactly went wrong.
+    pub cause: String,
+    /// The same, with what was tried.
+    pub message: String,
+}
+
+/// The question about a metric.
+pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) -> Ask {
+    let empty = Source::default();
+    let source = metric.source().unwrap_or(&empty);
+    let name = if source.name.is_empty() { &source.metric.name } else { &source.name };
+    let mut question = value!({
+        "type": (metric.kind.as_str()), "namespace": (namespace), "selector": (selector), "name": (name.as_str()),
+    });
+    let map = question.make_map();
+    if !source.container.is_empty() {
+        map.insert("container", source.container.as_str());
+    }
+    if let Some(selector) = &source.metric.selector {
+        map.insert("metricSelector", selector.clone());
+    }
+    if let Some(object) = &source.described_object {
+        map.insert("describedObject", object.clone());
+    }
+    Ask { whom: "metrics", id, question }
+}
+
+/// What the answer about a metric comes to. `status_replicas` is how many pods there are, as their owner says.
+pub(super) fn propose(
+    metric: &Metric,
+    answered: &Answered,
+    crowd: &Crowd<'_>,
+    status_replicas: i64,
+) -> Result<Proposal, Fault> {
+    let empty = Source::default();
+    let source = metric.source().unwrap_or(&empty);
+    let (reason, what) = match metric.kind.as_str() {
+        "Resource" => ("FailedGetResourceMetric", format!("{} resource metric value", source.name)),
+        "ContainerResource" => {
+            ("FailedGetContainerResourceMetric", format!("{} container metric value", source.container))
+        }
+        "Pods" => ("FailedGetPodsMetric", "pods metric value".to_owned()),
+        "Object" => ("FailedGetObjectMetric", "object metric value".to_owned()),
+        "External" => ("FailedGetExternalMetric", format!("{} external metric value", source.metric.name)),
+        other => {
+            let cause = format!("unknown metric source type {other:?}");
+            return Err(Fault { reason: "InvalidMetricSourceType", message: cause.clone(), cause });
+        }
+    };
+    let proposed = match metric.kind.as_str() {
+        "Resource" | "ContainerResource" => resource(metric, source, answered, crowd),
+        "Pods" => told_by_pods(source, answered, crowd),
+        "Object" => about_object(source, answered, crowd, status_replicas),
+        _ => from_outside(source, answered, crowd, status_replicas),
+    };
+    proposed.map_err(|cause| {
+        let message = format!("failed to get {what}: {cause}");
+        Fault { reason, cause, message }
+    })
+}
+
+fn resource(
+    metric: &Metric,
+    source: &Source,
+    answered: &Answered,
+    crowd: &Crowd<'_>,
+) -> Result<Proposal, String> {
+    let name = source.name.as_str();
+    let samples = |what: &str| {
+        let unable = |error: &String| {
+            format!("failed to get {name} {what}: unable to get metrics for resource {name}: {error}")
+        };
+        samples(answered).map_err(|error| unable(&error))
+    };
+    let is_container = metric.kind == "ContainerResource";
+    let (replicas, usage, called) = if let Some(target) = quantity(source.target.average_value.as_ref()) {
+        let (replicas, usage) = crowd
+            .for_average(samples("usage")?, name == "cpu", target)
+            .map_err(|error| format!("failed to get {name} usage: {error}"))?;
+        (replicas, usage, format!("{name} resource"))
+    } else if let Some(target) = source.target.average_utilization {
+        let (replicas, usage) = crowd
+            .for_percent(samples("utilization")?, name, &source.container, target)
+            .map_err(|error| format!("failed to get {name} utilization: {error}"))?;
+        let of = if is_container { "container resource" } else { "resource" };
+        (replicas, usage, format!("{name} {of} utilization (percentage of request)"))
+    } else {
+        return Err(
+            "invalid resource metric source: neither an average utilization target nor an average value \
+                    (usage) target was set"
+                .to_owned(),
+        );
+    };
+    let mut current = value!({"name": (name), "current": (current(name, &usage))});
+    let part = if is_container { "containerResource" } else { "resource" };
+    if is_container {
+        current.make_map().insert("container", source.container.as_str());
+    }
+    let status =
+        Value::Map([("type", Value::from(metric.kind.as_str())), (part, current)].into_iter().collect());
+    Ok(Proposal { replicas, name: called, status })
+}
+
+/// How much of a resource pods use, as the status shows it.
+fn current(resource: &str, usage: &Usage) -> Value {
+    let format = if resource == "memory" { Format::BinarySi } else { Format::DecimalSi };
+    let mut current = value!({"averageValue": (Quantity::milli(usage.average, format).to_string())});
+    if let Some(percent) = usage.percent {
+        current.make_map().insert("averageUtilization", percent);
+    }
+    current
+}
+
+fn told_by_pods(source: &Source, answered: &Answered, crowd: &Crowd<'_>) -> Result<Proposal, String> {
+    let name = &source.metric.name;
+    let samples = samples(answered).map_err(|error| format!("unable to get metric {name}: {error}"))?;
+    let target = quantity(source.target.average_value.as_ref()).unwrap_or(0);
+    let (replicas, usage) = crowd.for_average(samples, false, target)?;
+    let shown = value!({"metric": (identity(source)), "current": {"averageValue": (decimal(usage.average))}});
+    let status = value!({"type": "Pods", "pods": (shown)});
+    Ok(Proposal { replicas, name: format!("pods metric {name}"), status })
+}
+
+fn about_object(
+    source: &Source,
+    answered: &Answered,
+    crowd: &Crowd<'_>,
+    status_replicas: i64,
+) -> Result<Proposal, String> {
+    let name = &source.metric.name;
+    let object = source.described_object.clone().unwrap_or_default();
+    let kind = object.str_at(&["kind"]);
+    let used = answered.answer.clone().map_err(|error| {
+        format!("unable to get metric {name} on {kind} {}: {error}", object.str_at(&["name"]))
+    })?;
+    let used = used.get("value").and_then(Value::as_i64).unwrap_or(0);
+    let whole = quantity(source.target.value.as_ref()).filter(|_| source.target.kind == "Value");
+    let each =
+        quantity(source.target.average_value.as_ref()).filter(|_| source.target.kind == "AverageValue");
+    let (replicas, current, called) = match (whole, each) {
+        (Some(target), _) => {
+            let replicas = crowd.for_ratio(used as f64 / target as f64)?;
+            (replicas, value!({"value": (decimal(used))}), format!("{kind} metric {name}"))
+        }
+        (None, Some(target)) => {
+            let (replicas, average) = per_pod(used, target, status_replicas, crowd);
+            (replicas, value!({"averageValue": (decimal(average))}), external_name(source))
+        }
+        (None, None) => {
+            return Err(
+                "invalid object metric source: neither a value target nor an average value target was set"
+                    .to_owned(),
+            );
+        }
+    };
+    let shown = value!({"describedObject": (object), "metric": (identity(source)), "current": (current)});
+    Ok(Proposal { replicas, name: called, status: value!({"type": "Object", "object": (shown)}) })
+}
+
+fn from_outside(
+    source: &Source,
+    answered: &Answered,
+    crowd: &Crowd<'_>,
+    status_replicas: i64,
+) -> Result<Proposal, String> {
+    let name = &source.metric.name;
+    let answer =
+        answered.answer.clone().map_err(|error| format!("unable to get external metric {name}: {error}"))?;
+    let values = answer.get("values").and_then(Value::as_list).unwrap_or_default();
+    let used = values.iter().filter_map(Value::as_i64).fold(0i64, i64::saturating_add);
+    let (replicas, current) = if let Some(target) = quantity(source.target.average_value.as_ref()) {
+        let (replicas, average) = per_pod(used, target, status_replicas, crowd);
+        (replicas, value!({"averageValue": (decimal(average))}))
+    } else if let Some(target) = quantity(source.target.value.as_ref()) {
+        (crowd.for_ratio(used as f64 / target as f64)?, value!({"value": (decimal(used))}))
+    } else {
+        return Err(
+            "invalid external metric source: neither a value target nor an average value target was set"
+                .to_owned(),
+        );
+    };
+    let shown = value!({"metric": (identity(source)), "current": (current)});
+    Ok(Proposal {
+        replicas,
+        name: external_name(source),
+        status: value!({"type": "External", "external": (shown)}),
+    })
+}
+
+/// How many pods share a number so that each has its target, and how much each has now.
+fn per_pod(used: i64, target: i64, pods: i64, crowd: &Crowd<'_>) -> (i64, i64) {
+    let ratio = used as f64 / (target as f64 * pods as f64);
+    let wanted = (used as f64 / target as f64).ceil() as i64;
+    let replicas = if crowd.tolerances.contain(ratio) { pods } else { wanted.min(i64::from(i32::MAX)) };
+    (replicas, (used as f64 / pods as f64).ceil() as i64)
+}
+
+fn external_name(source: &Source) -> String {
+    let selector = if source.metric.selector.is_some() { "&LabelSelector" } else { "nil" };
+    format!("external metric {}({selector})", source.metric.name)
+}
+
+fn identity(source: &Source) -> Value {
+    let mut identity = value!({"name": (source.metric.name.as_str())});
+    if let Some(selector) = &source.metric.selector {
+        identity.make_map().insert("selector", selector.clone());
+    }
+    identity
+}
+
+fn decimal(milli: i64) -> String {
+    Quantity::milli(milli, Format::DecimalSi).to_string()
+}
+
+fn quantity(text: Option<&String>) -> Option<i64> {
+    text.and_then(|text| milli(text))
+}
+
+/// What pods told.
+fn samples(answered: &Answered) -> Result<Samples, String> {
+    let answer = answered.answer.as_ref().map_err(Clone::clone)?;
+    let pods = answer.get("pods").and_then(Value::as_map).into_iter().flat_map(|pods| pods.iter());
+    let samples = pods.filter_map(|(name, told)| {
+        let at: Option<Time> = rfc3339::parse(told.str_at(&["timestamp"])).ok();
+        let window = told.get("windowSeconds").and_then(Value::as_i64).unwrap_or(0);
+        let sample = Sample {
+            value: told.get("value").and_then(Value::as_i64)?,
+            at: at.unwrap_or(answered.at),
+            window: Duration::from_secs(u64::try_from(window).unwrap_or(0)),
+        };
+        Some((name.to_owned(), sample))
+    });
+    Ok(samples.collect())
+}

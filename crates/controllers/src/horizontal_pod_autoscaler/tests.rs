@@ -1,0 +1,321 @@
+//! Autoscalers in a whole control plane, with metrics that the tests make up.
+
+use std::time::Duration;
+
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::{Key, Resource, Value, value};
+use setpoint_reconcile::{Ask, Seed};
+use setpoint_sim::cluster::Cluster;
+
+use crate::replica_set::ReplicaSetController;
+
+const NAME: &str = "horizontal-pod-autoscaler";
+const RESOURCE: &str = "horizontalpodautoscalers.autoscaling";
+
+fn cluster() -> Cluster {
+    Cluster::new(
+        || {
+            (
+                vec![Box::new(super::HorizontalPodAutoscalerController), Box::new(ReplicaSetController)],
+                crate::indexes::all(),
+            )
+        },
+        7,
+    )
+}
+
+fn set(replicas: i64) -> Value {
+    let container = value!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}});
+    value!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": (replicas),
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [(container)]}},
+        },
+    })
+}
+
+fn cpu(percent: i64) -> Value {
+    value!({"type": "Resource", "resource": {
+        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": (percent)},
+    }})
+}
+
+fn autoscaler(min: i64, max: i64, metrics: Value, more: &Value) -> Value {
+    let mut autoscaler = value!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"},
+            "minReplicas": (min), "maxReplicas": (max), "metrics": (metrics),
+        },
+    });
+    for (name, value) in more.as_map().unwrap().iter() {
+        autoscaler.ensure_map("spec").insert(name, value.clone());
+    }
+    autoscaler
+}
+
+fn start(replicas: i64, min: i64, max: i64, metrics: Value, more: &Value) -> Cluster {
+    let mut cluster = cluster();
+    cluster.create("replicasets.apps", "default", set(replicas));
+    run_pods(&mut cluster);
+    // The pods have long been up.
+    cluster.now = cluster.now.after(Duration::from_secs(3600));
+    cluster.create(RESOURCE, "default", autoscaler(min, max, metrics, more));
+    cluster
+}
+
+/// Plays the nodes: every pod runs since now.
+fn run_pods(cluster: &mut Cluster) {
+    cluster.settle_with_pods();
+    for pod in cluster.list("pods") {
+        if pod.at(&["status", "startTime"]).is_none() {
+            let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
+            let now = Seconds(cluster.now).to_string();
+            cluster.patch("pods", &path, "status", value!({"status": {"startTime": (now)}})).unwrap();
+        }
+    }
+    cluster.settle();
+}
+
+/// Asks whoever asks, and answers by a rule, as a shell would; then lets everything happen that follows.
+fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value, String>) -> usize {
+    cluster.now = cluster.now.after(Duration::from_secs(15));
+    let mut asked = 0;
+    for _ in 0..20 {
+        cluster.observe();
+        let turn = cluster.engine.turn(cluster.now, Seed(1));
+        for (controller, key, ask) in &turn.asks {
+            asked += 1;
+            assert_eq!((*controller, ask.whom), (NAME, "metrics"));
+            let answer = answer(cluster, ask);
+            cluster.engine.reply(controller, key, &ask.id, answer, cluster.now);
+        }
+        cluster.send(turn);
+        while cluster.perform() {}
+    }
+    run_pods(cluster);
+    asked
+}
+
+/// Every pod uses so many thousandths.
+fn each(value: i64) -> impl Fn(&Cluster, &Ask) -> Result<Value, String> {
+    move |cluster, _| {
+        let mut pods = Value::map();
+        for pod in cluster.list("pods") {
+            pods.make_map().insert(pod.str_at(&["metadata", "name"]), value!({"value": (value)}));
+        }
+        Ok(value!({"pods": (pods)}))
+    }
+}
+
+fn replicas(cluster: &Cluster) -> i64 {
+    let set = cluster.get("replicasets.apps", "default/web").unwrap();
+    set.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap()
+}
+
+fn status(cluster: &Cluster) -> Value {
+    cluster.get(RESOURCE, "default/web").unwrap().get("status").cloned().unwrap_or_default()
+}
+
+fn condition(cluster: &Cluster, kind: &str) -> (String, String) {
+    let status = status(cluster);
+    let conditions = status.get("conditions").and_then(Value::as_list).unwrap_or_default();
+    let found = conditions.iter().find(|one| one.str_at(&["type"]) == kind);
+    let text = |field: &str| found.map_or(String::new(), |one| one.str_at(&[field]).to_owned());
+    (text("status"), text("reason"))
+}
+
+fn is(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+fn said(cluster: &Cluster, reason: &str) -> Vec<String> {
+    let events = cluster.list("events");
+    let fit = events.iter().filter(|event| event.str_at(&["reason"]) == reason);
+    fit.map(|event| event.str_at(&["message"]).to_owned()).collect()
+}
+
+#[test]
+fn as_many_pods_as_the_load_asks_for() {
+    let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
+    assert_eq!(round(&mut cluster, &each(52)), 1, "one metric is asked for once");
+    assert_eq!(replicas(&cluster), 2, "that is near enough");
+    assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ReadyForNewScale"));
+    assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
+    assert_eq!(condition(&cluster, "ScalingLimited"), is("False", "DesiredWithinRange"));
+    let status = status(&cluster);
+    let current = &status.get("currentMetrics").and_then(Value::as_list).unwrap()[0];
+    assert_eq!(current.at(&["resource", "current", "averageUtilization"]).and_then(Value::as_i64), Some(52));
+    assert_eq!(current.str_at(&["resource", "current", "averageValue"]), "52m");
+    round(&mut cluster, &each(90));
+    assert_eq!(replicas(&cluster), 4);
+    assert_eq!(condition(&cluster, "AbleToScale"), is("True", "SucceededRescale"));
+    let reason = "New size: 4; reason: cpu resource utilization (percentage of request) above target";
+    assert_eq!(said(&cluster, "SuccessfulRescale"), [reason]);
+    round(&mut cluster, &each(50));
+    assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ReadyForNewScale"));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn lower_proposals_are_held_back_for_five_minutes() {
+    let mut cluster = start(8, 1, 10, value!([(cpu(50))]), &Value::map());
+    round(&mut cluster, &each(50));
+    for _ in 0..19 {
+        round(&mut cluster, &each(10));
+        assert_eq!(replicas(&cluster), 8);
+        assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ScaleDownStabilized"));
+    }
+    round(&mut cluster, &each(10));
+    round(&mut cluster, &each(10));
+    assert_eq!(replicas(&cluster), 2);
+    assert_eq!(said(&cluster, "SuccessfulRescale"), ["New size: 2; reason: All metrics below target"]);
+}
+
+#[test]
+fn numbers_out_of_range_are_mended_without_asking() {
+    for (replicas_now, wanted, reason) in [
+        (9, 5, "New size: 5; reason: Current number of replicas above Spec.MaxReplicas"),
+        (1, 3, "New size: 3; reason: Current number of replicas below Spec.MinReplicas"),
+    ] {
+        let mut cluster = start(replicas_now, 3, 5, value!([(cpu(50))]), &Value::map());
+        cluster.settle();
+        assert_eq!(replicas(&cluster), wanted);
+        assert_eq!(said(&cluster, "SuccessfulRescale"), [reason]);
+        cluster.assert_quiet();
+    }
+    let mut cluster = start(0, 1, 5, value!([(cpu(50))]), &Value::map());
+    round(&mut cluster, &each(500));
+    assert_eq!(replicas(&cluster), 0, "who sets zero means it");
+    assert_eq!(condition(&cluster, "ScalingActive"), is("False", "ScalingDisabled"));
+}
+
+#[test]
+fn the_pace_is_bounded_by_rule_and_by_behavior() {
+    let mut cluster = start(1, 1, 100, value!([(cpu(50))]), &Value::map());
+    for wanted in [4, 8, 16] {
+        round(&mut cluster, &each(5000));
+        assert_eq!(replicas(&cluster), wanted);
+        assert_eq!(condition(&cluster, "ScalingLimited"), is("True", "ScaleUpLimit"));
+    }
+    let behavior = value!({"behavior": {
+        "scaleUp": {"policies": [{"type": "Pods", "value": 3, "periodSeconds": 60}], "selectPolicy": "Max"},
+        "scaleDown": {
+            "stabilizationWindowSeconds": 0, "selectPolicy": "Min",
+            "policies": [
+                {"type": "Percent", "value": 50, "periodSeconds": 15}, {"type": "Pods", "value": 1, "periodSeconds": 15},
+            ],
+        },
+    }});
+    let mut cluster = start(5, 1, 100, value!([(cpu(50))]), &behavior);
+    round(&mut cluster, &each(5000));
+    assert_eq!(replicas(&cluster), 8);
+    round(&mut cluster, &each(5000));
+    assert_eq!(replicas(&cluster), 8, "three in a minute");
+    for _ in 0..3 {
+        round(&mut cluster, &each(50));
+    }
+    round(&mut cluster, &each(5000));
+    assert_eq!(replicas(&cluster), 11);
+    round(&mut cluster, &each(1));
+    assert_eq!(replicas(&cluster), 10, "the smaller step is chosen");
+    assert_eq!(condition(&cluster, "ScalingLimited"), is("True", "ScaleDownLimit"));
+}
+
+#[test]
+fn tolerances_can_be_set() {
+    let behavior = value!({"behavior": {
+        "scaleUp": {"tolerance": "500m"}, "scaleDown": {"stabilizationWindowSeconds": 0, "tolerance": "0"},
+    }});
+    let mut cluster = start(4, 1, 100, value!([(cpu(50))]), &behavior);
+    round(&mut cluster, &each(74));
+    assert_eq!(replicas(&cluster), 4);
+    round(&mut cluster, &each(37));
+    assert_eq!(replicas(&cluster), 3);
+}
+
+#[test]
+fn of_several_metrics_the_highest_counts_and_a_missing_one_forbids_fewer() {
+    let queue = value!({"type": "External", "external": {
+        "metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"},
+    }});
+    let behavior = value!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let mut cluster = start(4, 1, 10, value!([(cpu(50)), (queue)]), &behavior);
+    let answers = |queue: Result<i64, &'static str>, used: i64| {
+        move |cluster: &Cluster, ask: &Ask| match ask.question.str_at(&["type"]) {
+            "External" => queue.map(|length| value!({"values": [(length)]})).map_err(str::to_owned),
+            _ => each(used)(cluster, ask),
+        }
+    };
+    assert_eq!(round(&mut cluster, &answers(Ok(60_000), 50)), 2);
+    assert_eq!(replicas(&cluster), 6, "the queue asks for more");
+    round(&mut cluster, &answers(Err("no such metric"), 10));
+    assert_eq!(replicas(&cluster), 6, "nobody knows how long the queue is");
+    assert_eq!(condition(&cluster, "ScalingActive"), is("False", "FailedGetExternalMetric"));
+    assert_eq!(
+        said(&cluster, "FailedComputeMetricsReplicas"),
+        ["invalid metrics (1 invalid out of 2), first error is: failed to get queue external metric value: \
+          unable to get external metric queue: no such metric"]
+    );
+    round(&mut cluster, &answers(Err("no such metric"), 100));
+    assert_eq!(replicas(&cluster), 10, "but more are needed anyway");
+    round(&mut cluster, &answers(Ok(0), 10));
+    assert_eq!(replicas(&cluster), 2);
+}
+
+#[test]
+fn pods_that_tell_nothing_are_taken_for_what_changes_least() {
+    let mut cluster = start(
+        4,
+        1,
+        10,
+        value!([(cpu(50))]),
+        &value!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}),
+    );
+    let only_two = |value: i64| {
+        move |cluster: &Cluster, ask: &Ask| {
+            let mut answer = each(value)(cluster, ask)?;
+            let names: Vec<String> =
+                answer.get("pods").unwrap().as_map().unwrap().keys().skip(2).map(str::to_owned).collect();
+            for name in names {
+                answer.ensure_map("pods").remove(&name);
+            }
+            Ok(answer)
+        }
+    };
+    round(&mut cluster, &only_two(80));
+    assert_eq!(replicas(&cluster), 4, "160 of 4 times 50 is not more");
+    round(&mut cluster, &only_two(10));
+    assert_eq!(replicas(&cluster), 4, "20 and two times 100 is not less");
+    round(&mut cluster, &only_two(150));
+    assert_eq!(replicas(&cluster), 6);
+}
+
+#[test]
+fn a_target_that_is_not_there_is_said_once() {
+    let mut cluster = cluster();
+    cluster.create(RESOURCE, "default", autoscaler(1, 3, value!([(cpu(50))]), &Value::map()));
+    for _ in 0..3 {
+        round(&mut cluster, &each(50));
+    }
+    assert_eq!(condition(&cluster, "AbleToScale"), is("False", "FailedGetScale"));
+    assert_eq!(said(&cluster, "FailedGetScale"), ["replicasets.apps \"web\" not found"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn answers_that_never_come_or_come_after_a_crash_do_no_harm() {
+    let mut cluster = start(3, 1, 10, value!([(cpu(50))]), &Value::map());
+    cluster.settle();
+    cluster.crash();
+    cluster.settle();
+    let key = Key::namespaced(&Resource::new(RESOURCE).unwrap(), "default", "web").unwrap();
+    cluster.engine.reply(NAME, &key, "9/0", Ok(value!({"pods": {}})), cluster.now);
+    cluster.settle();
+    assert_eq!(replicas(&cluster), 3);
+    cluster.assert_quiet();
+    round(&mut cluster, &each(100));
+    assert_eq!(replicas(&cluster), 6);
+}

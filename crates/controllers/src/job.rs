@@ -1,0 +1,193 @@
+//! Job: pods that run to their end, until enough of them have.
+//!
+//! Every pod carries a finalizer until it is counted. A pod that has ended is first named in the status as not yet
+//! counted; then its finalizer is taken off; then its name gives way to a number. Whatever stops the loop in
+//! between, no pod is counted twice and none is lost. The verdict is written down (`SuccessCriteriaMet`,
+//! `FailureTarget`) before pods are deleted for it, and becomes final (`Complete`, `Failed`) when none is left.
+//!
+//! A pod with the finalizer whose Job is gone or finished is a key of its own: it is set free.
+
+mod backoff;
+mod indexes;
+mod policy;
+mod replace;
+mod sync;
+mod tracking;
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::planner::wake_controller;
+use setpoint_reconcile::views::job::Job;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World};
+
+use crate::indexes::JOB_TRACKED_PODS;
+use crate::pods;
+pub use backoff::Failures;
+use sync::Sync;
+
+/// The finalizer of a pod that is not counted yet.
+pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// The annotation and label with a pod's index.
+const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The annotation with the number of failures of a pod's index before it.
+const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+/// The annotation with the number of those that do not count.
+const INDEX_IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+/// How many pods may wait in a status to be counted.
+const UNCOUNTED_MAX: usize = 500;
+/// How many pods are made or deleted in one plan.
+const PODS_PER_PLAN_MAX: usize = 500;
+
+/// The controller.
+pub struct JobController;
+
+/// A pod of a Job.
+#[derive(Clone, Copy)]
+struct TrackedPod<'a> {
+    object: &'a Object,
+    pod: &'a Pod,
+    /// Whether it has the finalizer, or will have when it is adopted.
+    is_tracked: bool,
+    /// Its index; nothing if it has none.
+    index: Option<i64>,
+}
+
+impl<'a> TrackedPod<'a> {
+    fn new((object, pod): pods::Seen<'a>, uid: &str) -> TrackedPod<'a> {
+        let index = number(object, COMPLETION_INDEX);
+        let is_tracked = object.meta().has_finalizer(TRACKING) || !object.meta().is_controlled_by(uid);
+        TrackedPod { object, pod, is_tracked, index }
+    }
+
+    fn is_active(&self) -> bool {
+        pods::is_active(&(self.object, self.pod))
+    }
+
+    fn is_terminating(&self) -> bool {
+        self.object.meta().is_deleted() && !self.pod.is_finished()
+    }
+
+    fn has_succeeded(&self) -> bool {
+        self.pod.status.phase == "Succeeded"
+    }
+
+    fn uid(&self) -> &'a str {
+        &self.object.meta().uid
+    }
+
+    /// How often its index had failed before it, whether that counted or not.
+    fn failures_before(&self) -> i64 {
+        self.counted_failures_before() + self.ignored_failures_before()
+    }
+
+    fn counted_failures_before(&self) -> i64 {
+        number(self.object, INDEX_FAILURES).unwrap_or(0)
+    }
+
+    fn ignored_failures_before(&self) -> i64 {
+        number(self.object, INDEX_IGNORED_FAILURES).unwrap_or(0)
+    }
+}
+
+/// A number of things in an annotation.
+fn number(object: &Object, annotation: &str) -> Option<i64> {
+    let number: i64 = object.meta().annotations.get(annotation)?.parse().ok()?;
+    (0..=i64::from(i32::MAX)).contains(&number).then_some(number)
+}
+
+impl Planner for JobController {
+    type Memo = Failures;
+
+    fn name(&self) -> &'static str {
+        "job-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] =
+            [Watch::itself(Job::RESOURCE), Watch::via(Job::RESOURCE, strays), Watch::via("pods", of_pod)];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let tracked = world.indexed(JOB_TRACKED_PODS, "").filter(|pod| is_stray(pod, world));
+        world.all(Job::RESOURCE).chain(tracked).map(|object| object.key().clone()).collect()
+    }
+
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, Failures>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Failures> {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        if key.resource().as_str() == Pod::RESOURCE {
+            if is_stray(object, world) {
+                plan.stage([pods::remove_finalizer(object, TRACKING)]);
+            }
+            return plan;
+        }
+        let Some(job) = object.view::<Job>() else { return plan };
+        let is_known = matches!(job.spec.completion_mode.as_str(), "" | "NonIndexed" | "Indexed");
+        if job.spec.is_managed_elsewhere() || job.status.finish().is_some() || !is_known {
+            return plan;
+        }
+        Sync::new(world, object, job, seen.memo.clone(), now).plan()
+    }
+}
+
+/// Whether a pod waits to be counted by a Job that will not do it.
+fn is_stray(pod: &Object, world: &World) -> bool {
+    let meta = pod.meta();
+    if !meta.has_finalizer(TRACKING) {
+        return false;
+    }
+    let Some(owner) = meta.controller() else { return meta.is_deleted() || !is_wanted(pod, world) };
+    if &*owner.kind != "Job" || owner.group() != "batch" {
+        return false;
+    }
+    let owner =
+        world.view::<Job>(&meta.namespace, &owner.name).filter(|(job, _)| job.meta().uid == owner.uid);
+    owner.is_none_or(|(_, job)| !job.spec.is_managed_elsewhere() && job.status.finish().is_some())
+}
+
+/// Whether a Job is about to adopt a pod.
+fn is_wanted(pod: &Object, world: &World) -> bool {
+    let jobs = world.in_namespace(Job::RESOURCE, &pod.meta().namespace);
+    let mut live = jobs.filter(|job| !job.meta().is_deleted()).filter_map(|job| job.view::<Job>());
+    live.any(|job| {
+        job.status.finish().is_none()
+            && !job.spec.is_managed_elsewhere()
+            && job.spec.selector.matches(|name| pod.meta().labels.get(name))
+    })
+}
+
+/// A Job concerns the pods that it may leave behind.
+fn strays(job: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    for pod in world.owned(&job.meta().uid, Pod::RESOURCE) {
+        if is_stray(pod, world) {
+            wake(pod.key().clone());
+        }
+    }
+}
+
+/// A pod concerns the Job that manages it; one that nobody manages, every Job that selects it; and itself.
+fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if is_stray(pod, world) {
+        wake(pod.key().clone());
+    }
+    if pod.meta().controller().is_some() {
+        return wake_controller(pod, "Job", Job::RESOURCE, wake);
+    }
+    for job in world.in_namespace(Job::RESOURCE, &pod.meta().namespace) {
+        let selects = |job: &Job| job.spec.selector.matches(|name| pod.meta().labels.get(name));
+        if job.view::<Job>().is_some_and(selects) {
+            wake(job.key().clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

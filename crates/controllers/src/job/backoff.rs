@@ -1,0 +1,82 @@
+//! How long a Job waits before it replaces pods that failed: ten seconds, doubled with every failure since the last
+//! success, up to ten minutes.
+//!
+//! Failures are remembered by the identity of the pod, so that looking twice counts once, and what is still there
+//! to be seen need not be remembered: a loop that forgot everything waits for almost as long.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use setpoint_api::{Time, Value, rfc3339};
+use setpoint_reconcile::views::condition;
+
+use super::TrackedPod;
+
+/// The wait after the first failure.
+pub const BACKOFF_MIN: Duration = Duration::from_secs(10);
+/// The longest wait.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(600);
+/// How many failures are worth remembering: with so many the wait is the longest there is.
+const REMEMBERED_MAX: usize = 8;
+
+/// The failures since the last success.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    last_success: Option<Time>,
+    failed: BTreeMap<Box<str>, Time>,
+}
+
+impl Failures {
+    /// With what the pods show.
+    pub(super) fn noted<'a>(
+        mut self,
+        succeeded: impl Iterator<Item = &'a TrackedPod<'a>>,
+        failed: impl Iterator<Item = &'a TrackedPod<'a>>,
+    ) -> Failures {
+        self.last_success = self.last_success.max(succeeded.map(finished_at).max());
+        let failed = failed.map(|pod| (pod.object.meta().uid.clone(), finished_at(pod)));
+        self.failed.extend(failed);
+        let since = self.last_success;
+        self.failed.retain(|_, at| since.is_none_or(|since| *at > since));
+        while self.failed.len() > REMEMBERED_MAX {
+            let oldest = self.failed.iter().min_by_key(|(_, at)| **at).map(|(uid, _)| uid.clone());
+            oldest.and_then(|uid| self.failed.remove(&uid));
+        }
+        self
+    }
+
+    /// Until when to wait; nothing if nothing failed.
+    pub fn wait_until(&self) -> Option<Time> {
+        let last = self.failed.values().max()?;
+        Some(last.after(wait(self.failed.len())))
+    }
+}
+
+/// How long to wait after so many failures.
+pub(super) fn wait(failures: usize) -> Duration {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
+    if failures == 0 { Duration::ZERO } else { (BACKOFF_MIN * (1 << doublings)).min(BACKOFF_MAX) }
+}
+
+/// When a pod came to its end: as its containers tell, or its readiness, or its deletion.
+pub(super) fn finished_at(tracked: &TrackedPod<'_>) -> Time {
+    let (meta, pod) = (tracked.object.meta(), tracked.pod);
+    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+    let sidecars: Vec<&str> = sidecars.map(|one| one.name.as_str()).collect();
+    let first = &pod.status.init_container_statuses;
+    let beside = first.iter().filter(|one| sidecars.contains(&one.name.as_str()));
+    let ends = pod.status.container_statuses.iter().chain(beside).map(|one| {
+        let text = one.state.at(&["terminated", "finishedAt"]).and_then(Value::as_str)?;
+        rfc3339::parse(text).ok()
+    });
+    let ended = ends.collect::<Option<Vec<Time>>>().and_then(|ends| ends.into_iter().max());
+    let unready = || {
+        let ready = condition(&pod.status.conditions, "Ready")?;
+        ready.last_transition_time.filter(|_| ready.status == "False")
+    };
+    let deleted = || {
+        let grace = u64::try_from(meta.deletion_grace_period_seconds.unwrap_or(0)).unwrap_or(0);
+        meta.deletion_timestamp.map(|at| at.before(Duration::from_secs(grace)))
+    };
+    ended.or_else(unready).or_else(deleted).unwrap_or_else(|| meta.created())
+}

@@ -1,0 +1,95 @@
+//! What people say that failures and successes of pods mean for a Job.
+
+use setpoint_reconcile::views::job::{ExitCodes, PodFailurePolicy, SuccessPolicy};
+use setpoint_reconcile::views::pod::{ContainerStatus, PodStatus};
+
+use super::TrackedPod;
+use super::indexes::Indexes;
+
+/// What the failure of a pod means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It counts towards the limit.
+    Counts,
+    /// It does not count.
+    Ignored,
+    /// Its index has failed.
+    FailsIndex,
+    /// The whole Job has failed, in these words.
+    FailsJob(String),
+}
+
+/// What the failure of a pod means: the first rule that fits decides.
+pub(super) fn meaning(policy: Option<&PodFailurePolicy>, failed: &TrackedPod<'_>) -> Meaning {
+    let rules = policy.into_iter().flat_map(|policy| &policy.rules);
+    let status = &failed.pod.status;
+    let path = failed.object.key().path();
+    for (index, rule) in rules.enumerate() {
+        let action = rule.action.as_str();
+        let words = match &rule.on_exit_codes {
+            Some(codes) => exited(status, codes).map(|(container, code)| {
+                format!(
+                    "Container {} for pod {path} failed with exit code {code} matching {action} rule at index {index}",
+                    container.name
+                )
+            }),
+            None => {
+                let fits = status.conditions.iter().find(|condition| {
+                    let is_it = |kind: &str, status: &str| condition.kind == kind && condition.status == status;
+                    rule.on_pod_conditions.iter().any(|pattern| is_it(&pattern.kind, &pattern.status))
+                });
+                fits.map(|condition| {
+                    let kind = &condition.kind;
+                    format!("Pod {path} has condition {kind} matching {action} rule at index {index}")
+                })
+            }
+        };
+        match (words, action) {
+            (Some(words), "FailJob") => return Meaning::FailsJob(words),
+            (Some(_), "Ignore") => return Meaning::Ignored,
+            (Some(_), "FailIndex") => return Meaning::FailsIndex,
+            (Some(_), "Count") => return Meaning::Counts,
+            _ => {}
+        }
+    }
+    Meaning::Counts
+}
+
+/// The first container that ended with one of the codes.
+fn exited<'a>(status: &'a PodStatus, codes: &ExitCodes) -> Option<(&'a ContainerStatus, i64)> {
+    let all = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let named = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
+    let ended = named.filter_map(|one| {
+        let code = one.state.at(&["terminated"])?.get("exitCode").and_then(setpoint_api::Value::as_i64);
+        Some((one, code.unwrap_or(0)))
+    });
+    let fits = |code: i64| match codes.operator.as_str() {
+        "In" => codes.values.contains(&code),
+        "NotIn" => !codes.values.contains(&code),
+        _ => false,
+    };
+    let mut failed = ended.filter(|(_, code)| *code != 0);
+    failed.find(|(_, code)| fits(*code))
+}
+
+/// Why the successes are enough; nothing if they are not.
+pub(super) fn success(
+    policy: Option<&SuccessPolicy>,
+    completions: i64,
+    succeeded: &Indexes,
+) -> Option<String> {
+    let rules = &policy?.rules;
+    if succeeded.total() == 0 {
+        return None;
+    }
+    let met = rules.iter().position(|rule| match (&rule.succeeded_indexes, rule.succeeded_count) {
+        (Some(indexes), count) => {
+            let required = Indexes::parse(indexes, completions);
+            let shared = required.shared(succeeded);
+            required.total() > 0 && (shared == required.total() || count.is_some_and(|count| shared >= count))
+        }
+        (None, Some(count)) => succeeded.total() >= count,
+        (None, None) => false,
+    });
+    met.map(|index| format!("Matched rules at index {index}"))
+}

@@ -1,0 +1,185 @@
+//! How many pods of a Job run: new ones are made, those too many go.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::{Value, value};
+
+use super::backoff::{finished_at, wait};
+use super::indexes::Indexes;
+use super::policy::Meaning;
+use super::sync::{IndexState, Sync, Work};
+use super::{
+    COMPLETION_INDEX, INDEX_FAILURES, INDEX_IGNORED_FAILURES, PODS_PER_PLAN_MAX, TRACKING, TrackedPod,
+};
+use crate::pods;
+
+/// The variable that tells a container the index of its pod.
+const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
+/// The longest prefix of a generated name.
+const PREFIX_MAX: usize = 58;
+
+impl<'a> Sync<'a> {
+    /// Makes as many pods run as are wanted. In one plan pods are deleted or made, not both.
+    pub fn manage(&self) -> Work {
+        let spec = &self.job.spec;
+        let active: Vec<TrackedPod<'a>> = self.active().copied().collect();
+        let count = size(active.len());
+        let want = match spec.completions {
+            _ if spec.suspend => 0,
+            Some(completions) => (completions - self.succeeded).min(spec.parallelism).max(0),
+            // After a success the others are let run, and none is added.
+            None if self.succeeded > 0 => count,
+            None => spec.parallelism,
+        };
+        let surplus = usize::try_from(count - want).unwrap_or(0);
+        let mut removed = self.surplus(active, surplus);
+        if !spec.suspend {
+            removed.truncate(PODS_PER_PLAN_MAX);
+        }
+        if !removed.is_empty() {
+            let tracked = removed.iter().filter(|pod| pod.is_tracked);
+            return Work {
+                removals: tracked.map(|pod| pods::remove_finalizer(pod.object, TRACKING)).collect(),
+                deletions: removed.iter().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
+                ..Work::default()
+            };
+        }
+        let terminating = self.pods.iter().filter(|pod| pod.is_terminating()).count();
+        let terminating = if spec.replaces_only_failed() { size(terminating) } else { 0 };
+        let missing = usize::try_from(want - terminating - count).unwrap_or(0);
+        if missing == 0 { Work::default() } else { self.add(missing.min(PODS_PER_PLAN_MAX)) }
+    }
+
+    /// The pods that go: those that have no place, or share it with another, and so many more as are too many.
+    fn surplus(&self, active: Vec<TrackedPod<'a>>, at_least: usize) -> Vec<TrackedPod<'a>> {
+        let order = |pod: &TrackedPod<'a>| pods::deletion_order(&(pod.object, pod.pod), 0);
+        let (mut left, mut removed) = (active, Vec::new());
+        if self.job.spec.is_indexed() {
+            let (valid, invalid): (Vec<_>, Vec<_>) = left.into_iter().partition(|pod| self.is_valid(pod));
+            removed = invalid;
+            let mut by_index: BTreeMap<Option<i64>, Vec<TrackedPod<'a>>> = BTreeMap::new();
+            for pod in valid {
+                by_index.entry(pod.index).or_default().push(pod);
+            }
+            left = Vec::new();
+            for mut same in by_index.into_values() {
+                same.sort_by_cached_key(order);
+                left.extend(same.pop());
+                removed.extend(same);
+            }
+        }
+        if removed.len() < at_least {
+            left.sort_by_cached_key(order);
+            let more = at_least - removed.len();
+            removed.extend(left.into_iter().take(more));
+        }
+        removed
+    }
+
+    /// Makes pods, unless they must wait because others failed.
+    fn add(&self, count: usize) -> Work {
+        let is_by_index = self.job.spec.backoff_limit_per_index.is_some();
+        let wait_until = self.failures.wait_until().filter(|until| !is_by_index && *until > self.now);
+        if wait_until.is_some() {
+            return Work { wait_until, ..Work::default() };
+        }
+        let template = self.template();
+        let create = |pod: Value| pods::create(pod, &self.owner);
+        let Some(state) = &self.indexes else {
+            let creations = std::iter::repeat_n(create(template), count).collect();
+            return Work { creations, ..Work::default() };
+        };
+        let mut work = Work::default();
+        for index in self.pending(state).first_absent(count, state.completions) {
+            let replaced = state.last_failed.get(&index).map(|at| &self.pods[*at]);
+            let until = replaced.map(|pod| {
+                let failures = usize::try_from(pod.failures_before()).unwrap_or(0) + 1;
+                finished_at(pod).after(wait(failures))
+            });
+            match until.filter(|until| *until > self.now) {
+                Some(until) => {
+                    work.wait_until = Some(work.wait_until.map_or(until, |known| known.min(until)));
+                }
+                None => work.creations.push(create(self.indexed(template.clone(), index, replaced))),
+            }
+        }
+        work
+    }
+
+    /// The indexes that need no new pod.
+    fn pending(&self, state: &IndexState) -> Indexes {
+        let has_pod = |pod: &&TrackedPod<'_>| {
+            pod.is_active() || self.job.spec.replaces_only_failed() && pod.is_terminating()
+        };
+        let taken = state.succeeded.with(self.pods.iter().filter(has_pod).filter_map(|pod| pod.index));
+        state.failed.as_ref().map_or(taken.clone(), |failed| taken.union(failed))
+    }
+
+    /// What every new pod looks like.
+    fn template(&self) -> Value {
+        let mut pod = pods::from_template(&self.job.spec.template.0, &self.owner);
+        let finalizers = pod.ensure_map("metadata").ensure("finalizers", || Value::List(Vec::new()));
+        if finalizers.is_null() {
+            *finalizers = Value::List(Vec::new());
+        }
+        if let Some(list) = finalizers.as_list_mut()
+            && !list.iter().any(|one| one.as_str() == Some(TRACKING))
+        {
+            list.push(TRACKING.into());
+        }
+        if self.job.spec.is_indexed() {
+            tell_index(&mut pod);
+        }
+        pod
+    }
+
+    /// A new pod of an index.
+    fn indexed(&self, mut pod: Value, index: i64, replaced: Option<&TrackedPod<'_>>) -> Value {
+        let name = &self.object.meta().name;
+        let metadata = pod.ensure_map("metadata");
+        let end = format!("-{index}-");
+        let kept = name.len().min(PREFIX_MAX - end.len());
+        metadata.insert("generateName", format!("{}{end}", name.get(..kept).unwrap_or(name)));
+        for part in ["annotations", "labels"] {
+            let pairs = metadata.ensure(part, Value::map);
+            pairs.make_map().insert(COMPLETION_INDEX, index.to_string());
+        }
+        if self.job.spec.backoff_limit_per_index.is_some() {
+            let (mut counted, mut ignored) =
+                replaced.map_or((0, 0), |pod| (pod.counted_failures_before(), pod.ignored_failures_before()));
+            match replaced.map(|pod| self.meaning(pod)) {
+                Some(Meaning::Ignored) => ignored += 1,
+                Some(_) => counted += 1,
+                None => {}
+            }
+            let annotations = metadata.ensure("annotations", Value::map).make_map();
+            annotations.insert(INDEX_FAILURES, counted.to_string());
+            if ignored > 0 {
+                annotations.insert(INDEX_IGNORED_FAILURES, ignored.to_string());
+            }
+        }
+        pod.ensure_map("spec").insert("hostname", format!("{name}-{index}"));
+        pod
+    }
+}
+
+/// Tells the containers their index, unless they set the variable themselves.
+fn tell_index(pod: &mut Value) {
+    for list in ["initContainers", "containers"] {
+        let containers = pod.at_mut(&["spec", list]).and_then(Value::as_list_mut);
+        for container in containers.into_iter().flatten() {
+            let variables = container.make_map().ensure("env", || Value::List(Vec::new()));
+            let Some(variables) = variables.as_list_mut() else { continue };
+            if variables.iter().all(|one| one.str_at(&["name"]) != INDEX_VARIABLE) {
+                let path = format!("metadata.labels['{COMPLETION_INDEX}']");
+                variables.push(
+                    value!({"name": (INDEX_VARIABLE), "valueFrom": {"fieldRef": {"fieldPath": (path)}}}),
+                );
+            }
+        }
+    }
+}
+
+fn size(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,314 @@
+//! One look at a Job: what its pods come to, and what follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use setpoint_api::Time;
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::job::{Job, JobSpec, Uncounted};
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Object, Plan, World, Write};
+
+use super::backoff::{Failures, finished_at};
+use super::indexes::Indexes;
+use super::policy::{self, Meaning};
+use super::{TRACKING, TrackedPod};
+use crate::pods::{self, Owner};
+
+/// One look at a Job.
+pub(super) struct Sync<'a> {
+    pub owner: Owner<'a>,
+    pub object: &'a Object,
+    pub job: &'a Job,
+    /// Its pods, by index.
+    pub pods: Vec<TrackedPod<'a>>,
+    pub uncounted: Uncounted,
+    pub succeeded: i64,
+    pub failed: i64,
+    pub indexes: Option<IndexState>,
+    pub failures: Failures,
+    pub now: Time,
+    adoptions: Vec<Act>,
+}
+
+/// How the indexes of an indexed Job stand.
+pub(super) struct IndexState {
+    pub completions: i64,
+    pub succeeded: Indexes,
+    /// Those that failed, if indexes fail by themselves.
+    pub failed: Option<Indexes>,
+    /// The pods that keep their finalizer until they are replaced, because they know how often their index failed;
+    /// by index, as a position among the pods.
+    pub last_failed: BTreeMap<i64, usize>,
+}
+
+/// How a Job ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub is_success: bool,
+    pub reason: String,
+    pub message: String,
+}
+
+impl Verdict {
+    fn failed(reason: &str, message: &str) -> Verdict {
+        Verdict { is_success: false, reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    fn success(reason: &str, message: &str) -> Verdict {
+        Verdict { is_success: true, reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    fn recorded(condition: &Condition) -> Verdict {
+        Verdict {
+            is_success: condition.kind == "SuccessCriteriaMet",
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+        }
+    }
+}
+
+/// What is to be done about pods.
+#[derive(Default)]
+pub(super) struct Work {
+    /// Pods that go without being counted: they lose their finalizer, then they are deleted.
+    pub removals: Vec<Act>,
+    pub deletions: Vec<Act>,
+    pub creations: Vec<Act>,
+    /// When pods can be made that must wait now.
+    pub wait_until: Option<Time>,
+}
+
+impl<'a> Sync<'a> {
+    pub fn new(world: &'a World, object: &'a Object, job: &'a Job, memo: Failures, now: Time) -> Sync<'a> {
+        let owner = Owner { object, api_version: "batch/v1", kind: "Job" };
+        let claimed = pods::claim_tracked(world, &owner, &job.spec.selector, Some(TRACKING));
+        let uid = &object.meta().uid;
+        let mut pods: Vec<_> = claimed.pods.into_iter().map(|pod| TrackedPod::new(pod, uid)).collect();
+        pods.sort_by_key(|pod| pod.index);
+        let mut sync = Sync {
+            owner,
+            object,
+            job,
+            pods,
+            uncounted: job.status.uncounted_terminated_pods.clone().unwrap_or_default(),
+            succeeded: 0,
+            failed: 0,
+            indexes: None,
+            failures: memo,
+            now,
+            adoptions: claimed.acts,
+        };
+        sync.count();
+        sync
+    }
+
+    fn spec(&self) -> &'a JobSpec {
+        &self.job.spec
+    }
+
+    /// Counts successes and failures: those in the status, those about to be, and those that just ended.
+    fn count(&mut self) {
+        let (status, uncounted) = (&self.job.status, &self.uncounted);
+        let unknown = |pod: &TrackedPod<'_>, known: &[Box<str>]| {
+            pod.is_tracked && self.is_valid(pod) && !known.iter().any(|uid| **uid == *pod.uid())
+        };
+        let size = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let succeeded =
+            self.pods.iter().filter(|pod| pod.has_succeeded() && unknown(pod, &uncounted.succeeded)).count();
+        let new_failed =
+            self.pods.iter().filter(|pod| self.has_failed(pod) && unknown(pod, &uncounted.failed));
+        let failed = new_failed.filter(|pod| self.meaning(pod) != Meaning::Ignored).count();
+        self.succeeded = status.succeeded.unwrap_or(0) + size(succeeded + uncounted.succeeded.len());
+        self.failed = status.failed.unwrap_or(0) + size(failed + uncounted.failed.len());
+        // A pod that was taken away on purpose is no failure, whatever became of it.
+        let is_failure = |pod: &&TrackedPod<'_>| {
+            let is_plain = pod.pod.status.phase == "Failed" && !pod.object.meta().is_deleted();
+            if pod.is_tracked { self.has_failed(pod) } else { is_plain }
+        };
+        let succeeded = self.pods.iter().filter(|pod| pod.has_succeeded());
+        self.failures = self.failures.clone().noted(succeeded, self.pods.iter().filter(is_failure));
+        self.indexes = self.index_state();
+        if let Some(indexes) = &self.indexes {
+            self.succeeded = indexes.succeeded.total();
+        }
+    }
+
+    fn index_state(&self) -> Option<IndexState> {
+        let spec = self.spec();
+        let completions = spec.completions.filter(|_| spec.is_indexed())?;
+        let known = |text: &Option<String>| Indexes::parse(text.as_deref().unwrap_or_default(), completions);
+        let valid = || self.pods.iter().filter(|pod| pod.is_tracked && self.is_valid(pod));
+        let succeeded = valid().filter(|pod| pod.has_succeeded()).filter_map(|pod| pod.index);
+        let succeeded = known(&self.job.status.completed_indexes).with(succeeded);
+        let failed = spec.backoff_limit_per_index.map(|limit| {
+            let failed = valid().filter(|pod| self.fails_index(pod, limit)).filter_map(|pod| pod.index);
+            // An index that succeeded stays so, even if another pod of it failed for good.
+            let failed = failed.filter(|index| !succeeded.has(*index));
+            known(&self.job.status.failed_indexes).with(failed)
+        });
+        let mut state = IndexState { completions, succeeded, failed, last_failed: BTreeMap::new() };
+        if state.failed.is_some() {
+            state.last_failed = self.last_failed(&state);
+        }
+        Some(state)
+    }
+
+    fn last_failed(&self, state: &IndexState) -> BTreeMap<i64, usize> {
+        let active: BTreeSet<i64> = self.active().filter_map(|pod| pod.index).collect();
+        let is_open = |index: i64| {
+            let has_failed = state.failed.as_ref().is_some_and(|failed| failed.has(index));
+            !state.succeeded.has(index) && !has_failed && !active.contains(&index)
+        };
+        let mut last = BTreeMap::new();
+        for (at, pod) in self.pods.iter().enumerate() {
+            let Some(index) = pod.index.filter(|index| is_open(*index)) else { continue };
+            if !pod.is_tracked || !self.is_valid(pod) || !self.has_failed(pod) {
+                continue;
+            }
+            let rank = |pod: &TrackedPod<'_>| (pod.failures_before(), finished_at(pod));
+            let known = last.entry(index).or_insert(at);
+            if rank(&self.pods[*known]) <= rank(pod) {
+                *known = at;
+            }
+        }
+        last
+    }
+
+    /// Whether a pod has a place in the Job: in one with indexes, an index of it.
+    pub fn is_valid(&self, pod: &TrackedPod<'_>) -> bool {
+        let completions = self.spec().completions.unwrap_or(0);
+        !self.spec().is_indexed() || pod.index.is_some_and(|index| index < completions)
+    }
+
+    /// Whether a pod has failed, or counts as failed because it is being deleted.
+    pub fn has_failed(&self, pod: &TrackedPod<'_>) -> bool {
+        pod.pod.status.phase == "Failed"
+            || !self.spec().replaces_only_failed() && pod.object.meta().is_deleted() && !pod.has_succeeded()
+    }
+
+    pub fn meaning(&self, pod: &TrackedPod<'_>) -> Meaning {
+        policy::meaning(self.spec().pod_failure_policy.as_ref(), pod)
+    }
+
+    fn fails_index(&self, pod: &TrackedPod<'_>, limit: i64) -> bool {
+        self.has_failed(pod)
+            && match self.meaning(pod) {
+                Meaning::FailsIndex => true,
+                Meaning::Ignored => false,
+                _ => pod.counted_failures_before() >= limit,
+            }
+    }
+
+    /// The pods that run or are going to.
+    pub fn active(&self) -> impl Iterator<Item = &TrackedPod<'a>> {
+        self.pods.iter().filter(|pod| pod.is_active())
+    }
+
+    pub fn plan(self) -> Plan<Failures> {
+        let mut plan = Plan::<Failures>::default();
+        let is_deleted = self.object.meta().is_deleted();
+        let mut verdict = self.verdict();
+        let work = match &verdict {
+            Some(_) => Work {
+                deletions: self.active().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
+                ..Work::default()
+            },
+            None if is_deleted => Work::default(),
+            None => self.manage(),
+        };
+        if verdict.is_none() && self.is_complete(&work) {
+            let message = "Reached expected number of succeeded pods";
+            verdict = Some(Verdict::success("CompletionsReached", message));
+        }
+        let tracked = self.track(verdict.as_ref());
+        plan.notes.extend(tracked.notes);
+        if tracked.status != self.job.status {
+            let mut act = Act::from(Write::status(self.object, value_of(&tracked.status)));
+            act.done = tracked.said;
+            plan.stage(self.adoptions);
+            plan.stage([act]);
+        } else {
+            plan.stage(self.adoptions);
+        }
+        plan.stage(tracked.counted.into_iter().chain(work.removals));
+        plan.stage(work.deletions);
+        plan.stage(work.creations);
+        for at in work.wait_until.into_iter().chain(deadline(self.job, tracked.status.start_time)) {
+            if at > self.now {
+                plan.look_again_at(at);
+            }
+        }
+        plan.memo = self.failures;
+        plan
+    }
+
+    /// How the Job ends, if it does: what was decided before stands; failures come before successes.
+    fn verdict(&self) -> Option<Verdict> {
+        let known = |kind| condition(&self.job.status.conditions, kind).filter(|one| one.is_true());
+        if let Some(decided) = known("SuccessCriteriaMet").or_else(|| known("FailureTarget")) {
+            return Some(Verdict::recorded(decided));
+        }
+        let fails =
+            self.pods.iter().filter(|pod| self.has_failed(pod)).find_map(|pod| match self.meaning(pod) {
+                Meaning::FailsJob(message) => Some(message),
+                _ => None,
+            });
+        if let Some(message) = fails {
+            return Some(Verdict::failed("PodFailurePolicy", &message));
+        }
+        if self.failed > self.spec().backoff_limit || self.restarted_too_often() {
+            let message = "Job has reached the specified backoff limit";
+            return Some(Verdict::failed("BackoffLimitExceeded", message));
+        }
+        if deadline(self.job, self.job.status.start_time).is_some_and(|deadline| deadline <= self.now) {
+            let message = "Job was active longer than specified deadline";
+            return Some(Verdict::failed("DeadlineExceeded", message));
+        }
+        self.verdict_of_indexes()
+    }
+
+    fn verdict_of_indexes(&self) -> Option<Verdict> {
+        let state = self.indexes.as_ref()?;
+        if let Some(failed) = state.failed.as_ref().map(Indexes::total) {
+            if self.spec().max_failed_indexes.is_some_and(|max| failed > max) {
+                let message = "Job has exceeded the specified maximal number of failed indexes";
+                return Some(Verdict::failed("MaxFailedIndexesExceeded", message));
+            }
+            if failed > 0 && failed + state.succeeded.total() >= state.completions {
+                return Some(Verdict::failed("FailedIndexes", "Job has failed indexes"));
+            }
+        }
+        let policy = self.spec().success_policy.as_ref();
+        let message = policy::success(policy, state.completions, &state.succeeded)?;
+        Some(Verdict::success("SuccessPolicy", &message))
+    }
+
+    /// Whether containers that are restarted in place have used up the limit.
+    fn restarted_too_often(&self) -> bool {
+        if self.spec().template.0.str_at(&["spec", "restartPolicy"]) != "OnFailure" {
+            return false;
+        }
+        let going = self.pods.iter().map(|pod| &pod.pod.status);
+        let going = going.filter(|status| matches!(status.phase.as_str(), "Running" | "Pending"));
+        let containers =
+            going.flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses));
+        let restarts: i64 = containers.map(|container| container.restart_count).sum();
+        restarts > 0 && restarts >= self.spec().backoff_limit
+    }
+
+    /// Whether enough pods have succeeded and none is left, once the work is done.
+    fn is_complete(&self, work: &Work) -> bool {
+        let is_enough = match self.spec().completions {
+            Some(completions) => self.succeeded >= completions,
+            None => self.succeeded > 0,
+        };
+        is_enough && work.creations.is_empty() && self.active().count() == work.deletions.len()
+    }
+}
+
+/// When a Job has been active for too long; one at rest is not active.
+fn deadline(job: &Job, start: Option<Time>) -> Option<Time> {
+    let limit = job.spec.active_deadline_seconds.filter(|_| !job.spec.suspend)?;
+    Some(start?.after(Duration::from_secs(u64::try_from(limit).unwrap_or(0))))
+}

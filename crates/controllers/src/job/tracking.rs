@@ -1,0 +1,212 @@
+//! Counting pods without loss, and what the status says.
+
+use std::collections::BTreeSet;
+
+use setpoint_api::Time;
+use setpoint_reconcile::views::job::JobStatus;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Note};
+
+use super::policy::Meaning;
+use super::sync::{Sync, Verdict};
+use super::{TRACKING, TrackedPod, UNCOUNTED_MAX};
+use crate::pods;
+
+/// What counting comes to.
+pub(super) struct Tracked {
+    /// How the Job stands.
+    pub status: JobStatus,
+    /// What to say when that is written.
+    pub said: Option<Note>,
+    /// What to say in any case.
+    pub notes: Vec<Note>,
+    /// Pods that lose their finalizer once that is written.
+    pub counted: Vec<Act>,
+}
+
+impl Sync<'_> {
+    /// Counts the pods that have ended, and says how the Job stands.
+    pub fn track(&self, verdict: Option<&Verdict>) -> Tracked {
+        let mut status = self.observed();
+        let mut said = None;
+        if verdict.is_none() && !self.object.meta().is_deleted() {
+            said = self.note_rest(&mut status);
+        }
+        self.settle(&mut status);
+        let (counted, is_all) = self.count_ended(&mut status, verdict);
+        let mut notes = Vec::new();
+        if let Some(verdict) = verdict {
+            let is_over = is_all && counted.is_empty() && self.is_empty(&status);
+            said = self.conclude(&mut status, verdict, is_over, &mut notes);
+        }
+        let counted = counted.into_iter().map(|pod| pods::remove_finalizer(pod.object, TRACKING)).collect();
+        Tracked { status, said, notes, counted }
+    }
+
+    /// The old status with what is seen now.
+    fn observed(&self) -> JobStatus {
+        let mut status = self.job.status.clone();
+        let size = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let active = self.active().count();
+        status.active = (active > 0).then(|| size(active));
+        status.ready = Some(size(self.active().filter(|pod| pod.pod.is_ready()).count()));
+        status.terminating = Some(size(self.pods.iter().filter(|pod| pod.is_terminating()).count()));
+        status.uncounted_terminated_pods.get_or_insert_default();
+        if status.start_time.is_none() && !self.job.spec.suspend {
+            status.start_time = Some(self.now);
+        }
+        if let Some(state) = &self.indexes {
+            let total = state.succeeded.total();
+            status.succeeded = (total > 0).then_some(total);
+            status.completed_indexes = (total > 0).then(|| state.succeeded.to_string());
+            status.failed_indexes = state.failed.as_ref().map(ToString::to_string);
+        }
+        status
+    }
+
+    /// Says whether the Job rests. The clock of a Job that goes on starts anew.
+    fn note_rest(&self, status: &mut JobStatus) -> Option<Note> {
+        let subject = self.owner.subject();
+        if self.job.spec.suspend {
+            let changed = ensure(status, "Suspended", "True", "JobSuspended", "Job suspended", self.now);
+            return changed.then(|| {
+                status.start_time = None;
+                subject.normal("Suspended", "Job suspended")
+            });
+        }
+        let changed = ensure(status, "Suspended", "False", "JobResumed", "Job resumed", self.now);
+        changed.then(|| {
+            status.start_time = Some(self.now);
+            subject.normal("Resumed", "Job resumed")
+        })
+    }
+
+    /// Turns the names of pods that have lost their finalizer into numbers.
+    fn settle(&self, status: &mut JobStatus) {
+        let tracked: BTreeSet<&str> =
+            self.pods.iter().filter(|pod| pod.is_tracked).map(TrackedPod::uid).collect();
+        let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
+        for (names, number) in
+            [(&mut uncounted.succeeded, &mut status.succeeded), (&mut uncounted.failed, &mut status.failed)]
+        {
+            let before = names.len();
+            names.retain(|uid| tracked.contains(&**uid));
+            let gone = i64::try_from(before - names.len()).unwrap_or(i64::MAX);
+            if gone > 0 {
+                *number = Some(number.unwrap_or(0) + gone);
+            }
+        }
+    }
+
+    /// Names the pods that have ended. Gives those that can lose their finalizer, and whether these are all.
+    fn count_ended(&self, status: &mut JobStatus, verdict: Option<&Verdict>) -> (Vec<TrackedPod<'_>>, bool) {
+        let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
+        let known = self.uncounted.clone();
+        let has = |names: &[Box<str>], pod: &TrackedPod<'_>| names.iter().any(|uid| **uid == *pod.uid());
+        let mut counted = Vec::new();
+        let mut new_indexes = 0;
+        for (at, pod) in self.pods.iter().enumerate().filter(|(_, pod)| pod.is_tracked) {
+            if !self.can_go(at, pod, verdict.is_some()) {
+                continue;
+            }
+            counted.push(*pod);
+            let failed_with_the_job = verdict.is_some_and(|verdict| !verdict.is_success);
+            if pod.has_succeeded() && !has(&known.failed, pod) {
+                if self.indexes.is_some() {
+                    new_indexes += 1;
+                } else if !has(&known.succeeded, pod) {
+                    uncounted.succeeded.push(pod.uid().into());
+                }
+            } else if (self.has_failed(pod) || failed_with_the_job)
+                && !has(&known.failed, pod)
+                && self.is_valid(pod)
+                && self.meaning(pod) != Meaning::Ignored
+            {
+                uncounted.failed.push(pod.uid().into());
+            }
+            if new_indexes + uncounted.succeeded.len() + uncounted.failed.len() >= UNCOUNTED_MAX {
+                return (counted, false);
+            }
+        }
+        (counted, true)
+    }
+
+    /// Whether a pod needs its finalizer no longer, once it is counted.
+    fn can_go(&self, at: usize, pod: &TrackedPod<'_>, is_decided: bool) -> bool {
+        if self.object.meta().is_deleted() || is_decided || pod.has_succeeded() {
+            return true;
+        }
+        let awaits_replacement = self
+            .indexes
+            .as_ref()
+            .is_some_and(|state| state.last_failed.values().any(|position| *position == at));
+        self.has_failed(pod) && !awaits_replacement
+    }
+
+    /// Whether no pod is left that the end has to wait for.
+    fn is_empty(&self, status: &JobStatus) -> bool {
+        let uncounted = status.uncounted_terminated_pods.as_ref();
+        let is_counted = uncounted.is_none_or(|names| names.succeeded.is_empty() && names.failed.is_empty());
+        is_counted && status.active.is_none() && status.terminating == Some(0)
+    }
+
+    /// Writes down how the Job ends: first that it is decided, and when nothing is left, that it is so.
+    fn conclude(
+        &self,
+        status: &mut JobStatus,
+        verdict: &Verdict,
+        is_over: bool,
+        notes: &mut Vec<Note>,
+    ) -> Option<Note> {
+        let (interim, last) =
+            if verdict.is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
+        let Verdict { reason, message, .. } = verdict;
+        if !condition(&status.conditions, interim).is_some_and(Condition::is_true) {
+            ensure(status, interim, "True", reason, message, self.now);
+            return None;
+        }
+        if !is_over {
+            return None;
+        }
+        ensure(status, last, "True", reason, message, self.now);
+        let subject = self.owner.subject();
+        if !verdict.is_success {
+            return Some(subject.warning(known_reason(reason), message.clone()));
+        }
+        status.completion_time = Some(self.now);
+        if self.job.spec.completions.is_some_and(|wanted| status.succeeded.unwrap_or(0) > wanted) {
+            let message = "Too many succeeded pods running after completion count reached";
+            notes.push(subject.warning("TooManySucceededPods", message));
+        }
+        Some(subject.normal("Completed", "Job completed"))
+    }
+}
+
+/// Sets a condition, if that changes anything. One that does not hold is not added.
+fn ensure(status: &mut JobStatus, kind: &str, is: &str, reason: &str, message: &str, now: Time) -> bool {
+    let new = Condition { last_probe_time: Some(now), ..Condition::new(kind, is, reason, message, now) };
+    match status.conditions.iter_mut().find(|condition| condition.kind == kind) {
+        Some(old) if old.status == is && old.reason == reason && old.message == message => false,
+        Some(old) => {
+            *old = new;
+            true
+        }
+        None if is == "False" => false,
+        None => {
+            status.conditions.push(new);
+            true
+        }
+    }
+}
+
+/// The reasons for which a Job fails, as words that live for ever.
+fn known_reason(reason: &str) -> &'static str {
+    const REASONS: [&str; 5] = [
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "MaxFailedIndexesExceeded",
+        "FailedIndexes",
+        "PodFailurePolicy",
+    ];
+    REASONS.iter().find(|known| **known == reason).copied().unwrap_or("Failed")
+}

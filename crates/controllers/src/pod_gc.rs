@@ -1,0 +1,185 @@
+//! Pods that nobody else will clean up: those whose node is gone, those that were deleted before they had a node,
+//! those that ended long ago when there are too many.
+//!
+//! Each pod is a key of its own. One more key, which names no pod, stands for the number of pods that ended.
+
+use std::time::Duration;
+
+use setpoint_api::{Key, Time, Value, rfc3339, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
+
+/// How long a node must be missing before its pods go.
+const QUARANTINE: Duration = Duration::from_secs(40);
+/// How often pods that ended are counted at the most.
+const COUNT_EVERY: Duration = Duration::from_secs(20);
+/// The taint of a node that will not come back.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// What stands in the place of a pod's name in the key for the pods that ended.
+const ENDED: &str = "ended";
+
+/// The controller.
+pub struct PodGcController {
+    /// How many pods that ended are kept; all if it is zero.
+    pub ended_max: usize,
+}
+
+impl Default for PodGcController {
+    fn default() -> PodGcController {
+        PodGcController { ended_max: 12_500 }
+    }
+}
+
+impl Planner for PodGcController {
+    /// For a pod, since when its node is missing; for the pods that ended, when they were last counted.
+    type Memo = Option<Time>;
+
+    fn name(&self) -> &'static str {
+        "pod-garbage-collector"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::via(Pod::RESOURCE, of_pod), Watch::via("nodes", of_node)];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let pods = world.all(Pod::RESOURCE).map(|pod| pod.key().clone());
+        pods.chain(key_of(Pod::RESOURCE, "", ENDED)).collect()
+    }
+
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, Option<Time>>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Option<Time>> {
+        if key.namespace().is_none() {
+            return self.plan_ended(world, seen.memo, now);
+        }
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(pod) = object.view::<Pod>() else { return plan };
+        let is_deleted = object.meta().is_deleted();
+        if pod.spec.node_name.is_empty() {
+            if is_deleted {
+                remove(object, pod, None, now, &mut plan);
+            }
+            return plan;
+        }
+        match world.find("nodes", "", &pod.spec.node_name) {
+            Some(node) if is_deleted && is_out_of_service(node) => remove(object, pod, None, now, &mut plan),
+            Some(_) => {}
+            None => {
+                let since = seen.memo.unwrap_or(now);
+                plan.memo = Some(since);
+                let end = since.after(QUARANTINE);
+                if end > now {
+                    plan.look_again_at(end);
+                } else {
+                    remove(object, pod, Some("PodGC: node no longer exists"), now, &mut plan);
+                }
+            }
+        }
+        plan
+    }
+}
+
+impl PodGcController {
+    /// Deletes what is too much of the pods that ended: evicted ones first, then the oldest.
+    fn plan_ended(&self, world: &World, counted: Option<Time>, now: Time) -> Plan<Option<Time>> {
+        let mut plan = Plan { memo: counted, ..Plan::default() };
+        if self.ended_max == 0 {
+            return plan;
+        }
+        // Counting takes time, and pods end all the time.
+        if let Some(next) = counted.map(|counted| counted.after(COUNT_EVERY)).filter(|next| *next > now) {
+            plan.look_again_at(next);
+            return plan;
+        }
+        plan.memo = Some(now);
+        let surplus = world.indexed(ENDED_PODS, "").count().saturating_sub(self.ended_max);
+        if surplus == 0 {
+            return plan;
+        }
+        let mut ended: Vec<(&Object, &Pod)> =
+            world.indexed(ENDED_PODS, "").filter_map(|pod| Some((pod, pod.view()?))).collect();
+        ended.sort_by_cached_key(|(object, pod)| {
+            let is_evicted = pod.status.phase == "Failed" && pod.status.reason == "Evicted";
+            (!is_evicted, object.meta().created(), object.meta().name.clone())
+        });
+        let going = ended.iter().take(surplus).filter(|(pod, _)| !is_gone(pod));
+        plan.stage(going.map(|(pod, _)| Act::from(Write::delete(pod).within(0))));
+        plan
+    }
+}
+
+/// Whether nothing is left to do about a pod but what its finalizers wait for.
+fn is_gone(pod: &Object) -> bool {
+    pod.meta().is_deleted() && pod.meta().deletion_grace_period_seconds == Some(0)
+}
+
+/// Says that a pod failed, if it has not ended, and takes it away at once.
+fn remove(object: &Object, pod: &Pod, why: Option<&str>, now: Time, plan: &mut Plan<Option<Time>>) {
+    if !pod.is_finished() {
+        let mut status = value!({"phase": "Failed"});
+        if let Some(why) = why {
+            let time = rfc3339::Seconds(now).to_string();
+            let target = value!({
+                "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": (why),
+                "lastTransitionTime": (time),
+            });
+            status.make_map().insert("conditions", Value::List(vec![target]));
+        }
+        let patch = value!({"status": (status)});
+        plan.stage([Act::from(Write::merge(object, "status", patch).strategic().at_any_revision())]);
+    }
+    if !is_gone(object) {
+        plan.stage([Act::from(Write::delete(object).within(0))]);
+    }
+}
+
+/// Whether a node does not work, and people have said that it will not come back.
+fn is_out_of_service(node: &Object) -> bool {
+    let node = node.value();
+    let list =
+        |path: &[&str]| node.at(path).and_then(Value::as_list).map(<[Value]>::to_vec).unwrap_or_default();
+    let is_ready = |one: &Value| one.str_at(&["type"]) == "Ready" && one.str_at(&["status"]) == "True";
+    let is_out = |taint: &Value| taint.str_at(&["key"]) == OUT_OF_SERVICE;
+    !list(&["status", "conditions"]).iter().any(is_ready) && list(&["spec", "taints"]).iter().any(is_out)
+}
+
+/// A pod concerns itself, if it has a node or was deleted; one that ended, the number of them.
+fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(pod) = object.view::<Pod>() else { return };
+    let node = pod.spec.node_name.as_str();
+    if object.meta().is_deleted() || !node.is_empty() && world.find("nodes", "", node).is_none() {
+        wake(object.key().clone());
+    }
+    if pod.is_finished()
+        && let Some(key) = key_of(Pod::RESOURCE, "", ENDED)
+    {
+        wake(key);
+    }
+}
+
+/// A node concerns the pods on it when it goes, or is said not to come back.
+fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    // Nodes are written all the time, so their bytes are searched before they are read.
+    let is_named =
+        || node.bytes().windows(OUT_OF_SERVICE.len()).any(|part| part == OUT_OF_SERVICE.as_bytes());
+    if world.get(node.key()).is_some() && !is_named() {
+        return;
+    }
+    for pod in world.indexed(PODS_BY_NODE, &node.meta().name) {
+        wake(pod.key().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

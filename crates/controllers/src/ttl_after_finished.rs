@@ -1,0 +1,45 @@
+//! A finished Job goes when its time to live is over, with everything it owns.
+
+use std::time::Duration;
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::views::job::Job;
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+/// The controller.
+pub struct TtlAfterFinishedController;
+
+impl Planner for TtlAfterFinishedController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "ttl-after-finished-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself(Job::RESOURCE)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|job| !job.meta().is_deleted()) else { return plan };
+        let Some(end) = object.view().and_then(expiry) else { return plan };
+        if end > now {
+            plan.look_again_at(end);
+        } else {
+            // Whoever changes the time to live in this very moment is heard.
+            plan.stage([Act::from(Write::delete_unchanged(object).propagating("Foreground"))]);
+        }
+        plan
+    }
+}
+
+/// When a Job is to go.
+fn expiry(job: &Job) -> Option<Time> {
+    let ttl = u64::try_from(job.spec.ttl_seconds_after_finished?).ok()?;
+    Some(job.status.finish()?.last_transition_time?.after(Duration::from_secs(ttl)))
+}
+
+#[cfg(test)]
+mod tests;

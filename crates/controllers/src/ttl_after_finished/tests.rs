@@ -1,0 +1,69 @@
+//! Finished Jobs in a whole control plane.
+
+use std::time::Duration;
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+use crate::job::JobController;
+
+fn start(ttl: i64) -> Cluster {
+    let controllers: fn() -> _ = || -> (Vec<Box<dyn setpoint_reconcile::Controller>>, _) {
+        let all: Vec<Box<dyn setpoint_reconcile::Controller>> =
+            vec![Box::new(JobController), Box::new(super::TtlAfterFinishedController)];
+        (all, crate::indexes::all())
+    };
+    let mut cluster = Cluster::new(controllers, 7);
+    let template = value!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let job = value!({
+        "metadata": {"name": "work"},
+        "spec": {"template": (template), "ttlSecondsAfterFinished": (ttl)},
+    });
+    cluster.create("jobs.batch", "default", job);
+    cluster.settle();
+    cluster
+}
+
+fn finish(cluster: &mut Cluster) {
+    for pod in cluster.list("pods") {
+        let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
+        cluster.patch("pods", &path, "status", value!({"status": {"phase": "Succeeded"}})).unwrap();
+    }
+    cluster.settle();
+}
+
+fn is_going(cluster: &Cluster) -> bool {
+    let job = cluster.get("jobs.batch", "default/work");
+    job.is_none_or(|job| job.at(&["metadata", "deletionTimestamp"]).is_some())
+}
+
+#[test]
+fn a_finished_job_goes_in_time_and_no_other() {
+    let mut cluster = start(100);
+    cluster.run(Duration::from_secs(500));
+    assert!(!is_going(&cluster), "it has not finished");
+    finish(&mut cluster);
+    cluster.run(Duration::from_secs(98));
+    assert!(!is_going(&cluster));
+    cluster.assert_quiet();
+    cluster.run(Duration::from_secs(3));
+    assert!(is_going(&cluster));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn people_can_change_their_mind() {
+    let mut cluster = start(100);
+    finish(&mut cluster);
+    cluster
+        .patch("jobs.batch", "default/work", "", value!({"spec": {"ttlSecondsAfterFinished": (Value::Null)}}))
+        .unwrap();
+    cluster.run(Duration::from_secs(1000));
+    assert!(!is_going(&cluster));
+    cluster
+        .patch("jobs.batch", "default/work", "", value!({"spec": {"ttlSecondsAfterFinished": 0}}))
+        .unwrap();
+    cluster.crash();
+    cluster.settle();
+    assert!(is_going(&cluster), "overdue");
+}
