@@ -80,6 +80,12 @@ pub enum Outcome {
     Conflict,
     /// It may not be.
     Refused(Refusal),
+    /// Nobody knows: the connection broke. If it was done, then not after this revision, which the shell learned
+    /// later; the key is not planned before the world has reached it, so that nothing is done twice.
+    Lost {
+        /// That revision.
+        by: Revision,
+    },
 }
 
 /// Why a write may not be.
@@ -241,6 +247,11 @@ impl Engine {
             Outcome::Gone | Outcome::Conflict => {
                 running.stats.conflicts += 1;
                 sending.stop(End::Conflict);
+            }
+            Outcome::Lost { by } => {
+                running.stats.failures += 1;
+                sending.stop(End::Failed);
+                running.queue.entry(&key).note_write(act.write.resource().clone(), by);
             }
             Outcome::Refused(refusal) => {
                 running.stats.failures += 1;

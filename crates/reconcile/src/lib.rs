@@ -10,6 +10,7 @@
 //!   It does no I/O of its own: a shell hands it changes, answers and the time, and performs what it says, so
 //!   that a server, a process of its own and a simulator run the same loop.
 //! - [`views`]: what planners read of each kind.
+//! - [`quota`]: what objects use of a quota, for the loop and for admission.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`.
 
 pub mod engine;
@@ -18,6 +19,7 @@ pub mod object;
 pub mod plan;
 pub mod planner;
 pub mod queue;
+pub mod quota;
 pub mod stats;
 pub mod views;
 pub mod world;

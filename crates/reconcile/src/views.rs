@@ -3,11 +3,21 @@
 //! Views are read from the stored form, in which defaults are filled in; what may be absent there has a default
 //! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
 
+pub mod certificate_signing_request;
+pub mod cluster_role;
 pub mod config_map;
 pub mod custom_resource_definition;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod namespace;
+pub mod node;
+pub mod persistent_volume_claim;
 pub mod pod;
 pub mod replica_set;
+pub mod resource_quota;
+pub mod secret;
+pub mod service;
+pub mod service_account;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use setpoint_api::labels::{Expression, Selector};

@@ -133,12 +133,16 @@ impl World {
     }
 
     /// What an identity owns, over all resources.
-    pub fn dependents<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a Object> {
+    pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.entries(&self.owned, uid)
     }
 
     /// What an identity owns of one resource.
-    pub fn owned<'a>(&'a self, uid: &'a str, resource: &'a str) -> impl Iterator<Item = &'a Object> {
+    pub fn owned<'a>(
+        &'a self,
+        uid: &str,
+        resource: &'static str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
         // Entries order by resource within an identity, so the range could start there; owners rarely own several.
         self.dependents(uid).filter(move |object| object.key().resource().as_str() == resource)
     }
@@ -147,18 +151,22 @@ impl World {
     ///
     /// # Panics
     /// If there is no such index: planners and the world are put together in one place.
-    pub fn indexed<'a>(&'a self, index: &str, value: &'a str) -> impl Iterator<Item = &'a Object> {
+    pub fn indexed<'a>(&'a self, index: &str, value: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
         let (_, entries) = declared.expect("the index was declared");
         self.entries(entries, value)
     }
 
-    fn entries<'a>(&'a self, entries: &'a Entries, value: &'a str) -> impl Iterator<Item = &'a Object> {
-        let start: Arc<str> = value.into();
+    fn entries<'a>(
+        &'a self,
+        entries: &'a Entries,
+        value: &str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let value: Arc<str> = value.into();
         let least = Key::from_path(&least_resource(), "!").expect("a path");
         entries
-            .range((Bound::Included((start, least)), Bound::Unbounded))
-            .take_while(move |(found, _)| **found == *value)
+            .range((Bound::Included((Arc::clone(&value), least)), Bound::Unbounded))
+            .take_while(move |(found, _)| *found == value)
             .filter_map(|(_, key)| self.get(key))
     }
 

@@ -4,6 +4,7 @@
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
 mod logging;
+mod loops;
 mod places;
 
 use std::io::Write;
@@ -18,6 +19,7 @@ use anyhow::{Context, bail};
 use setpoint_api::Time;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
+use setpoint_server::in_process::Shell;
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
 use setpoint_store::{Clock, Housekeeper, Retention, Store};
@@ -55,6 +57,9 @@ pub struct Arguments {
     /// Where to write the kubeconfig [default: in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+    /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
+    #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
+    controllers: loops::Choice,
     #[command(flatten)]
     log: logging::LogArguments,
 }
@@ -146,7 +151,9 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
-    let service = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let service = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let engine = arguments.controllers.engine();
+    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
     let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
@@ -164,6 +171,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcing.abort();
     renewing.abort();
+    drop(reconciling);
     if !drained {
         tracing::warn!("some answers did not finish in time");
     }
