@@ -52,9 +52,10 @@ impl Planner for GarbageCollector {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| has_business(object)) else { return plan };
         let meta = object.meta();
-        if meta.is_deleted() && !is_whole(object, world, now) {
+        let orphans = meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN);
+        if (orphans || is_waiting(object)) && !is_whole(object, world, now) {
             plan.look_again_at(now.after(SOON));
-        } else if meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN) {
+        } else if orphans {
             plan.stage(world.dependents(&meta.uid).map(|dependent| release(dependent, &[&meta.uid])));
             plan.stage([without_finalizer(object, FINALIZER_ORPHAN)]);
         } else if is_waiting(object) {
@@ -83,9 +84,12 @@ fn is_waiting(object: &Object) -> bool {
 /// A world that lags for long is taken as it is, because what waits must not wait for ever.
 fn is_whole(object: &Object, world: &World, now: Time) -> bool {
     let reached = |resource| world.revision_of(resource) >= object.revision();
-    world.revision() >= object.revision()
-        || now.since(object.committed()) > PATIENCE
-        || world.resources().all(reached)
+    world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
+}
+
+/// Whether an object was written so recently that the world may not be known that far.
+fn is_recent(object: &Object, now: Time) -> bool {
+    now.since(object.committed()) <= PATIENCE
 }
 
 /// A change concerns the object; what it owns, if it is gone or waits for that; and owners that wait for it.
@@ -127,7 +131,7 @@ enum Bond {
     Impossible { elsewhere: bool },
 }
 
-fn bond(object: &Object, owner: &Owner, world: &World) -> Bond {
+fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
     let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
     let found = world.identified(&owner.uid);
@@ -146,9 +150,11 @@ fn bond(object: &Object, owner: &Owner, world: &World) -> Bond {
         Some(found) if is_waiting(found) => Bond::Waiting,
         Some(_) => Bond::Solid,
         None => match world.resources().find(|known| known.as_str() == kind.resource) {
-            // The world would show an owner that was there when the object was written.
-            Some(known) if world.revision_of(known) >= object.revision() => Bond::Dangling { elsewhere },
-            Some(_) => Bond::Unseen,
+            // The world would show an owner that was there when the object was written, if it is known that far.
+            Some(known) if world.revision_of(known) < object.revision() && is_recent(object, now) => {
+                Bond::Unseen
+            }
+            Some(_) => Bond::Dangling { elsewhere },
             None => Bond::Unknown,
         },
     }
@@ -157,7 +163,7 @@ fn bond(object: &Object, owner: &Owner, world: &World) -> Bond {
 /// Collects an object that nobody deleted, if its owners are gone or wait for it.
 fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
     let owners = &object.meta().owner_references;
-    let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world)).collect();
+    let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world, now)).collect();
     let cannot = |bond: &Bond| matches!(bond, Bond::Unknown | Bond::Impossible { .. });
     if bonds.contains(&Bond::Unseen) {
         plan.look_again_at(now.after(SOON));

@@ -1,10 +1,9 @@
 //! What should follow: the built-in controllers, one file each, planners only.
 //!
-//! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them, and
-//! [`configured`] those that must be told something beside the world; [`indexes`] are the questions they ask of the
-//! world; [`kinds`] says which resource a kind is; [`pods`] is what those have in common that manage pods,
-//! [`service_pods`] those that look behind Services. To add one, write its file, add what it reads to the views, and
-//! name it in [`all`].
+//! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them;
+//! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`pods`] is what
+//! those have in common that manage pods, [`service_pods`] those that look behind Services. To add one, write its file,
+//! add what it reads to the views, and name it in [`all`].
 
 pub mod bootstrap_tokens;
 pub mod certificate_requests;
@@ -12,6 +11,7 @@ pub mod cluster_role_aggregation;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod garbage_collector;
+pub mod holder;
 pub mod indexes;
 pub mod kinds;
 pub mod legacy_tokens;
@@ -29,29 +29,7 @@ pub mod taint_eviction;
 
 use setpoint_reconcile::Controller;
 
-/// Every controller that the world is enough for.
-#[must_use]
-pub fn all() -> Vec<Box<dyn Controller>> {
-    vec![
-        Box::new(bootstrap_tokens::BootstrapSigner),
-        Box::new(bootstrap_tokens::TokenCleaner),
-        Box::new(certificate_requests::RequestApprover),
-        Box::new(certificate_requests::RequestCleaner),
-        Box::new(cluster_role_aggregation::ClusterRoleAggregation),
-        Box::new(endpoint_slice::EndpointSliceController),
-        Box::new(garbage_collector::GarbageCollector),
-        Box::new(legacy_tokens::LegacyTokenCleaner),
-        Box::new(namespace::NamespaceController),
-        Box::new(node_lifecycle::NodeLifecycle),
-        Box::new(node_ttl::NodeTtl),
-        Box::new(replica_set::ReplicaSetController),
-        Box::new(resource_quota::ResourceQuotaController),
-        Box::new(service_account::ServiceAccountController),
-        Box::new(taint_eviction::TaintEviction),
-    ]
-}
-
-/// What controllers must be told beside the world.
+/// What controllers are told beside the world.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The certificates that pods trust the API server by, in PEM; nothing is published if there are none.
@@ -62,16 +40,33 @@ pub struct Settings {
     pub service_cidrs: Vec<node_ipam::Cidr>,
 }
 
-/// Every controller that must be told something beside the world, and was.
+/// Every controller.
 #[must_use]
-pub fn configured(settings: &Settings) -> Vec<Box<dyn Controller>> {
-    let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
-    if !settings.root_ca.is_empty() {
-        controllers.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));
-    }
+pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
+    let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(bootstrap_tokens::BootstrapSigner),
+        Box::new(bootstrap_tokens::TokenCleaner),
+        Box::new(certificate_requests::RequestApprover),
+        Box::new(certificate_requests::RequestCleaner),
+        Box::new(cluster_role_aggregation::ClusterRoleAggregation),
+        Box::new(endpoint_slice::EndpointSliceController),
+        Box::new(endpoints::EndpointsController),
+        Box::new(garbage_collector::GarbageCollector),
+        Box::new(legacy_tokens::LegacyTokenCleaner),
+        Box::new(namespace::NamespaceController),
+        Box::new(node_lifecycle::NodeLifecycle),
+        Box::new(node_ttl::NodeTtl),
+        Box::new(replica_set::ReplicaSetController),
+        Box::new(resource_quota::ResourceQuotaController),
+        Box::new(service_account::ServiceAccountController),
+        Box::new(taint_eviction::TaintEviction),
+    ];
     if !settings.pod_ranges.is_empty() {
         let (ranges, taken) = (settings.pod_ranges.clone(), settings.service_cidrs.clone());
-        controllers.push(Box::new(node_ipam::NodeIpam::new(ranges, taken)));
+        all.push(Box::new(node_ipam::NodeIpam::new(ranges, taken)));
     }
-    controllers
+    if !settings.root_ca.is_empty() {
+        all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));
+    }
+    all
 }

@@ -1,7 +1,8 @@
 //! What planners read of a Secret.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use setpoint_api::kinds::certificates::pem;
 
 use super::or_default;
 use crate::object::{Pairs, View};
@@ -26,7 +27,7 @@ impl Secret {
     /// An entry as text; empty if it is none, or not there.
     #[must_use]
     pub fn text(&self, entry: &str) -> String {
-        let bytes = self.data.get(entry).and_then(|encoded| pem::decode(encoded.as_bytes()));
+        let bytes = self.data.get(entry).and_then(|encoded| STANDARD.decode(encoded).ok());
         bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
     }
 }

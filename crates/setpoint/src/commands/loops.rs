@@ -1,7 +1,15 @@
 //! The loop beside the server: which controllers run.
 
 use anyhow::bail;
+use setpoint_controllers::Settings;
+use setpoint_controllers::holder::Holder;
+use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_reconcile::{Controller, Engine};
+
+use crate::clock::entropy;
+
+/// The Lease of whoever runs the controllers.
+pub const LEASE: &str = "kube-controller-manager";
 
 /// Which controllers run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +21,8 @@ pub struct Choice {
 /// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
 pub fn choice(text: &str) -> anyhow::Result<Choice> {
     let mut choice = Choice { rest: false, named: Vec::new() };
-    let known: Vec<&str> = setpoint_controllers::all().iter().map(|controller| controller.name()).collect();
+    let known: Vec<&str> =
+        setpoint_controllers::all(&everything()).iter().map(|controller| controller.name()).collect();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
             choice.rest = true;
@@ -34,13 +43,38 @@ impl Choice {
         named.map_or(self.rest, |(_, on)| *on)
     }
 
-    /// The loop over the controllers of the choice.
-    pub fn engine(&self) -> Engine {
-        let all = setpoint_controllers::all().into_iter();
-        let chosen: Vec<Box<dyn Controller>> =
-            all.filter(|controller| self.takes(controller.name())).collect();
+    /// The loop over the controllers of the choice, as one of several candidates.
+    pub fn engine(&self, settings: &Settings) -> Engine {
+        Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
+    }
+
+    /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
+    /// controller is chosen, somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings) -> Engine {
+        let mut chosen = self.controllers(settings);
+        if !chosen.is_empty() {
+            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+        }
         Engine::new(chosen, setpoint_controllers::indexes::all())
     }
+
+    fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
+        let all = setpoint_controllers::all(settings).into_iter();
+        all.filter(|controller| self.takes(controller.name())).collect()
+    }
+}
+
+/// Settings with which every controller runs, to know their names.
+fn everything() -> Settings {
+    let range = "10.0.0.0/16".parse::<Cidr>().and_then(|all| Range::new(all, 24));
+    let pod_ranges = range.into_iter().collect();
+    Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
+}
+
+/// Who this process is among those that want to lead, as `host_id`.
+pub fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{:016x}", host.trim(), entropy())
 }
 
 /// Whether a controller is meant by a name: its own, or that without its last word.
