@@ -6,6 +6,8 @@
 //! An object that refers to a kind that is not served is left alone. Cycles of owners that wait for each other are
 //! cut, whoever deleted them in whatever order.
 
+use std::time::Duration;
+
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
@@ -14,7 +16,12 @@ use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Wa
 use crate::kinds;
 
 /// For how long after it was written an object is told that its owner cannot be one.
-const TELL_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+const TELL_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long to wait before looking again at what is not known yet.
+const SOON: Duration = Duration::from_millis(100);
+/// For how long an object waits that the world be known as far as it is itself.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The controller.
 pub struct GarbageCollector;
@@ -45,7 +52,10 @@ impl Planner for GarbageCollector {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| has_business(object)) else { return plan };
         let meta = object.meta();
-        if meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN) {
+        let orphans = meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN);
+        if (orphans || is_waiting(object)) && !is_whole(object, world, now) {
+            plan.look_again_at(now.after(SOON));
+        } else if orphans {
             plan.stage(world.dependents(&meta.uid).map(|dependent| release(dependent, &[&meta.uid])));
             plan.stage([without_finalizer(object, FINALIZER_ORPHAN)]);
         } else if is_waiting(object) {
@@ -68,6 +78,18 @@ fn has_business(object: &Object) -> bool {
 /// Whether it goes as soon as all is gone that it owns and that holds it back.
 fn is_waiting(object: &Object) -> bool {
     object.meta().is_deleted() && object.meta().has_finalizer(FINALIZER_FOREGROUND)
+}
+
+/// Whether the world shows all that an object owned when it was deleted: what is missed would be lost or left behind.
+/// A world that lags for long is taken as it is, because what waits must not wait for ever.
+fn is_whole(object: &Object, world: &World, now: Time) -> bool {
+    let reached = |resource| world.revision_of(resource) >= object.revision();
+    world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
+}
+
+/// Whether an object was written so recently that the world may not be known that far.
+fn is_recent(object: &Object, now: Time) -> bool {
+    now.since(object.committed()) <= PATIENCE
 }
 
 /// A change concerns the object; what it owns, if it is gone or waits for that; and owners that wait for it.
@@ -101,13 +123,15 @@ enum Bond {
     Waiting,
     /// There is no such owner. If it is in another namespace, people should know.
     Dangling { elsewhere: bool },
-    /// Nobody can say: the kind is not served, or the world is not known well enough.
+    /// Nobody can say: the kind is not served.
     Unknown,
+    /// Nobody can say yet: the world is not known as far as the object is.
+    Unseen,
     /// An object without a namespace cannot have an owner in one.
     Impossible { elsewhere: bool },
 }
 
-fn bond(object: &Object, owner: &Owner, world: &World) -> Bond {
+fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
     let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
     let found = world.identified(&owner.uid);
@@ -125,22 +149,26 @@ fn bond(object: &Object, owner: &Owner, world: &World) -> Bond {
     match found.filter(is_there) {
         Some(found) if is_waiting(found) => Bond::Waiting,
         Some(_) => Bond::Solid,
-        None if is_known(world, kind.resource, object) => Bond::Dangling { elsewhere },
-        None => Bond::Unknown,
+        None => match world.resources().find(|known| known.as_str() == kind.resource) {
+            // The world would show an owner that was there when the object was written, if it is known that far.
+            Some(known) if world.revision_of(known) < object.revision() && is_recent(object, now) => {
+                Bond::Unseen
+            }
+            Some(_) => Bond::Dangling { elsewhere },
+            None => Bond::Unknown,
+        },
     }
-}
-
-/// Whether the world would show an owner that was there when the object was written.
-fn is_known(world: &World, resource: &str, object: &Object) -> bool {
-    let known = world.resources().find(|known| known.as_str() == resource);
-    known.is_some_and(|resource| world.revision_of(resource) >= object.revision())
 }
 
 /// Collects an object that nobody deleted, if its owners are gone or wait for it.
 fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
     let owners = &object.meta().owner_references;
-    let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world)).collect();
+    let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world, now)).collect();
     let cannot = |bond: &Bond| matches!(bond, Bond::Unknown | Bond::Impossible { .. });
+    if bonds.contains(&Bond::Unseen) {
+        plan.look_again_at(now.after(SOON));
+        return;
+    }
     // What cannot be judged is left alone; it is told once, because telling changes nothing.
     let told_already = now.since(object.committed()) > TELL_WITHIN;
     if bonds.iter().all(|bond| *bond == Bond::Solid) || bonds.iter().any(cannot) && told_already {
@@ -152,7 +180,6 @@ fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
         }
     }
     if bonds.iter().any(cannot) {
-        plan.look_again_at(now.after(TELL_WITHIN));
         return;
     }
     let solid = bonds.contains(&Bond::Solid);

@@ -1,12 +1,16 @@
 //! The questions that controllers ask of the world, beside who owns what.
 
+use setpoint_reconcile::views::cluster_role::ClusterRole;
 use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
 use setpoint_reconcile::{Index, Object, View};
 
+use crate::cluster_role_aggregation::is_aggregating;
 use crate::kinds::definition_kind;
 
+/// Roles that gather their rules from others, all under the empty text.
+pub const AGGREGATING_ROLES: &str = "aggregating roles";
 /// Definitions of custom resources by the kind that they define.
 pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
 /// Pods that are announced to be disrupted and run on, all under the empty value.
@@ -15,6 +19,8 @@ pub const DISRUPTION_TARGETS: &str = "pods to be disrupted";
 pub const ENDED_PODS: &str = "pods that ended";
 /// Pods that a Job has yet to count, all under the empty value.
 pub const JOB_TRACKED_PODS: &str = "pods that a job tracks";
+/// Nodes by the zone that they are in.
+pub const NODES_BY_ZONE: &str = "nodes by zone";
 /// Pods that nobody manages, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
 /// Pods by the node they are bound to.
@@ -35,6 +41,7 @@ pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
 #[must_use]
 pub fn all() -> Vec<Index> {
     vec![
+        Index { name: AGGREGATING_ROLES, resource: ClusterRole::RESOURCE, values: is_aggregating },
         Index {
             name: DEFINITIONS_BY_KIND,
             resource: CustomResourceDefinition::RESOURCE,
@@ -43,6 +50,7 @@ pub fn all() -> Vec<Index> {
         Index { name: DISRUPTION_TARGETS, resource: "pods", values: disruption_target },
         Index { name: ENDED_PODS, resource: "pods", values: ended },
         Index { name: JOB_TRACKED_PODS, resource: "pods", values: job_tracked },
+        Index { name: NODES_BY_ZONE, resource: "nodes", values: |node, found| found(&zone_of(node)) },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
@@ -66,6 +74,13 @@ fn job_tracked(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.meta().has_finalizer(crate::job::TRACKING) {
         found("");
     }
+}
+
+/// The zone of a node, with its region.
+#[must_use]
+pub fn zone_of(node: &Object) -> String {
+    let label = |name: &str| node.meta().labels.get(name).unwrap_or_default();
+    format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
 }
 
 fn orphan(object: &Object, found: &mut dyn FnMut(&str)) {

@@ -5,6 +5,9 @@
 //! those have in common that manage pods, [`service_pods`] those that look behind Services. To add one, write its file,
 //! add what it reads to the views, and name it in [`all`].
 
+pub mod bootstrap_tokens;
+pub mod certificate_requests;
+pub mod cluster_role_aggregation;
 pub mod conditions;
 pub mod cron_job;
 pub mod disruption;
@@ -16,15 +19,21 @@ pub mod horizontal_pod_autoscaler;
 pub mod indexes;
 pub mod job;
 pub mod kinds;
+pub mod legacy_tokens;
 pub mod namespace;
+pub mod node_ipam;
+pub mod node_lifecycle;
+pub mod node_ttl;
 pub mod pod_gc;
 pub mod pods;
 pub mod replica_set;
+pub mod resource_quota;
 pub mod root_ca;
 pub mod said;
 pub mod scale;
 pub mod service_account;
 pub mod service_pods;
+pub mod taint_eviction;
 pub mod ttl_after_finished;
 
 use setpoint_reconcile::Controller;
@@ -34,12 +43,21 @@ use setpoint_reconcile::Controller;
 pub struct Settings {
     /// The certificates that pods trust the API server by, in PEM; nothing is published if there are none.
     pub root_ca: String,
+    /// Where the addresses of pods come from; nodes get none from us if there are none.
+    pub pod_ranges: Vec<node_ipam::Range>,
+    /// Addresses that no pod gets: those of Services.
+    pub service_cidrs: Vec<node_ipam::Cidr>,
 }
 
 /// Every controller.
 #[must_use]
 pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(bootstrap_tokens::BootstrapSigner),
+        Box::new(bootstrap_tokens::TokenCleaner),
+        Box::new(certificate_requests::RequestApprover),
+        Box::new(certificate_requests::RequestCleaner),
+        Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(cron_job::CronJobController),
         Box::new(disruption::DisruptionController),
         Box::new(endpoint_slice::EndpointSliceController),
@@ -47,12 +65,21 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(garbage_collector::GarbageCollector),
         Box::new(horizontal_pod_autoscaler::HorizontalPodAutoscalerController),
         Box::new(job::JobController),
+        Box::new(legacy_tokens::LegacyTokenCleaner),
         Box::new(namespace::NamespaceController),
+        Box::new(node_lifecycle::NodeLifecycle),
+        Box::new(node_ttl::NodeTtl),
         Box::new(pod_gc::PodGcController::default()),
         Box::new(replica_set::ReplicaSetController),
+        Box::new(resource_quota::ResourceQuotaController),
         Box::new(service_account::ServiceAccountController),
+        Box::new(taint_eviction::TaintEviction),
         Box::new(ttl_after_finished::TtlAfterFinishedController),
     ];
+    if !settings.pod_ranges.is_empty() {
+        let (ranges, taken) = (settings.pod_ranges.clone(), settings.service_cidrs.clone());
+        all.push(Box::new(node_ipam::NodeIpam::new(ranges, taken)));
+    }
     if !settings.root_ca.is_empty() {
         all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));
     }

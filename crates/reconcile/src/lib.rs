@@ -11,6 +11,7 @@
 //!   that a server, a process of its own and a simulator run the same loop.
 //! - [`views`]: what planners read of each kind.
 //! - [`election`]: who acts, when several could.
+//! - [`quota`]: what objects use of a quota, for the loop and for admission.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`.
 
 pub mod election;
@@ -20,6 +21,7 @@ pub mod object;
 pub mod plan;
 pub mod planner;
 pub mod queue;
+pub mod quota;
 pub mod stats;
 pub mod views;
 pub mod world;

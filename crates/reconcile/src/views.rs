@@ -3,6 +3,8 @@
 //! Views are read from the stored form, in which defaults are filled in; what may be absent there has a default
 //! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
 
+pub mod certificate_signing_request;
+pub mod cluster_role;
 pub mod config_map;
 pub mod cron_job;
 pub mod custom_resource_definition;
@@ -11,10 +13,15 @@ pub mod endpoints;
 pub mod horizontal_pod_autoscaler;
 pub mod job;
 pub mod namespace;
+pub mod node;
+pub mod persistent_volume_claim;
 pub mod pod;
 pub mod pod_disruption_budget;
 pub mod replica_set;
+pub mod resource_quota;
+pub mod secret;
 pub mod service;
+pub mod service_account;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};

@@ -13,7 +13,9 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
-use setpoint_reconcile::{Controller, Engine, Index, Observed, Outcome, Seed, Sent, Ticket, Turn, Write};
+use setpoint_reconcile::{
+    Ask, Controller, Engine, Index, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
+};
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
@@ -42,6 +44,8 @@ pub struct Cluster {
     pub rng: Rng,
     /// What was written, in order, for whoever reads a failure.
     pub history: Vec<String>,
+    /// What controllers asked and nobody answered yet: see [`Cluster::reply`].
+    pub asks: Vec<(&'static str, Key, Ask)>,
     controllers: Controllers,
     watches: Vec<Watching>,
     outbox: VecDeque<Sent>,
@@ -74,6 +78,7 @@ impl Cluster {
             now: Time::from_seconds(1_800_000_000),
             rng: Rng::with_seed(seed),
             history: Vec::new(),
+            asks: Vec::new(),
             controllers,
             watches: Vec::new(),
             outbox: VecDeque::new(),
@@ -152,12 +157,22 @@ impl Cluster {
     pub fn plan(&mut self) -> Option<Time> {
         let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
         self.outbox.extend(turn.writes);
+        self.asks.extend(turn.asks);
         turn.wake
     }
 
     /// Puts the writes of a turn of the loop in line: for tests that take the turn themselves, to answer its questions.
     pub fn send(&mut self, turn: Turn) {
         self.outbox.extend(turn.writes);
+    }
+
+    /// Answers everything that controllers asked. Says how much that was.
+    pub fn reply(&mut self, answer: impl Fn(&Ask) -> Result<Value, String>) -> usize {
+        let asks = std::mem::take(&mut self.asks);
+        for (name, key, ask) in &asks {
+            self.engine.reply(name, key, &ask.id, answer(ask), self.now);
+        }
+        asks.len()
     }
 
     /// Performs the next write that was planned. Says whether there was one.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use setpoint_api::{Time, Value};
 
+use super::node::Taint;
 use super::{Condition, condition, or_default, time};
 use crate::object::{Pairs, View};
 
@@ -36,6 +37,8 @@ pub struct PodSpec {
     pub termination_grace_period_seconds: Option<i64>,
     /// How long it may run.
     pub active_deadline_seconds: Option<i64>,
+    /// How important it is, by name.
+    pub priority_class_name: String,
     /// How important it is.
     pub priority: Option<i64>,
     /// Its name on the network.
@@ -149,6 +152,23 @@ pub struct Toleration {
     pub effect: String,
     /// For how long, where it is to go.
     pub toleration_seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// Whether it puts up with a taint.
+    #[must_use]
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        let number = |text: &str| text.parse::<i64>().ok();
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && match self.operator.as_str() {
+                "" | "Equal" => self.value == taint.value,
+                "Exists" => true,
+                "Lt" => number(&taint.value).zip(number(&self.value)).is_some_and(|(taint, own)| taint < own),
+                "Gt" => number(&taint.value).zip(number(&self.value)).is_some_and(|(taint, own)| taint > own),
+                _ => false,
+            }
+    }
 }
 
 /// How a Pod stands.

@@ -39,6 +39,8 @@ pub struct ServiceSpec {
     pub ports: Vec<ServicePort>,
     /// Whether pods serve that are not ready.
     pub publish_not_ready_addresses: bool,
+    /// Whether a load balancer gets ports on the nodes.
+    pub allocate_load_balancer_node_ports: Option<bool>,
     /// Which endpoints clients prefer.
     pub traffic_distribution: Option<String>,
 }
@@ -59,6 +61,9 @@ pub struct ServicePort {
     pub target_port: Option<IntOrString>,
     /// What is spoken on it.
     pub app_protocol: Option<String>,
+    /// Its number on the nodes; 0 for none.
+    #[serde(default)]
+    pub node_port: i64,
 }
 
 impl Service {

@@ -3,6 +3,7 @@
 use anyhow::bail;
 use setpoint_controllers::Settings;
 use setpoint_controllers::holder::Holder;
+use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_reconcile::{Controller, Engine};
 
 use crate::clock::entropy;
@@ -65,7 +66,9 @@ impl Choice {
 
 /// Settings with which every controller runs, to know their names.
 fn everything() -> Settings {
-    Settings { root_ca: "any".to_owned() }
+    let range = "10.0.0.0/16".parse::<Cidr>().and_then(|all| Range::new(all, 24));
+    let pod_ranges = range.into_iter().collect();
+    Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
 }
 
 /// Who this process is among those that want to lead, as `host_id`.

@@ -49,7 +49,7 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     let path = &arguments.kubeconfig;
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let client = || Client::from_kubeconfig(&text, "kube-controller-manager").map(Arc::new);
-    let settings = Settings { root_ca: Client::authority(&text)? };
+    let settings = Settings { root_ca: Client::authority(&text)?, ..Settings::default() };
     let identity = loops::identity();
     println!("controllers: {identity} asks for the lease kube-system/{}", loops::LEASE);
     let remote = Remote {

@@ -157,7 +157,8 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     };
     let api = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let engine = arguments.controllers.engine_of_store(&Settings { root_ca: pki.ca.certificate.clone() });
+    let settings = Settings { root_ca: pki.ca.certificate.clone(), ..Settings::default() };
+    let engine = arguments.controllers.engine_of_store(&settings);
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
     api.show(reconciling.engine());
     let api = Arc::new(api);

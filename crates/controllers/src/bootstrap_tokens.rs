@@ -1,0 +1,267 @@
+//! Bootstrap tokens: those that have run out go, and those that may sign sign what new nodes read first.
+//!
+//! New nodes trust `cluster-info` because it is signed with a secret that they were given. The signature itself is
+//! asked for, so that no secret arithmetic happens in a planner.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use setpoint_api::quote::json_string;
+use setpoint_api::{Key, Map, Time, Value, rfc3339, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::config_map::ConfigMap;
+use setpoint_reconcile::views::secret::Secret;
+use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+/// Where tokens are.
+const TOKENS: &str = "kube-system";
+/// The sort of Secrets that are tokens.
+const TOKEN: &str = "bootstrap.kubernetes.io/token";
+/// How the names of tokens begin.
+const PREFIX: &str = "bootstrap-token-";
+/// Where that is which is signed.
+const SIGNED: (&str, &str) = ("kube-public", "cluster-info");
+/// The entry that is signed.
+const CONTENT: &str = "kubeconfig";
+/// How the entries with signatures begin.
+const SIGNATURE: &str = "jws-kubeconfig-";
+
+/// Whether a Secret is a token.
+fn token(object: &Object) -> Option<&Secret> {
+    let secret = object.view::<Secret>()?;
+    (&*object.meta().namespace == TOKENS && secret.kind == TOKEN).then_some(secret)
+}
+
+/// When a token runs out: nothing if never. One whose end cannot be read has run out already.
+fn ends_at(token: &Secret) -> Option<Time> {
+    let text = token.text("expiration");
+    (!text.is_empty()).then(|| rfc3339::parse(&text).unwrap_or(Time::EPOCH))
+}
+
+/// The controller that deletes tokens that have run out.
+pub struct TokenCleaner;
+
+impl Planner for TokenCleaner {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "token-cleaner-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:token-cleaner".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::via("secrets", |object, _, wake| {
+            if token(object).is_some() {
+                wake(object.key().clone());
+            }
+        })];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let tokens = world.in_namespace("secrets", TOKENS).filter(|object| token(object).is_some());
+        tokens.map(|object| object.key().clone()).collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        match token(object).and_then(ends_at) {
+            Some(end) if end > now => plan.look_again_at(end),
+            Some(_) if !object.meta().is_deleted() => plan.stage([Write::delete(object).into()]),
+            _ => {}
+        }
+        plan
+    }
+}
+
+/// The controller that signs.
+pub struct BootstrapSigner;
+
+impl Planner for BootstrapSigner {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "bootstrap-signer-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:bootstrap-signer".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::via("configmaps", |object, _, wake| {
+                if (&*object.meta().namespace, &*object.meta().name) == SIGNED {
+                    wake(object.key().clone());
+                }
+            }),
+            Watch::via("secrets", |object, _, wake| {
+                if token(object).is_some() {
+                    key_of("configmaps", SIGNED.0, SIGNED.1).into_iter().for_each(wake);
+                }
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        world.find("configmaps", SIGNED.0, SIGNED.1).map(|map| map.key().clone()).into_iter().collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some((object, map)) =
+            world.get(key).and_then(|object| Some((object, object.view::<ConfigMap>()?)))
+        else {
+            return plan;
+        };
+        let Some(content) = map.data.get(CONTENT) else { return plan };
+        let mut signatures = Map::new();
+        for (id, secret, end) in signing_tokens(world, now) {
+            if let Some(end) = end {
+                plan.look_again_at(end);
+            }
+            let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header(&id)), URL_SAFE_NO_PAD.encode(content));
+            let question = format!("{id} {:016x}", fingerprint(&[&text, &secret]));
+            match seen.answers.get(&question).map(|answered| &answered.answer) {
+                Some(Ok(answer)) => {
+                    let signature = answer.as_str().unwrap_or_default();
+                    let jws = format!("{}..{signature}", URL_SAFE_NO_PAD.encode(header(&id)));
+                    signatures.insert(format!("{SIGNATURE}{id}"), jws);
+                }
+                _ => plan.asks.push(Ask {
+                    whom: "hmac-sha256",
+                    id: question,
+                    question: value!({"key": (secret), "text": (text)}),
+                }),
+            }
+        }
+        // Signatures are written together, so that one that is still asked for is not taken for one that is gone.
+        if plan.asks.is_empty() {
+            let patch = changed_signatures(map, signatures);
+            if !patch.is_empty() {
+                plan.stage([Write::merge(object, "", value!({"data": (patch)})).into()]);
+            }
+        }
+        plan
+    }
+}
+
+/// What must be written so that there are these signatures and no others.
+fn changed_signatures(map: &ConfigMap, wanted: Map) -> Map {
+    let mut patch = Map::new();
+    for (entry, _) in map.data.iter().filter(|(entry, _)| entry.starts_with(SIGNATURE)) {
+        if wanted.get(entry).is_none() {
+            patch.insert(entry, Value::Null);
+        }
+    }
+    for (entry, signature) in wanted.iter() {
+        if map.data.get(entry) != signature.as_str() {
+            patch.insert(entry, signature.clone());
+        }
+    }
+    patch
+}
+
+/// The tokens that may sign: each with its id, its secret and its end.
+fn signing_tokens(world: &World, now: Time) -> Vec<(String, String, Option<Time>)> {
+    let mut tokens: Vec<(String, String, Option<Time>)> = Vec::new();
+    for object in world.in_namespace("secrets", TOKENS) {
+        let Some(secret) = token(object) else { continue };
+        let (id, key, end) = (secret.text("token-id"), secret.text("token-secret"), ends_at(secret));
+        let is_named = object.meta().name.strip_prefix(PREFIX) == Some(&id);
+        let is_id =
+            id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let may_sign = secret.text("usage-bootstrap-signing") == "true";
+        if is_named && is_id && may_sign && !key.is_empty() && end.is_none_or(|end| end > now) {
+            tokens.push((id, key, end));
+        }
+    }
+    tokens
+}
+
+fn header(id: &str) -> String {
+    format!(r#"{{"alg":"HS256","kid":{}}}"#, json_string(id))
+}
+
+/// Tells questions apart: FNV-1a.
+fn fingerprint(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use setpoint_reconcile::Controller;
+    use setpoint_sim::cluster::Cluster;
+
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let controllers: setpoint_sim::cluster::Controllers = || {
+            let list: Vec<Box<dyn Controller>> = vec![Box::new(TokenCleaner), Box::new(BootstrapSigner)];
+            (list, crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(controllers, 7);
+        for name in ["kube-system", "kube-public"] {
+            cluster.create("namespaces", "", value!({"metadata": {"name": (name)}}));
+        }
+        cluster
+    }
+
+    fn make_token(cluster: &mut Cluster, id: &str, expiration: &str) {
+        let data = value!({
+            "token-id": (id), "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true",
+            "expiration": (expiration),
+        });
+        let name = format!("{PREFIX}{id}");
+        let token = value!({"metadata": {"name": (name)}, "type": (TOKEN), "stringData": (data)});
+        cluster.create("secrets", TOKENS, token);
+    }
+
+    /// Answers what is asked, and says how much that was.
+    fn answer(cluster: &mut Cluster) -> usize {
+        cluster.settle();
+        let asked = cluster.reply(|_| Ok(Value::from("signed")));
+        cluster.settle();
+        asked
+    }
+
+    #[test]
+    fn tokens_that_run_out_go() {
+        let mut cluster = cluster();
+        let end = rfc3339::Seconds(cluster.now.after(Duration::from_secs(60))).to_string();
+        make_token(&mut cluster, "aaaaaa", &end);
+        make_token(&mut cluster, "bbbbbb", "");
+        cluster.run(Duration::from_secs(50));
+        assert_eq!(cluster.list("secrets").len(), 2);
+        cluster.run(Duration::from_secs(20));
+        assert_eq!(cluster.list("secrets").len(), 1);
+    }
+
+    #[test]
+    fn what_new_nodes_read_is_signed_by_every_token() {
+        let mut cluster = cluster();
+        let info = value!({
+            "metadata": {"name": "cluster-info"},
+            "data": {"kubeconfig": "k", "jws-kubeconfig-gone00": "x"},
+        });
+        cluster.create("configmaps", "kube-public", info);
+        make_token(&mut cluster, "aaaaaa", "");
+        assert_eq!(answer(&mut cluster), 1);
+        let map = cluster.get("configmaps", "kube-public/cluster-info").unwrap();
+        let signature = map.str_at(&["data", "jws-kubeconfig-aaaaaa"]);
+        assert_eq!(signature, "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFhYWFhYSJ9..signed");
+        assert!(map.at(&["data", "jws-kubeconfig-gone00"]).is_none());
+        assert_eq!(answer(&mut cluster), 0, "what was answered is not asked again");
+        cluster.delete("secrets", "kube-system/bootstrap-token-aaaaaa", &value!({})).unwrap();
+        cluster.settle();
+        let map = cluster.get("configmaps", "kube-public/cluster-info").unwrap();
+        assert!(map.at(&["data", "jws-kubeconfig-aaaaaa"]).is_none());
+    }
+}

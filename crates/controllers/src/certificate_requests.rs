@@ -1,0 +1,273 @@
+//! Certificate requests: those of nodes for themselves are approved, and all go when nobody needs them any more.
+//!
+//! What a request says in its own bytes, and whether who asks may ask, are questions to the world outside; the rules
+//! are here.
+
+use std::time::Duration;
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRequest;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+/// How long a request stays that was granted or denied.
+pub const DECIDED: Duration = Duration::from_secs(60 * 60);
+/// How long a request stays that waits.
+pub const PENDING: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Who signs the certificates by which nodes make themselves known.
+const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
+const WATCHES: [Watch; 1] = [Watch::itself(CertificateSigningRequest::RESOURCE)];
+const USER: &str = "system:serviceaccount:kube-system:certificate-controller";
+
+/// The controller that deletes requests that nobody needs any more.
+pub struct RequestCleaner;
+
+impl Planner for RequestCleaner {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "certificatesigningrequest-cleaner-controller"
+    }
+
+    fn user(&self) -> String {
+        USER.to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
+        let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
+        match ends_at(object, request) {
+            Some(end) if now > end => plan.stage([Write::delete(object).into()]),
+            Some(end) => plan.look_again_at(end.after(Duration::from_micros(1))),
+            None => {}
+        }
+        plan
+    }
+}
+
+/// When a request goes.
+fn ends_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time> {
+    let status = &request.status;
+    if status.conditions.is_empty() {
+        return Some(object.meta().created().after(PENDING));
+    }
+    let stay = |kind: &str| match kind {
+        "Denied" | "Failed" => Some(DECIDED),
+        "Approved" if status.certificate.is_empty() => Some(PENDING),
+        "Approved" => Some(DECIDED),
+        _ => None,
+    };
+    let ends = status.conditions.iter().filter_map(|one| Some(one.last_update_time?.after(stay(&one.kind)?)));
+    ends.min()
+}
+
+/// The controller that approves requests of nodes.
+pub struct RequestApprover;
+
+/// Which requests are approved of those who may make them: whether the node asks for itself, the subresource that
+/// stands for the permission, and what is said.
+const RECOGNIZED: [(bool, &str, &str); 2] = [
+    (true, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
+    (false, "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
+];
+
+impl Planner for RequestApprover {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "certificatesigningrequest-approving-controller"
+    }
+
+    fn user(&self) -> String {
+        USER.to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
+        let decided = |kind: &str| condition(&request.status.conditions, kind).is_some();
+        let is_open = request.status.certificate.is_empty() && !decided("Approved") && !decided("Denied");
+        if !is_open || request.spec.signer_name != KUBELET || !has_client_usages(&request.spec.usages) {
+            return plan;
+        }
+        let uid = &object.meta().uid;
+        let id = |what: &str| format!("{what} {uid}");
+        let Some(read) = seen.answers.get(&id("request")) else {
+            let question = value!({"request": (request.spec.request.as_str())});
+            plan.asks.push(Ask { whom: "certificate-request", id: id("request"), question });
+            return plan;
+        };
+        let Ok(read) = &read.answer else { return plan };
+        if !is_of_node(read) {
+            return plan;
+        }
+        let is_own = read.str_at(&["commonName"]) == request.spec.username;
+        for (_, part, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_own || !own) {
+            match seen.answers.get(&id(part)).map(|answered| &answered.answer) {
+                None => {
+                    let question = access(request, part);
+                    plan.asks.push(Ask { whom: "access", id: id(part), question });
+                    return plan;
+                }
+                Some(Ok(answer)) if answer.get("allowed") == Some(&Value::from(true)) => {
+                    let mut conditions = request.status.conditions.clone();
+                    let mut approved = Condition::new("Approved", "True", "AutoApproved", message, now);
+                    approved.last_update_time = Some(now);
+                    conditions.push(approved);
+                    let patch = value!({"status": {"conditions": (value_of(&conditions))}});
+                    plan.stage([Write::merge(object, "approval", patch).into()]);
+                    return plan;
+                }
+                Some(_) => {}
+            }
+        }
+        plan
+    }
+}
+
+/// Whether a certificate is for what nodes do with it.
+fn has_client_usages(usages: &[String]) -> bool {
+    let mut usages: Vec<&str> = usages.iter().map(String::as_str).collect();
+    usages.sort_unstable();
+    usages.dedup();
+    usages.retain(|usage| *usage != "key encipherment");
+    usages == ["client auth", "digital signature"]
+}
+
+/// Whether a request is for the name of a node, and for no other name.
+fn is_of_node(read: &Value) -> bool {
+    let none = |field: &str| read.get(field).is_none_or(Value::is_empty);
+    let organizations = read.get("organizations").and_then(Value::as_list).unwrap_or_default();
+    organizations == [Value::from("system:nodes")]
+        && read.str_at(&["commonName"]).starts_with("system:node:")
+        && ["dnsNames", "emailAddresses", "ipAddresses", "uris"].into_iter().all(none)
+}
+
+/// The question whether who asks may.
+fn access(request: &CertificateSigningRequest, part: &str) -> Value {
+    let spec = &request.spec;
+    value!({
+        "user": (spec.username.as_str()),
+        "uid": (spec.uid.as_str()),
+        "groups": (spec.groups.clone()),
+        "extra": (spec.extra.clone()),
+        "resourceAttributes": {
+            "group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create",
+            "subresource": (part), "version": "*",
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_reconcile::Controller;
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+
+    const REQUESTS: &str = CertificateSigningRequest::RESOURCE;
+    /// A request, encoded; what it says is answered by the test.
+    const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KQUFBQQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+
+    fn cluster() -> Cluster {
+        let controllers: Controllers = || {
+            let list: Vec<Box<dyn Controller>> = vec![Box::new(RequestCleaner), Box::new(RequestApprover)];
+            (list, crate::indexes::all())
+        };
+        Cluster::new(controllers, 7)
+    }
+
+    fn ask(cluster: &mut Cluster, name: &str) {
+        let spec = value!({
+            "signerName": (KUBELET), "request": (REQUEST), "usages": ["digital signature", "client auth"],
+        });
+        cluster.create(REQUESTS, "", value!({"metadata": {"name": (name)}, "spec": (spec)}));
+    }
+
+    /// Answers what is asked, until nothing is. Says how often something was.
+    fn answer(cluster: &mut Cluster, common_name: &str, allowed: bool) -> usize {
+        let mut asked = 0;
+        cluster.settle();
+        loop {
+            let now = cluster.reply(|ask| match ask.whom {
+                "access" => Ok(value!({"allowed": (allowed)})),
+                _ => Ok(value!({"commonName": (common_name), "organizations": ["system:nodes"]})),
+            });
+            if now == 0 {
+                return asked;
+            }
+            asked += now;
+            cluster.settle();
+        }
+    }
+
+    fn approved(cluster: &Cluster, name: &str) -> bool {
+        let request = cluster.get(REQUESTS, name).unwrap();
+        let conditions = request.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
+        conditions.iter().any(|one| one.str_at(&["reason"]) == "AutoApproved")
+    }
+
+    #[test]
+    fn requests_of_nodes_are_approved_if_they_may_ask() {
+        let mut cluster = cluster();
+        ask(&mut cluster, "r");
+        assert_eq!(answer(&mut cluster, "system:node:n", true), 2);
+        assert!(approved(&cluster, "r"));
+        cluster.assert_quiet();
+        let mut cluster = self::cluster();
+        ask(&mut cluster, "r");
+        answer(&mut cluster, "system:node:n", false);
+        assert!(!approved(&cluster, "r"), "who may not ask gets nothing");
+        let mut cluster = self::cluster();
+        ask(&mut cluster, "r");
+        assert_eq!(answer(&mut cluster, "admin", true), 1, "no node");
+        assert!(!approved(&cluster, "r"));
+    }
+
+    #[test]
+    fn requests_that_wait_go_after_a_day() {
+        let mut cluster = cluster();
+        ask(&mut cluster, "r");
+        cluster.settle();
+        for (hours, left) in [(23, 1), (2, 0)] {
+            cluster.now = cluster.now.after(Duration::from_secs(hours * 60 * 60));
+            cluster.settle();
+            assert_eq!(cluster.list(REQUESTS).len(), left);
+        }
+        cluster.assert_quiet();
+    }
+
+    #[test]
+    fn how_long_a_request_stays_depends_on_what_became_of_it() {
+        let at = Time::from_seconds(1000);
+        let key = setpoint_reconcile::planner::key_of(REQUESTS, "", "r").unwrap();
+        let text = r#"{"metadata":{"name":"r","creationTimestamp":"1970-01-01T00:16:40Z"}}"#;
+        let object =
+            Object::read(key, setpoint_api::Revision(1), at, text.as_bytes().to_vec().into()).unwrap();
+        let with = |kind: &str, certificate: &str| {
+            let mut request = CertificateSigningRequest::default();
+            let mut condition = Condition::new(kind, "True", "r", "m", at);
+            condition.last_update_time = Some(at);
+            request.status.conditions.push(condition);
+            certificate.clone_into(&mut request.status.certificate);
+            ends_at(&object, &request)
+        };
+        assert_eq!(ends_at(&object, &CertificateSigningRequest::default()), Some(at.after(PENDING)));
+        assert_eq!(with("Denied", ""), Some(at.after(DECIDED)));
+        assert_eq!(with("Approved", ""), Some(at.after(PENDING)));
+        assert_eq!(with("Approved", "c"), Some(at.after(DECIDED)));
+    }
+}

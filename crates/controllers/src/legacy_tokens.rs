@@ -1,0 +1,177 @@
+//! Legacy service account tokens: those that nobody has used for a year are first marked and, a year later, deleted.
+//!
+//! Only tokens that were made for an account without being asked for are touched: the account names them, and no pod
+//! of the namespace does.
+
+use std::time::Duration;
+
+use setpoint_api::rfc3339::{self, Seconds};
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::views::config_map::ConfigMap;
+use setpoint_reconcile::views::secret::Secret;
+use setpoint_reconcile::views::service_account::ServiceAccount;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+/// For how long nobody may use a token.
+pub const UNUSED: Duration = Duration::from_secs(365 * DAY);
+const DAY: u64 = 24 * 60 * 60;
+
+/// The sort of Secrets that are tokens.
+const TOKEN: &str = "kubernetes.io/service-account-token";
+/// The label with the day of the last use.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+/// The label with the day from which the token is not good any more.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+/// The ConfigMap that says since when uses are noted.
+const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+
+/// The controller.
+pub struct LegacyTokenCleaner;
+
+impl Planner for LegacyTokenCleaner {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "legacy-serviceaccount-token-cleaner-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:legacy-service-account-token-cleaner".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::via("secrets", |object, _, wake| {
+            if is_token(object) {
+                wake(object.key().clone());
+            }
+        })];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        world.all("secrets").filter(|object| is_token(object)).map(|object| object.key().clone()).collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|object| is_token(object)) else { return plan };
+        let labels = &object.meta().labels;
+        let oldest = now.before(UNUSED);
+        let is_tracked = tracked_since(world).is_some_and(|since| since <= oldest);
+        let is_new = object.meta().created() >= oldest || object.meta().is_deleted();
+        let is_used = labels.get(LAST_USED).is_some_and(|day| !is_day(day) || day >= &*day_of(oldest));
+        plan.look_again_at(now.after(Duration::from_secs(DAY)));
+        if !is_tracked
+            || is_new
+            || is_used
+            || !is_made_for_account(object, world)
+            || is_mounted(object, world)
+        {
+            return plan;
+        }
+        match labels.get(INVALID_SINCE).filter(|day| is_day(day)) {
+            None => {
+                let labels = value!({"kubernetes.io/legacy-token-invalid-since": (day_of(now))});
+                plan.stage([Write::merge(object, "", value!({"metadata": {"labels": (labels)}})).into()]);
+            }
+            Some(day) if day < &*day_of(oldest) => plan.stage([Write::delete_unchanged(object).into()]),
+            Some(_) => {}
+        }
+        plan
+    }
+}
+
+fn is_token(object: &Object) -> bool {
+    object.view::<Secret>().is_some_and(|secret| secret.kind == TOKEN)
+}
+
+fn day_of(time: Time) -> String {
+    Seconds(time).to_string().chars().take(10).collect()
+}
+
+fn is_day(text: &str) -> bool {
+    text.len() == 10 && rfc3339::parse(&format!("{text}T00:00:00Z")).is_ok()
+}
+
+/// The day after that from which on uses are noted: by then the notes are whole.
+fn tracked_since(world: &World) -> Option<Time> {
+    let (_, map) = world.view::<ConfigMap>("kube-system", TRACKING)?;
+    let day = rfc3339::parse(&format!("{}T00:00:00Z", map.data.get("since")?)).ok()?;
+    Some(day.after(Duration::from_secs(DAY)))
+}
+
+fn is_made_for_account(object: &Object, world: &World) -> bool {
+    let annotation = |name: &str| object.meta().annotations.get(name).unwrap_or_default();
+    let account = annotation("kubernetes.io/service-account.name");
+    let uid = annotation("kubernetes.io/service-account.uid");
+    world.view::<ServiceAccount>(&object.meta().namespace, account).is_some_and(|(account, view)| {
+        (uid.is_empty() || uid == &*account.meta().uid)
+            && view.secrets.iter().any(|secret| *secret.name == *object.meta().name)
+    })
+}
+
+/// Whether a pod of the namespace may use a Secret. Any mention of its name counts: a token too many does no harm.
+fn is_mounted(object: &Object, world: &World) -> bool {
+    let mut pods = world.in_namespace("pods", &object.meta().namespace);
+    pods.any(|pod| pod.value().get("spec").is_some_and(|spec| mentions(spec, &object.meta().name)))
+}
+
+fn mentions(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Map(map) => map.iter().any(|(_, value)| mentions(value, name)),
+        Value::List(list) => list.iter().any(|value| mentions(value, name)),
+        other => other.as_str() == Some(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+
+    #[test]
+    fn a_token_that_nobody_uses_is_marked_after_a_year_and_goes_after_two() {
+        let controllers: Controllers = || (vec![Box::new(LegacyTokenCleaner)], crate::indexes::all());
+        let mut cluster = Cluster::new(controllers, 7);
+        cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));
+        let since = day_of(cluster.now);
+        let tracking = value!({"metadata": {"name": (TRACKING)}, "data": {"since": (since)}});
+        cluster.create("configmaps", "kube-system", tracking);
+        let names = value!([{"name": "made"}, {"name": "mounted"}]);
+        cluster.create("serviceaccounts", "default", value!({"metadata": {"name": "a"}, "secrets": (names)}));
+        for name in ["made", "mounted", "asked-for"] {
+            let annotations = value!({"kubernetes.io/service-account.name": "a"});
+            let token = value!({"metadata": {"name": (name), "annotations": (annotations)}, "type": (TOKEN)});
+            cluster.create("secrets", "default", token);
+        }
+        let pod = value!({
+            "metadata": {"name": "p"},
+            "spec": {
+                "containers": [{"name": "c", "image": "i"}],
+                "volumes": [{"name": "v", "secret": {"secretName": "mounted"}}],
+            },
+        });
+        cluster.create("pods", "default", pod);
+        let marked = |cluster: &Cluster| {
+            let secrets = cluster.list("secrets");
+            secrets
+                .iter()
+                .filter(|secret| secret.at(&["metadata", "labels", INVALID_SINCE]).is_some())
+                .count()
+        };
+        let later = |cluster: &mut Cluster, days: u64| {
+            cluster.now = cluster.now.after(Duration::from_secs(days * DAY));
+            cluster.settle();
+        };
+        later(&mut cluster, 360);
+        assert_eq!(marked(&cluster), 0);
+        later(&mut cluster, 8);
+        assert_eq!(marked(&cluster), 1);
+        cluster.assert_quiet();
+        later(&mut cluster, 368);
+        assert!(cluster.get("secrets", "default/made").is_none());
+        assert_eq!(cluster.list("secrets").len(), 2);
+        cluster.assert_quiet();
+    }
+}

@@ -1,0 +1,263 @@
+//! Node IPAM: every node gets addresses of its own for its pods, from ranges that it is told.
+//!
+//! All nodes are one key, so that no two can be given the same block in one plan. Blocks are given from the lowest;
+//! those that nodes have, whoever gave them, and those of Services are never given.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::node::Node;
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+use thiserror::Error;
+
+/// Addresses that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// The first, as a number.
+    first: u128,
+    /// How many bits they have in common.
+    prefix: u32,
+    is_v4: bool,
+}
+
+/// A text that does not name addresses, or too many or too few of them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text:?} is no range of addresses")]
+pub struct NoCidr {
+    text: String,
+}
+
+impl Cidr {
+    fn bits(self) -> u32 {
+        if self.is_v4 { 32 } else { 128 }
+    }
+
+    /// The last of the addresses.
+    fn last(self) -> u128 {
+        let free = self.bits() - self.prefix;
+        self.first | 1_u128.checked_shl(free).map_or(u128::MAX, |size| size - 1)
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = NoCidr;
+
+    fn from_str(text: &str) -> Result<Cidr, NoCidr> {
+        let wrong = || NoCidr { text: text.to_owned() };
+        let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let prefix: u32 = prefix.parse().map_err(|_| wrong())?;
+        let (number, is_v4) = match address {
+            IpAddr::V4(address) => (u128::from(u32::from(address)), true),
+            IpAddr::V6(address) => (u128::from(address), false),
+        };
+        let free = if is_v4 { 32_u32 } else { 128 }.checked_sub(prefix).ok_or_else(wrong)?;
+        let first = number.checked_shr(free).and_then(|kept| kept.checked_shl(free)).unwrap_or(0);
+        Ok(Cidr { first, prefix, is_v4 })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = if self.is_v4 {
+            IpAddr::from(u32::try_from(self.first).unwrap_or(0).to_be_bytes())
+        } else {
+            IpAddr::from(self.first.to_be_bytes())
+        };
+        write!(f, "{address}/{}", self.prefix)
+    }
+}
+
+/// A range that is cut into one block per node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    all: Cidr,
+    node_prefix: u32,
+}
+
+impl Range {
+    /// A range cut into blocks whose addresses have so many bits in common.
+    ///
+    /// # Errors
+    /// If the blocks would be larger than the range, or there would be too many of them to count.
+    pub fn new(all: Cidr, node_prefix: u32) -> Result<Range, NoCidr> {
+        /// The most bits that tell the blocks of a range of the newer sort apart.
+        const BLOCK_BITS_MAX: u32 = 16;
+        let fits = (all.prefix..=all.bits()).contains(&node_prefix);
+        if !fits || !all.is_v4 && node_prefix - all.prefix > BLOCK_BITS_MAX {
+            return Err(NoCidr { text: format!("{all} in blocks of /{node_prefix}") });
+        }
+        Ok(Range { all, node_prefix })
+    }
+
+    fn shift(self) -> u32 {
+        self.all.bits() - self.node_prefix
+    }
+
+    fn block(self, index: u128) -> Cidr {
+        let offset = index.checked_shl(self.shift()).unwrap_or(0);
+        Cidr { first: self.all.first | offset, prefix: self.node_prefix, is_v4: self.all.is_v4 }
+    }
+
+    /// The first and the last block that have addresses in common with others.
+    fn touched(self, other: Cidr) -> Option<(u128, u128)> {
+        let (first, last) = (other.first.max(self.all.first), other.last().min(self.all.last()));
+        let index = |address: u128| (address - self.all.first).checked_shr(self.shift()).unwrap_or(0);
+        (self.all.is_v4 == other.is_v4 && first <= last).then(|| (index(first), index(last)))
+    }
+
+    /// The lowest block that is not taken; nothing if all are.
+    fn free(self, taken: &BTreeSet<(u128, u128)>) -> Option<u128> {
+        let mut next = 0;
+        for (first, last) in taken {
+            if *first > next {
+                break;
+            }
+            next = next.max(last + 1);
+        }
+        (next < 1_u128 << (self.node_prefix - self.all.prefix)).then_some(next)
+    }
+}
+
+/// The controller.
+pub struct NodeIpam {
+    ranges: Vec<Range>,
+    services: Vec<Cidr>,
+}
+
+impl NodeIpam {
+    /// One that gives each node a block of every range, and none that has addresses of Services.
+    #[must_use]
+    pub fn new(ranges: Vec<Range>, services: Vec<Cidr>) -> NodeIpam {
+        NodeIpam { ranges, services }
+    }
+
+    fn taken(&self, range: Range, world: &World) -> BTreeSet<(u128, u128)> {
+        let nodes = world.views::<Node>().flat_map(|(_, node)| &node.spec.pod_cidrs);
+        let given = nodes.filter_map(|text| text.parse::<Cidr>().ok());
+        given.chain(self.services.iter().copied()).filter_map(|cidr| range.touched(cidr)).collect()
+    }
+}
+
+/// The one key: all nodes.
+fn all_nodes() -> Option<Key> {
+    key_of("nodes", "", "all nodes")
+}
+
+impl Planner for NodeIpam {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "node-ipam-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:node-controller".to_owned()
+    }
+
+    fn source(&self) -> &'static str {
+        "cidrAllocator"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::via("nodes", |object, world, wake| {
+            let needs = |node: &Node| node.spec.pod_cidrs.is_empty();
+            // A node that is gone leaves a block that another may wait for.
+            if world.get(object.key()).is_none() || object.view::<Node>().is_some_and(needs) {
+                all_nodes().into_iter().for_each(wake);
+            }
+        })];
+        &WATCHES
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        all_nodes().into_iter().collect()
+    }
+
+    fn plan(&self, _: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let nodes = world.views::<Node>().filter(|(_, node)| node.spec.pod_cidrs.is_empty());
+        let mut nodes = nodes.filter(|(object, _)| !object.meta().is_deleted()).peekable();
+        if nodes.peek().is_none() {
+            return plan;
+        }
+        let mut taken: Vec<_> = self.ranges.iter().map(|range| self.taken(*range, world)).collect();
+        let mut acts: Vec<Act> = Vec::new();
+        for (object, _) in nodes {
+            let found = self.ranges.iter().zip(&taken).map(|(range, taken)| range.free(taken));
+            let Some(blocks) = found.collect::<Option<Vec<u128>>>() else {
+                let message = format!("Node {} status is now: CIDRNotAvailable", object.meta().name);
+                let subject = Subject::of(object, "v1", "Node");
+                plan.notes.push(subject.normal("CIDRNotAvailable", message));
+                continue;
+            };
+            for (taken, block) in taken.iter_mut().zip(&blocks) {
+                taken.insert((*block, *block));
+            }
+            let cidrs = self.ranges.iter().zip(&blocks).map(|(range, block)| range.block(*block).to_string());
+            let cidrs: Vec<String> = cidrs.collect();
+            let first = cidrs.first().cloned();
+            let patch = value!({"spec": {"podCIDR": (first), "podCIDRs": (cidrs)}});
+            acts.push(Write::merge(object, "", patch).at_any_revision().into());
+        }
+        plan.stage(acts);
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::Value;
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+
+    fn cidr(text: &str) -> Cidr {
+        text.parse().unwrap()
+    }
+
+    fn given(cluster: &Cluster, name: &str) -> Vec<String> {
+        let node = cluster.get("nodes", name).unwrap();
+        let cidrs = node.at(&["spec", "podCIDRs"]).and_then(Value::as_list).unwrap_or_default().to_vec();
+        cidrs.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_node_gets_a_block_of_each_range_that_nobody_has() {
+        let controllers: Controllers = || {
+            let four = Range::new(cidr("10.244.0.0/22"), 24).unwrap();
+            let six = Range::new(cidr("fd00:10::/56"), 64).unwrap();
+            let ipam = NodeIpam::new(vec![four, six], vec![cidr("10.244.1.0/28")]);
+            (vec![Box::new(ipam)], crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(controllers, 7);
+        let own = value!({"metadata": {"name": "own"}, "spec": {"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]}});
+        cluster.create("nodes", "", own);
+        for name in ["a", "b", "c"] {
+            cluster.create("nodes", "", value!({"metadata": {"name": (name)}}));
+        }
+        cluster.settle();
+        assert_eq!(given(&cluster, "a"), ["10.244.2.0/24", "fd00:10::/64"]);
+        assert_eq!(given(&cluster, "b"), ["10.244.3.0/24", "fd00:10:0:1::/64"]);
+        assert_eq!(given(&cluster, "c"), Vec::<String>::new(), "there is none left");
+        assert!(cluster.list("events").iter().any(|event| event.str_at(&["reason"]) == "CIDRNotAvailable"));
+        cluster.assert_quiet();
+        cluster.delete("nodes", "a", &value!({})).unwrap();
+        cluster.settle();
+        assert_eq!(given(&cluster, "c"), ["10.244.2.0/24", "fd00:10::/64"]);
+        cluster.assert_quiet();
+    }
+
+    #[test]
+    fn ranges_are_read_and_written() {
+        assert_eq!(cidr("10.1.2.3/16").to_string(), "10.1.0.0/16");
+        assert_eq!(cidr("::/0").to_string(), "::/0");
+        assert!("10.0.0.0/33".parse::<Cidr>().is_err() && "x/8".parse::<Cidr>().is_err());
+        assert!(Range::new(cidr("10.0.0.0/24"), 16).is_err() && Range::new(cidr("fd00::/40"), 64).is_err());
+    }
+}

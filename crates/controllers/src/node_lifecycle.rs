@@ -1,0 +1,267 @@
+//! Node life cycle: nodes that fall silent become `Unknown`, and nodes that are not well are tainted.
+//!
+//! The age of a heartbeat is that of the commit of the node's Lease, by the clock of the store; what a node writes
+//! as its time is never trusted. Taints against scheduling follow the conditions at once. Taints that evict come one
+//! node after the other, zone by zone ([`zones`]), and not at all while no node anywhere is well: then it is more
+//! likely that the observer is blind than that everything is dead.
+
+pub mod zones;
+
+use std::time::Duration;
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::node::{Node, NodeCondition, Taint};
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::indexes::PODS_BY_NODE;
+
+/// How long a node may be silent.
+pub const MONITOR_GRACE: Duration = Duration::from_secs(50);
+/// How long a new node may take to say anything.
+pub const STARTUP_GRACE: Duration = Duration::from_secs(60);
+/// How often a node is looked at that is not well.
+pub const MONITOR_PERIOD: Duration = Duration::from_secs(5);
+
+/// Where nodes renew their Leases.
+const LEASES: &str = "kube-node-lease";
+/// The taint of a node that says it is not ready.
+pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The taint of a node that says nothing.
+pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// The taint of a node that gets no new pods.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// What turns unknown when a node falls silent.
+const HEARD: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// The taints that follow conditions: type, status, key.
+const TAINTED: [(&str, &str, &str); 6] = [
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+];
+
+/// Labels that have an older name, which follows.
+const LABELS: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+
+/// The controller.
+pub struct NodeLifecycle;
+
+/// What is remembered of a node: since when it is watched, and when its status was last heard.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    uid: Box<str>,
+    since: Option<Time>,
+    heartbeat: Option<Time>,
+    heard: Option<Time>,
+}
+
+impl Planner for NodeLifecycle {
+    type Memo = Watched;
+
+    fn name(&self) -> &'static str {
+        "node-lifecycle-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:node-controller".to_owned()
+    }
+
+    fn source(&self) -> &'static str {
+        "node-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_pod)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Watched>, now: Time, _: Seed) -> Plan<Watched> {
+        let mut plan = Plan::default();
+        let found = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
+        let Some((object, node)) = found else {
+            plan.notes.extend(farewell(key, &seen.memo));
+            return plan;
+        };
+        plan.memo = watch(&seen.memo, object, node, now);
+        let subject = Subject::of(object, "v1", "Node");
+        if seen.memo.uid != plan.memo.uid {
+            let message = format!("Registered Node {} in Controller", key.name());
+            plan.notes.push(subject.normal("RegisteredNode", message));
+        }
+        let (heard, grace) = last_heard(object, node, &plan.memo, world);
+        let deadline = heard.after(grace);
+        let silenced = if now > deadline { silence(object, node, now) } else { Vec::new() };
+        if !silenced.is_empty() {
+            let status = value!({"status": {"conditions": (value_of(&silenced))}});
+            let mut act = Act::from(Write::merge(object, "status", status).strategic());
+            if node.is_ready() {
+                let message = format!("Node {} status is now: NodeNotReady", key.name());
+                act = act.on_done(subject.normal("NodeNotReady", message));
+            }
+            // Taints follow the conditions, so they are planned when these are seen.
+            plan.stage([act]);
+            return plan;
+        }
+        if now <= deadline {
+            plan.look_again_at(deadline.after(Duration::from_micros(1)));
+        }
+        plan.stage(mend(object, node, world, now));
+        if node.readiness() == Some("Unknown") {
+            plan.stage(mark_pods(object, world, now));
+        }
+        if !node.is_ready() {
+            plan.look_again_at(now.after(MONITOR_PERIOD));
+        }
+        plan
+    }
+}
+
+/// A pod that is ready on a node that is silent concerns the node.
+fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty() && pod.is_ready())
+    else {
+        return;
+    };
+    let silent = |(_, node): (&Object, &Node)| node.readiness() == Some("Unknown");
+    if world.view::<Node>("", &pod.spec.node_name).is_some_and(silent)
+        && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
+    {
+        wake(key);
+    }
+}
+
+fn watch(before: &Watched, object: &Object, node: &Node, now: Time) -> Watched {
+    let heartbeat = node.condition("Ready").and_then(|ready| ready.last_heartbeat_time);
+    if before.uid != object.meta().uid {
+        return Watched { uid: object.meta().uid.clone(), since: Some(now), heartbeat, heard: None };
+    }
+    let heard = if before.heartbeat == heartbeat { before.heard } else { Some(now) };
+    Watched { uid: before.uid.clone(), since: before.since, heartbeat, heard }
+}
+
+fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
+    memo.since?;
+    let about = Subject {
+        key: key.clone(),
+        api_version: "v1",
+        kind: "Node",
+        uid: memo.uid.clone(),
+        revision: setpoint_api::Revision(0),
+    };
+    Some(about.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
+}
+
+/// When a node was last heard, and how long it may be silent. While the loop did not watch, silence does not count.
+fn last_heard(object: &Object, node: &Node, watched: &Watched, world: &World) -> (Time, Duration) {
+    let lease = world.find("leases.coordination.k8s.io", LEASES, object.key().name()).map(Object::committed);
+    if node.condition("Ready").is_none() {
+        let made = object.meta().created();
+        return (lease.map_or(made, |renewed| renewed.max(made)), STARTUP_GRACE);
+    }
+    let heard = [lease, watched.heard, watched.since].into_iter().flatten().max();
+    (heard.unwrap_or(Time::EPOCH), MONITOR_GRACE)
+}
+
+/// The conditions of a silent node that must change.
+fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
+    let unknown = |kind: &str| match node.condition(kind) {
+        None => Some(NodeCondition {
+            kind: kind.to_owned(),
+            status: "Unknown".to_owned(),
+            last_heartbeat_time: Some(object.meta().created()),
+            last_transition_time: Some(now),
+            reason: "NodeStatusNeverUpdated".to_owned(),
+            message: "Kubelet never posted node status.".to_owned(),
+        }),
+        Some(known) if known.status != "Unknown" => Some(NodeCondition {
+            kind: kind.to_owned(),
+            status: "Unknown".to_owned(),
+            last_heartbeat_time: known.last_heartbeat_time,
+            last_transition_time: Some(now),
+            reason: "NodeStatusUnknown".to_owned(),
+            message: "Kubelet stopped posting node status.".to_owned(),
+        }),
+        Some(_) => None,
+    };
+    HEARD.into_iter().filter_map(unknown).collect()
+}
+
+/// Brings taints and labels in line with the conditions, in one write.
+fn mend(object: &Object, node: &Node, world: &World, now: Time) -> Option<Act> {
+    let mut patch = Value::map();
+    let taints = taints(object, node, world, now);
+    if taints != node.spec.taints {
+        patch.ensure_map("spec").insert("taints", value_of(&taints));
+    }
+    let labels = &object.meta().labels;
+    for (name, older) in LABELS {
+        if let Some(wanted) = labels.get(name).filter(|wanted| labels.get(older) != Some(*wanted)) {
+            let metadata = patch.ensure_map("metadata");
+            metadata.ensure("labels", Value::map).make_map().insert(older, wanted);
+        }
+    }
+    (!patch.is_empty()).then(|| Write::merge(object, "", patch).into())
+}
+
+/// The taints that a node should have: those of others as they are, ours as the conditions say.
+fn taints(object: &Object, node: &Node, world: &World, now: Time) -> Vec<Taint> {
+    let is_so = |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
+    let mut wanted: Vec<(&str, &str)> = TAINTED
+        .into_iter()
+        .filter(|(kind, status, _)| is_so(kind, status))
+        .map(|(_, _, key)| (key, "NoSchedule"))
+        .collect();
+    if node.spec.unschedulable {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    wanted.extend(zones::evicting_taint(object, node, world, now).map(|key| (key, "NoExecute")));
+    let ours = |taint: &Taint| match taint.effect.as_str() {
+        "NoSchedule" => taint.key == UNSCHEDULABLE || TAINTED.iter().any(|(_, _, key)| taint.key == *key),
+        "NoExecute" => taint.key == NOT_READY || taint.key == UNREACHABLE,
+        _ => false,
+    };
+    // A node that never said anything keeps what it was registered with.
+    let silent = |taint: &Taint| taint.effect == "NoExecute" && node.readiness().is_none();
+    let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.is(key, effect));
+    let kept = node.spec.taints.iter().filter(|taint| !ours(taint) || is_wanted(taint) || silent(taint));
+    let mut taints: Vec<Taint> = kept.cloned().collect();
+    for (key, effect) in wanted {
+        if !taints.iter().any(|taint| taint.is(key, effect)) {
+            taints.push(Taint {
+                key: key.to_owned(),
+                effect: effect.to_owned(),
+                time_added: Some(Time::from_seconds(now.0.div_euclid(1_000_000))),
+                ..Taint::default()
+            });
+        }
+    }
+    taints
+}
+
+/// Says of the pods of a silent node that they are not ready.
+fn mark_pods(object: &Object, world: &World, now: Time) -> Vec<Act> {
+    let mut acts = Vec::new();
+    for pod in world.indexed(PODS_BY_NODE, object.key().name()) {
+        let conditions = pod.view::<Pod>().map(|pod| &pod.status.conditions[..]).unwrap_or_default();
+        let Some(ready) = conditions.iter().find(|one| one.kind == "Ready" && one.is_true()) else {
+            continue;
+        };
+        let mut condition = ready.clone();
+        "False".clone_into(&mut condition.status);
+        condition.last_transition_time = Some(now);
+        let status = value!({"status": {"conditions": (value_of(&[condition]))}});
+        let note = Subject::of(pod, "v1", "Pod").warning("NodeNotReady", "Node is not ready");
+        acts.push(Act::from(Write::merge(pod, "status", status).strategic()).on_done(note));
+    }
+    acts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Nodes that fall silent and come back, in a whole control plane.
+
+use std::time::Duration;
+
+use setpoint_api::rfc3339::{Micros, Seconds};
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+fn cluster(nodes: &[&str]) -> Cluster {
+    let mut cluster = Cluster::new(|| (vec![Box::new(super::NodeLifecycle)], crate::indexes::all()), 7);
+    cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
+    for name in nodes {
+        let labels = value!({"topology.kubernetes.io/zone": "z", "kubernetes.io/os": "linux"});
+        cluster.create("nodes", "", value!({"metadata": {"name": (*name), "labels": (labels)}}));
+        let lease = value!({"metadata": {"name": (*name)}, "spec": {"holderIdentity": (*name)}});
+        cluster.create("leases.coordination.k8s.io", "kube-node-lease", lease);
+        say(&mut cluster, name, "True");
+    }
+    cluster.settle();
+    cluster
+}
+
+/// The node posts its status.
+fn say(cluster: &mut Cluster, name: &str, ready: &str) {
+    let now = Seconds(cluster.now).to_string();
+    let condition = value!({
+        "type": "Ready", "status": (ready), "reason": "KubeletReady", "message": "said",
+        "lastHeartbeatTime": (now.as_str()), "lastTransitionTime": (now.as_str()),
+    });
+    cluster.patch("nodes", name, "status", value!({"status": {"conditions": [(condition)]}})).unwrap();
+}
+
+/// Lets time pass while these nodes renew their Leases.
+fn live(cluster: &mut Cluster, seconds: u64, alive: &[&str]) {
+    for _ in 0..seconds / 10 {
+        for name in alive {
+            let renewed = Micros(cluster.now).to_string();
+            let path = format!("kube-node-lease/{name}");
+            let patch = value!({"spec": {"renewTime": (renewed)}});
+            cluster.patch("leases.coordination.k8s.io", &path, "", patch).unwrap();
+        }
+        cluster.run(Duration::from_secs(10));
+    }
+}
+
+fn ready(cluster: &Cluster, name: &str) -> (String, String) {
+    let node = cluster.get("nodes", name).unwrap();
+    let conditions = node.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
+    let ready = conditions.iter().find(|one| one.str_at(&["type"]) == "Ready").unwrap();
+    (ready.str_at(&["status"]).to_owned(), ready.str_at(&["reason"]).to_owned())
+}
+
+fn taints(cluster: &Cluster, name: &str) -> Vec<String> {
+    let node = cluster.get("nodes", name).unwrap();
+    let taints = node.at(&["spec", "taints"]).and_then(Value::as_list).unwrap_or_default();
+    let mut words: Vec<String> = taints
+        .iter()
+        .map(|taint| format!("{}:{}", taint.str_at(&["key"]), taint.str_at(&["effect"])))
+        .collect();
+    words.sort();
+    words
+}
+
+const GIVEN_UP: [&str; 2] =
+    ["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"];
+
+fn reasons(cluster: &Cluster) -> Vec<String> {
+    cluster.list("events").iter().map(|event| event.str_at(&["reason"]).to_owned()).collect()
+}
+
+#[test]
+fn a_node_is_well_for_as_long_as_its_lease_is_renewed() {
+    let mut cluster = cluster(&["a", "b"]);
+    live(&mut cluster, 300, &["a", "b"]);
+    assert_eq!(ready(&cluster, "a").0, "True");
+    assert!(taints(&cluster, "a").is_empty());
+    let node = cluster.get("nodes", "a").unwrap();
+    assert_eq!(node.str_at(&["metadata", "labels", "beta.kubernetes.io/os"]), "linux");
+    assert_eq!(reasons(&cluster), ["RegisteredNode", "RegisteredNode"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_silent_node_turns_unknown_is_given_up_and_comes_back() {
+    let mut cluster = cluster(&["a", "b"]);
+    let pod = value!({
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "i"}]},
+    });
+    cluster.create("pods", "default", pod);
+    cluster.run_pods();
+    live(&mut cluster, 40, &["b"]);
+    assert_eq!(ready(&cluster, "a").0, "True", "not yet");
+    live(&mut cluster, 30, &["b"]);
+    assert_eq!(ready(&cluster, "a"), ("Unknown".to_owned(), "NodeStatusUnknown".to_owned()));
+    assert_eq!(taints(&cluster, "a"), GIVEN_UP);
+    assert!(taints(&cluster, "b").is_empty());
+    let pod = cluster.get("pods", "default/p").unwrap();
+    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
+    assert!(
+        conditions.iter().any(|one| one.str_at(&["type"]) == "Ready" && one.str_at(&["status"]) == "False")
+    );
+    let said = reasons(&cluster);
+    assert_eq!(said.iter().filter(|reason| *reason == "NodeNotReady").count(), 2, "{said:?}");
+    cluster.assert_quiet();
+    say(&mut cluster, "a", "True");
+    live(&mut cluster, 10, &["a", "b"]);
+    assert_eq!(taints(&cluster, "a"), Vec::<String>::new());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_node_that_says_it_is_not_ready_is_tainted_as_such_and_one_reason_follows_the_other() {
+    let mut cluster = cluster(&["a", "b"]);
+    say(&mut cluster, "a", "False");
+    live(&mut cluster, 10, &["a", "b"]);
+    let not_ready = ["node.kubernetes.io/not-ready:NoExecute", "node.kubernetes.io/not-ready:NoSchedule"];
+    assert_eq!(taints(&cluster, "a"), not_ready);
+    live(&mut cluster, 70, &["b"]);
+    assert_eq!(taints(&cluster, "a"), GIVEN_UP);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn when_no_node_is_well_none_is_given_up() {
+    let mut cluster = cluster(&["a", "b", "c"]);
+    live(&mut cluster, 70, &["b", "c"]);
+    assert_eq!(taints(&cluster, "a"), GIVEN_UP);
+    live(&mut cluster, 70, &[]);
+    for name in ["a", "b", "c"] {
+        assert_eq!(taints(&cluster, name), ["node.kubernetes.io/unreachable:NoSchedule"], "{name}");
+    }
+    cluster.assert_quiet();
+    say(&mut cluster, "c", "True");
+    live(&mut cluster, 60, &["c"]);
+    assert!(taints(&cluster, "c").is_empty());
+    assert_eq!((taints(&cluster, "a").len(), taints(&cluster, "b").len()), (2, 2), "the observer sees again");
+}
+
+#[test]
+fn nodes_are_given_up_one_after_the_other() {
+    let names: Vec<String> = (0..10).map(|n| format!("n{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut cluster = cluster(&names);
+    let given_up = |cluster: &Cluster| names.iter().filter(|name| taints(cluster, name).len() == 2).count();
+    live(&mut cluster, 60, &names[5..]);
+    let mut counts = Vec::new();
+    for _ in 0..7 {
+        counts.push(given_up(&cluster));
+        live(&mut cluster, 10, &names[5..]);
+    }
+    assert!(counts.windows(2).all(|pair| pair[1] - pair[0] <= 2), "{counts:?}");
+    assert!(counts[1] < 3, "{counts:?}");
+    assert_eq!(given_up(&cluster), 5);
+    live(&mut cluster, 70, &names[8..]);
+    assert_eq!(given_up(&cluster), 5, "where much is down, a small zone stops");
+}
+
+#[test]
+fn a_loop_that_was_away_gives_nodes_time_to_be_heard() {
+    let mut cluster = cluster(&["a", "b"]);
+    cluster.now = cluster.now.after(Duration::from_secs(3600));
+    cluster.crash();
+    cluster.run(Duration::from_secs(30));
+    assert_eq!(ready(&cluster, "a").0, "True");
+    cluster.run(Duration::from_secs(30));
+    assert_eq!(ready(&cluster, "a").0, "Unknown");
+}
+
+#[test]
+fn a_node_that_never_said_anything_is_unknown_in_the_end() {
+    let mut cluster = cluster(&["b"]);
+    cluster.create("nodes", "", value!({"metadata": {"name": "a"}}));
+    live(&mut cluster, 70, &["b"]);
+    assert_eq!(ready(&cluster, "a"), ("Unknown".to_owned(), "NodeStatusNeverUpdated".to_owned()));
+    cluster.delete("nodes", "a", &value!({})).unwrap();
+    cluster.settle();
+    assert!(reasons(&cluster).contains(&"RemovingNode".to_owned()));
+}

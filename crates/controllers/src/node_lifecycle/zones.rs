@@ -1,0 +1,103 @@
+//! How fast nodes are given up: one after the other, zone by zone, slower where much is down, never when all is.
+//!
+//! What was done is read from the taints themselves: the last one that was added in a zone says when the next may be.
+//! So nothing is remembered, and two loops would agree.
+
+use std::time::Duration;
+
+use setpoint_api::Time;
+use setpoint_reconcile::views::node::Node;
+use setpoint_reconcile::{Object, World};
+
+use super::{NOT_READY, UNREACHABLE};
+use crate::indexes::{NODES_BY_ZONE, zone_of};
+
+/// How long after one node of a healthy zone the next one is given up.
+pub const INTERVAL: Duration = Duration::from_secs(10);
+/// How long after one node of a large zone in which much is down.
+pub const INTERVAL_DISRUPTED: Duration = Duration::from_secs(100);
+/// The most nodes of a zone that is not large.
+pub const LARGE_ZONE: usize = 50;
+/// The share of nodes that are down, in percent, from which much is down.
+pub const UNHEALTHY_PERCENT: usize = 55;
+
+/// The label of nodes that do not count when the state of a zone is judged.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+
+/// The key of the taint that evicts the pods of a node, if it is to have one now.
+pub(super) fn evicting_taint(object: &Object, node: &Node, world: &World, now: Time) -> Option<&'static str> {
+    let (key, opposite) = match node.readiness()? {
+        "False" => (NOT_READY, UNREACHABLE),
+        "Unknown" => (UNREACHABLE, NOT_READY),
+        _ => return None,
+    };
+    if all_are_down(world) {
+        return None;
+    }
+    let has = |key: &str| node.spec.taints.iter().any(|taint| taint.is(key, "NoExecute"));
+    // One reason for the other: the node was given up already.
+    (has(key) || has(opposite) || is_next(object, world, now)).then_some(key)
+}
+
+/// Whether no node that counts is well.
+fn all_are_down(world: &World) -> bool {
+    let mut counted = world.views::<Node>().filter(|(object, _)| counts(object)).peekable();
+    counted.peek().is_some() && counted.all(|(_, node)| !node.is_ready())
+}
+
+fn counts(object: &Object) -> bool {
+    object.meta().labels.get(EXCLUDED).is_none()
+}
+
+/// Whether a node is the next of its zone to be given up, and the time has come.
+fn is_next(object: &Object, world: &World, now: Time) -> bool {
+    let zone = zone_of(object);
+    let (mut down, mut all, mut last, mut first) = (0, 0, None, None);
+    for other in world.indexed(NODES_BY_ZONE, &zone) {
+        let Some(node) = other.view::<Node>() else { continue };
+        if counts(other) {
+            all += 1;
+            down += usize::from(!node.is_ready());
+        }
+        let mut evicting = node.spec.taints.iter().filter(|taint| {
+            taint.effect == "NoExecute" && (taint.key == NOT_READY || taint.key == UNREACHABLE)
+        });
+        match evicting.next() {
+            Some(taint) => last = last.max(Some(taint.time_added.unwrap_or(Time::EPOCH))),
+            None if node.readiness().is_some_and(|ready| ready != "True") => {
+                let since = node.condition("Ready").and_then(|ready| ready.last_transition_time);
+                let place = (since, other.key());
+                first = Some(first.map_or(place, |first| place.min(first)));
+            }
+            None => {}
+        }
+    }
+    let is_first = first.is_some_and(|(_, key)| key == object.key());
+    let Some(interval) = interval(down, all) else { return false };
+    is_first && last.is_none_or(|last: Time| last.after(interval) <= now)
+}
+
+/// How long to wait between two nodes of a zone; nothing if none is to be given up.
+fn interval(down: usize, all: usize) -> Option<Duration> {
+    let much = down > 2 && down < all && down * 100 >= all * UNHEALTHY_PERCENT;
+    match (much, all > LARGE_ZONE) {
+        (false, _) => Some(INTERVAL),
+        (true, true) => Some(INTERVAL_DISRUPTED),
+        (true, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_is_down_the_slower_and_small_zones_stop() {
+        assert_eq!(interval(1, 10), Some(INTERVAL));
+        assert_eq!(interval(2, 3), Some(INTERVAL), "two are never much");
+        assert_eq!(interval(6, 10), None);
+        assert_eq!(interval(54, 100), Some(INTERVAL));
+        assert_eq!(interval(55, 100), Some(INTERVAL_DISRUPTED));
+        assert_eq!(interval(10, 10), Some(INTERVAL), "a zone that is wholly down is given up");
+    }
+}

@@ -1,0 +1,73 @@
+//! Node TTL: how long a node may use Secrets and ConfigMaps before it asks again; the longer, the more nodes there are.
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::{Plan, Planner, Seed, Seen, Watch, World, Write};
+
+/// The annotation that nodes read.
+const TTL: &str = "node.alpha.kubernetes.io/ttl";
+
+/// From so many nodes to so many, so many seconds. The ranges overlap, so that a node that comes and goes changes
+/// nothing.
+const STEPS: [(usize, usize, &str); 5] =
+    [(0, 100, "0"), (90, 500, "15"), (450, 1000, "30"), (900, 2000, "60"), (1800, usize::MAX, "300")];
+
+/// The controller.
+pub struct NodeTtl;
+
+impl Planner for NodeTtl {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "ttl-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("nodes")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let known = object.meta().annotations.get(TTL);
+        let wanted = wanted(world.count("nodes"), known);
+        if known != Some(wanted) {
+            let patch = value!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": (wanted)}}});
+            plan.stage([Write::merge(object, "", patch).at_any_revision().into()]);
+        }
+        plan
+    }
+}
+
+/// The seconds for so many nodes: those that are known if they will do.
+fn wanted(nodes: usize, known: Option<&str>) -> &'static str {
+    let fits = |(least, most, _): &&(usize, usize, &str)| *least <= nodes && nodes <= *most;
+    let as_known = STEPS.iter().find(|step| fits(step) && Some(step.2) == known);
+    as_known.or_else(|| STEPS.iter().find(fits)).map_or("300", |step| step.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_told_and_edits_do_not_last() {
+        let controllers: Controllers = || (vec![Box::new(NodeTtl)], crate::indexes::all());
+        let mut cluster = Cluster::new(controllers, 7);
+        let odd = value!({"metadata": {"name": "n", "annotations": {"node.alpha.kubernetes.io/ttl": "odd"}}});
+        cluster.create("nodes", "", odd);
+        cluster.settle();
+        let node = cluster.get("nodes", "n").unwrap();
+        assert_eq!(node.str_at(&["metadata", "annotations", TTL]), "0");
+        cluster.assert_quiet();
+    }
+
+    #[test]
+    fn near_a_bound_what_is_known_stays() {
+        assert_eq!((wanted(95, Some("0")), wanted(95, Some("15")), wanted(95, None)), ("0", "15", "0"));
+        assert_eq!((wanted(101, Some("0")), wanted(89, Some("15"))), ("15", "0"));
+        assert_eq!(wanted(100_000, Some("60")), "300");
+    }
+}

@@ -1,0 +1,116 @@
+//! ResourceQuota: its status says which limits are in force, and what is used of them.
+//!
+//! What objects use is worked out by [`setpoint_reconcile::quota`], as at admission.
+
+use std::time::Duration;
+
+use setpoint_api::quantity::Quantity;
+use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::quota::{self, Usage};
+use setpoint_reconcile::views::resource_quota::ResourceQuota;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+/// How many pods a namespace has at the least in which counting is spread out.
+const MANY_PODS: usize = 1000;
+/// How long to let pass for each pod before it is counted again, where there are many.
+const REST: Duration = Duration::from_micros(20);
+
+/// The controller.
+pub struct ResourceQuotaController;
+
+impl Planner for ResourceQuotaController {
+    /// When it last counted.
+    type Memo = Option<Time>;
+
+    fn name(&self) -> &'static str {
+        "resourcequota-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself(ResourceQuota::RESOURCE), Watch::via("*", of_object)];
+        &WATCHES
+    }
+
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, Option<Time>>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Option<Time>> {
+        let mut plan = Plan { memo: seen.memo, ..Plan::default() };
+        let Some(object) = world.get(key) else { return plan };
+        let Some(quota) = object.view::<ResourceQuota>() else { return plan };
+        let hard = amounts(&quota.spec.hard);
+        let in_force = hard == amounts(&quota.status.hard);
+        let namespace = &object.meta().namespace;
+        let pods = if quota.spec.counts("pods") { world.in_namespace("pods", namespace).count() } else { 0 };
+        if pods >= MANY_PODS
+            && in_force
+            && let Some(at) = seen.memo.map(|at| at.after(REST * u32::try_from(pods).unwrap_or(u32::MAX)))
+            && at > now
+        {
+            plan.look_again_at(at);
+            return plan;
+        }
+        plan.memo = Some(now);
+        let known = amounts(&quota.status.used);
+        // What nothing is known of stays as somebody else may have counted it.
+        let mut used = known.clone();
+        used.retain(|name, _| hard.contains_key(name));
+        used.extend(quota::used(world, namespace, &quota.spec, now));
+        if !in_force || used != known {
+            let status = value!({
+                "hard": (written(&hard, &quota.status.hard)),
+                "used": (written(&used, &quota.status.used)),
+            });
+            plan.stage([Write::status(object, status).into()]);
+        }
+        if let Some(end) = next_end(world, namespace, now).filter(|_| pods > 0) {
+            plan.look_again_at(end);
+        }
+        plan
+    }
+}
+
+/// An object concerns the quotas of its namespace that count objects of its resource.
+fn of_object(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(namespace) = object.key().namespace() else { return };
+    for quota in world.in_namespace(ResourceQuota::RESOURCE, namespace) {
+        let counts = |quota: &ResourceQuota| quota.spec.counts(object.key().resource().as_str());
+        if quota.view::<ResourceQuota>().is_some_and(counts) {
+            wake(quota.key().clone());
+        }
+    }
+}
+
+/// When the grace of the next deleted pod runs out, after which it uses nothing though it is still there.
+fn next_end(world: &World, namespace: &str, now: Time) -> Option<Time> {
+    let ends = world.in_namespace("pods", namespace).filter_map(|pod| {
+        let grace = u64::try_from(pod.meta().deletion_grace_period_seconds?).ok()?;
+        let end = pod.meta().deletion_timestamp?.after(Duration::from_secs(grace));
+        Some(end.after(Duration::from_micros(1)))
+    });
+    ends.filter(|end| *end > now).min()
+}
+
+fn amounts(pairs: &Pairs) -> Usage {
+    pairs.iter().filter_map(|(name, text)| Some((name.to_owned(), Quantity::parse(text).ok()?))).collect()
+}
+
+/// Amounts to write in the place of others, which go if they are not among them.
+fn written(amounts: &Usage, before: &Pairs) -> Value {
+    let mut map = Map::new();
+    for (name, _) in before.iter().filter(|(name, _)| !amounts.contains_key(*name)) {
+        map.insert(name, Value::Null);
+    }
+    for (name, amount) in amounts {
+        map.insert(name.as_str(), amount.to_string());
+    }
+    Value::Map(map)
+}
+
+#[cfg(test)]
+mod tests;
