@@ -80,6 +80,12 @@ pub enum Outcome {
     Conflict,
     /// It may not be.
     Refused(Refusal),
+    /// Nobody knows: the connection broke. If it was done, then not after this revision, which the shell learned
+    /// later; the key is not planned before the world has reached it, so that nothing is done twice.
+    Lost {
+        /// That revision.
+        by: Revision,
+    },
 }
 
 /// Why a write may not be.
@@ -113,9 +119,23 @@ struct Running {
     resync_slice: usize,
 }
 
+impl Running {
+    /// Keeps in mind that a write of a key could not be done.
+    fn fail(&mut self, key: &Key, write: &Write, reason: &str, message: &str, now: Time) {
+        self.stats.failures += 1;
+        self.queue.entry(key).soft.failure = Some(Failure {
+            verb: write.verb(),
+            resource: write.resource().clone(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            at: now,
+        });
+    }
+}
+
 /// Whose write it is.
 enum Flight {
-    Act { running: usize, key: Key, act: Act },
+    Act { running: usize, key: Key, act: Box<Act> },
     Note { event: Option<Key> },
 }
 
@@ -218,7 +238,7 @@ impl Engine {
     pub fn answer(&mut self, ticket: Ticket, outcome: Outcome, now: Time, turn: &mut Turn) {
         let Some(flight) = self.flights.remove(&ticket) else { return };
         let (at, key, act) = match flight {
-            Flight::Act { running, key, act } => (running, key, act),
+            Flight::Act { running, key, act } => (running, key, *act),
             Flight::Note { event } => {
                 if let (Outcome::Gone, Some(event)) = (&outcome, &event) {
                     self.recorder.is_gone(event);
@@ -242,17 +262,15 @@ impl Engine {
                 running.stats.conflicts += 1;
                 sending.stop(End::Conflict);
             }
-            Outcome::Refused(refusal) => {
-                running.stats.failures += 1;
+            Outcome::Lost { by } => {
                 sending.stop(End::Failed);
-                note = act.failed.map(|note| fill(note, "{error}", &refusal.message));
-                running.queue.entry(&key).soft.failure = Some(Failure {
-                    verb: act.write.verb(),
-                    resource: act.write.resource().clone(),
-                    reason: refusal.reason,
-                    message: refusal.message,
-                    at: now,
-                });
+                running.queue.entry(&key).note_write(act.write.resource().clone(), by);
+                running.fail(&key, &act.write, "Unknown", "the connection broke", now);
+            }
+            Outcome::Refused(Refusal { reason, message }) => {
+                sending.stop(End::Failed);
+                note = act.failed.map(|note| fill(note, "{error}", &message));
+                running.fail(&key, &act.write, &reason, &message, now);
             }
         }
         if let Some(note) = note {
@@ -362,7 +380,7 @@ impl Engine {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);
             let write = act.write.clone();
-            self.flights.insert(ticket, Flight::Act { running: at, key: key.clone(), act });
+            self.flights.insert(ticket, Flight::Act { running: at, key: key.clone(), act: Box::new(act) });
             let (user, by) = (Arc::clone(&user), Arc::clone(&by));
             turn.writes.push(Sent { ticket, write, user, manager, by, seen });
         }
@@ -375,7 +393,7 @@ impl Engine {
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let by: Arc<str> = tag(name, &note.about.key).into();
-        let Some(write) = self.recorder.record(name, note, now, nonce) else { return };
+        let Some(write) = self.recorder.record(running.controller.source(), note, now, nonce) else { return };
         let event = match &write {
             Write::Patch { key, .. } => Some(key.clone()),
             _ => None,

@@ -10,8 +10,10 @@
 //!   It does no I/O of its own: a shell hands it changes, answers and the time, and performs what it says, so
 //!   that a server, a process of its own and a simulator run the same loop.
 //! - [`views`]: what planners read of each kind.
+//! - [`election`]: who acts, when several could.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`.
 
+pub mod election;
 pub mod engine;
 pub mod events;
 pub mod object;

@@ -3,12 +3,18 @@
 //! Views are read from the stored form, in which defaults are filled in; what may be absent there has a default
 //! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
 
+pub mod config_map;
 pub mod cron_job;
+pub mod custom_resource_definition;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod horizontal_pod_autoscaler;
 pub mod job;
+pub mod namespace;
 pub mod pod;
 pub mod pod_disruption_budget;
 pub mod replica_set;
+pub mod service;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};

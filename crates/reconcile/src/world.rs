@@ -19,8 +19,11 @@ pub struct Index {
     /// The resource whose objects it holds.
     pub resource: &'static str,
     /// The values under which an object is found.
-    pub values: fn(&Object, &mut dyn FnMut(&str)),
+    pub values: Values,
 }
+
+/// Names the values under which an object is found.
+pub type Values = fn(&Object, &mut dyn FnMut(&str));
 
 type Entries = OrdSet<(Arc<str>, Key)>;
 
@@ -29,6 +32,8 @@ type Entries = OrdSet<(Arc<str>, Key)>;
 pub struct World {
     revision: Revision,
     tables: OrdMap<Resource, Table>,
+    /// Identities and who has them, over all resources.
+    identities: OrdMap<Arc<str>, Key>,
     /// Owner's identity to what it owns, over all resources.
     owned: Entries,
     indexes: Vec<(Index, Entries)>,
@@ -121,13 +126,23 @@ impl World {
         self.tables.keys()
     }
 
+    /// The object with an identity, of whatever resource.
+    #[must_use]
+    pub fn identified(&self, uid: &str) -> Option<&Object> {
+        self.get(self.identities.get(uid)?)
+    }
+
     /// What an identity owns, over all resources.
-    pub fn dependents<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a Object> {
+    pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.entries(&self.owned, uid)
     }
 
     /// What an identity owns of one resource.
-    pub fn owned<'a>(&'a self, uid: &'a str, resource: &'a str) -> impl Iterator<Item = &'a Object> {
+    pub fn owned<'a>(
+        &'a self,
+        uid: &str,
+        resource: &'static str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
         // Entries order by resource within an identity, so the range could start there; owners rarely own several.
         self.dependents(uid).filter(move |object| object.key().resource().as_str() == resource)
     }
@@ -136,18 +151,22 @@ impl World {
     ///
     /// # Panics
     /// If there is no such index: planners and the world are put together in one place.
-    pub fn indexed<'a>(&'a self, index: &str, value: &'a str) -> impl Iterator<Item = &'a Object> {
+    pub fn indexed<'a>(&'a self, index: &str, value: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
         let (_, entries) = declared.expect("the index was declared");
         self.entries(entries, value)
     }
 
-    fn entries<'a>(&'a self, entries: &'a Entries, value: &'a str) -> impl Iterator<Item = &'a Object> {
-        let start: Arc<str> = value.into();
+    fn entries<'a>(
+        &'a self,
+        entries: &'a Entries,
+        value: &str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let value: Arc<str> = value.into();
         let least = Key::from_path(&least_resource(), "!").expect("a path");
         entries
-            .range((Bound::Included((start, least)), Bound::Unbounded))
-            .take_while(move |(found, _)| **found == *value)
+            .range((Bound::Included((Arc::clone(&value), least)), Bound::Unbounded))
+            .take_while(move |(found, _)| *found == value)
             .filter_map(|(_, key)| self.get(key))
     }
 
@@ -158,6 +177,12 @@ impl World {
         let before = table.objects.insert(object.key().clone(), object.clone());
         if let Some(before) = &before {
             self.unindex(before);
+        }
+        // An identity seldom changes hands, so most writes leave the tree of identities alone.
+        let uid = &object.meta().uid;
+        if before.as_ref().is_none_or(|before| before.meta().uid != *uid) {
+            self.forget_identity(before.as_ref());
+            self.identities.insert(uid.as_ref().into(), object.key().clone());
         }
         for owner in &object.meta().owner_references {
             self.owned.insert((owner.uid.as_ref().into(), object.key().clone()));
@@ -176,6 +201,7 @@ impl World {
         table.revision = table.revision.max(revision);
         let before = table.objects.remove(key)?;
         self.unindex(&before);
+        self.forget_identity(Some(&before));
         Some(before)
     }
 
@@ -188,6 +214,13 @@ impl World {
     pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
         let table = self.table(resource);
         table.revision = table.revision.max(revision);
+    }
+
+    fn forget_identity(&mut self, of: Option<&Object>) {
+        let Some(object) = of else { return };
+        if self.identities.get(&*object.meta().uid) == Some(object.key()) {
+            self.identities.remove(&*object.meta().uid);
+        }
     }
 
     fn table(&mut self, resource: &Resource) -> &mut Table {
@@ -239,7 +272,7 @@ mod tests {
     fn pod(path: &str, revision: u64, app: &str, owner: &str) -> Object {
         let key = Key::from_path(&Resource::new("pods").unwrap(), path).unwrap();
         let text = format!(
-            r#"{{"metadata":{{"name":"{}","labels":{{"app":"{app}"}},"ownerReferences":[{{"uid":"{owner}"}}]}}}}"#,
+            r#"{{"metadata":{{"name":"{}","uid":"uid of {path} at {revision}","labels":{{"app":"{app}"}},"ownerReferences":[{{"uid":"{owner}"}}]}}}}"#,
             key.name()
         );
         Object::read(key, Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap()
@@ -262,6 +295,11 @@ mod tests {
         assert_eq!(names(world.indexed("app", "db")), ["a/x"]);
         assert_eq!(names(world.dependents("o1")), ["a-b/z"]);
         assert_eq!(names(world.owned("o2", "pods")), ["a/x"]);
+        assert_eq!(names(world.identified("uid of a/x at 4").into_iter()), ["a/x"]);
+        assert!(
+            world.identified("uid of a/x at 1").is_none() && world.identified("uid of a/y at 2").is_none()
+        );
+        assert_eq!(names(old.identified("uid of a/x at 1").into_iter()), ["a/x"]);
         assert_eq!(names(old.indexed("app", "web")), ["a-b/z", "a/x", "a/y"]);
         assert_eq!(names(old.dependents("o1")), ["a-b/z", "a/x"]);
         assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);

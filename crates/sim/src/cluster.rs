@@ -13,14 +13,16 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
-use setpoint_reconcile::{Controller, Engine, Index, Outcome, Seed, Sent, Ticket, Turn};
+use setpoint_reconcile::{Controller, Engine, Index, Observed, Outcome, Seed, Sent, Ticket, Turn, Write};
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
-use setpoint_server::pipeline::{Step, World, Writer, create, delete, update};
+use setpoint_server::pipeline::{Step, Wish, World, Writer, create, delete, update};
 use setpoint_server::served::{self, Served};
 use setpoint_server::stored;
 use setpoint_store::{Cursor, Filter, Retention, Store};
+
+use crate::campaign::path;
 
 /// How many turns a cluster may take to come to rest.
 const TURNS_MAX: usize = 10_000;
@@ -38,10 +40,33 @@ pub struct Cluster {
     pub now: Time,
     /// Chance.
     pub rng: Rng,
+    /// What was written, in order, for whoever reads a failure.
+    pub history: Vec<String>,
     controllers: Controllers,
-    cursors: Vec<(setpoint_api::Resource, Cursor)>,
+    watches: Vec<Watching>,
     outbox: VecDeque<Sent>,
 }
+
+/// The loop's watch of one resource.
+struct Watching {
+    resource: setpoint_api::Resource,
+    /// None while it is broken: then only a list helps.
+    cursor: Option<Cursor>,
+    /// The last changes it told, to tell them again.
+    told: VecDeque<Observed>,
+}
+
+/// What a watch told.
+#[derive(PartialEq, Eq)]
+enum Told {
+    /// What it was asked for.
+    All,
+    /// Nothing: the store no longer knows what changed.
+    Lost,
+}
+
+/// How many changes a watch remembers, to tell them again.
+const TOLD_MAX: usize = 8;
 
 impl Cluster {
     /// An empty cluster with the namespace `default`.
@@ -57,8 +82,9 @@ impl Cluster {
             engine: Engine::new(list, indexes),
             now: Time::from_seconds(1_800_000_000),
             rng: Rng::with_seed(seed),
+            history: Vec::new(),
             controllers,
-            cursors: Vec::new(),
+            watches: Vec::new(),
             outbox: VecDeque::new(),
         };
         cluster.follow();
@@ -67,25 +93,51 @@ impl Cluster {
     }
 
     fn follow(&mut self) {
-        self.cursors.clear();
-        for resource in in_process::resources() {
-            let cursor = self.relist(resource);
-            self.cursors.push((resource.clone(), cursor));
-        }
-        self.engine.reach(self.store.snapshot().revision());
+        self.watches = in_process::resources()
+            .map(|resource| Watching { resource: resource.clone(), cursor: None, told: VecDeque::new() })
+            .collect();
+        self.mend_watches();
     }
 
-    /// Takes in a whole resource, and follows it from there.
-    fn relist(&mut self, resource: &setpoint_api::Resource) -> Cursor {
-        let (snapshot, cursor) = self.store.list_and_follow(resource, Filter::default());
-        let records = snapshot.table(resource).into_iter().flat_map(|table| table.iter());
-        let objects = records.filter_map(|record| {
-            let key = Key::from_path(resource, record.path()).ok()?;
-            in_process::object(key, record)
-        });
-        let objects: Vec<_> = objects.collect();
-        self.engine.relist(resource, objects, snapshot.revision(), self.now);
-        cursor
+    /// Lists what is watched no longer, and watches it again.
+    pub fn mend_watches(&mut self) {
+        for watch in &mut self.watches {
+            if watch.cursor.is_none() {
+                watch.list(&self.store, &mut self.engine, self.now);
+            }
+        }
+        self.observe();
+    }
+
+    /// Breaks one of the watches: what happens meanwhile is not told.
+    pub fn break_watch(&mut self) {
+        let number = self.rng.usize(..self.watches.len());
+        self.watches[number].cursor = None;
+    }
+
+    /// Tells changes again that were told before.
+    pub fn repeat_events(&mut self) {
+        for watch in &mut self.watches {
+            for observed in watch.told.iter().cloned() {
+                self.engine.observe(observed, self.now);
+            }
+        }
+    }
+
+    /// Takes in what changed, of some resources and up to a point; a broken watch may be mended.
+    pub fn observe_some(&mut self) {
+        for number in 0..self.watches.len() {
+            let events = 1 << self.rng.u32(..4);
+            let skips = self.rng.u8(..4) == 0;
+            let mends = self.rng.u8(..3) == 0;
+            let watch = &mut self.watches[number];
+            let is_broken = watch.cursor.is_none();
+            let is_lost =
+                !is_broken && !skips && watch.tell(&mut self.engine, self.now, events) == Told::Lost;
+            if is_lost || is_broken && mends {
+                watch.list(&self.store, &mut self.engine, self.now);
+            }
+        }
     }
 
     /// Kills the loop with all it knew, and starts another. Writes that were not sent are lost.
@@ -96,27 +148,16 @@ impl Cluster {
         self.follow();
     }
 
-    /// Takes in what changed. Where the store no longer knows what did, the whole resource is taken in anew.
+    /// Takes in everything that changed. Where the store no longer knows what did, the whole resource is listed.
     pub fn observe(&mut self) {
-        let mut cursors = std::mem::take(&mut self.cursors);
-        for (resource, cursor) in &mut cursors {
-            loop {
-                let event = match cursor.try_next() {
-                    Ok(Some(event)) => event,
-                    Ok(None) => break,
-                    Err(_) => {
-                        *cursor = self.relist(resource);
-                        continue;
-                    }
-                };
-                let Ok(key) = Key::from_path(resource, event.after.path()) else { continue };
-                if let Some(observed) = in_process::observed(key, &event) {
-                    self.engine.observe(observed, self.now);
-                }
+        for watch in &mut self.watches {
+            if watch.tell(&mut self.engine, self.now, usize::MAX) == Told::Lost {
+                watch.list(&self.store, &mut self.engine, self.now);
             }
         }
-        self.cursors = cursors;
-        self.engine.reach(self.store.snapshot().revision());
+        if self.watches.iter().all(|watch| watch.cursor.is_some()) {
+            self.engine.reach(self.store.snapshot().revision());
+        }
     }
 
     /// Plans what is due. Says when to come again.
@@ -145,14 +186,19 @@ impl Cluster {
         self.outbox.front()
     }
 
+    /// Performs the next write, and loses the answer: the loop is told that the connection broke.
+    pub fn lose_answer(&mut self) {
+        if let Some(sent) = self.outbox.front().cloned() {
+            self.write(&sent);
+            self.lose_write();
+        }
+    }
+
     /// Loses the next write on its way, and says so to the loop, as a broken connection would.
     pub fn lose_write(&mut self) {
         if let Some(sent) = self.outbox.pop_front() {
-            let refusal = setpoint_reconcile::Refusal {
-                reason: "InternalError".to_owned(),
-                message: "the connection broke".to_owned(),
-            };
-            self.answer(sent.ticket, Outcome::Refused(refusal));
+            let by = self.store.snapshot().revision();
+            self.answer(sent.ticket, Outcome::Lost { by });
         }
     }
 
@@ -165,10 +211,19 @@ impl Cluster {
     fn write(&mut self, sent: &Sent) -> Outcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy }) {
+        let outcome = match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy })
+        {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => in_process::outcome(self.store.commit(*proposal), name),
-        }
+        };
+        let what = match &sent.write {
+            Write::Create { resource, .. } => resource.to_string(),
+            Write::Patch { key, patch, .. } => format!("{key} {}", json::to_text(patch)),
+            Write::Delete { key, .. } | Write::Post { key, .. } => key.to_string(),
+        };
+        let (by, verb, seen) = (&sent.by, sent.write.verb(), sent.seen);
+        self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
+        outcome
     }
 
     /// Observes, plans and writes until nothing is left to do at this moment.
@@ -220,7 +275,9 @@ impl Cluster {
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         match decide(&writer, &World { snapshot: &snapshot, now: self.now, entropy })? {
             Step::Commit(proposal) | Step::Remove(proposal, _) => {
+                let wrote: Vec<String> = proposal.writes().map(|write| write.key.to_string()).collect();
                 let committed = self.store.commit(*proposal).map_err(Status::internal_error)?;
+                self.history.push(format!("user: {} at {}", wrote.join(", "), committed.revision));
                 Ok(committed.revision)
             }
             _ => Ok(snapshot.revision()),
@@ -243,7 +300,9 @@ impl Cluster {
     pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
         let served = kind(resource);
         let object = typed(served, object);
-        self.act(|writer, world| create::create(served, namespace, object.clone(), None, writer, world))
+        self.act(|writer, world| {
+            Ok(create::create(served, namespace, Wish::of(object.clone()), writer, world)?.step)
+        })
     }
 
     /// Merges a patch into a part of an object, as a user or a node would.
@@ -266,7 +325,7 @@ impl Cluster {
             let patched = patch.apply(stored::object(record), served.stored_schema);
             let patched = typed(served, patched.map_err(|error| error.to_status())?);
             let part = Part::of(part).expect("a part");
-            update::update(served, part, patched, None, record, writer, world)
+            Ok(update::update(served, part, Wish::of(patched), record, writer, world)?.step)
         })
     }
 
@@ -302,16 +361,32 @@ impl Cluster {
     /// Plays the part of the nodes: every pod runs and is ready; every deleted pod goes at once.
     pub fn run_pods(&mut self) {
         for pod in self.list("pods") {
-            let path =
-                format!("{}/{}", pod.str_at(&["metadata", "namespace"]), pod.str_at(&["metadata", "name"]));
-            if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
-                let _ = self.delete("pods", &path, &value!({"gracePeriodSeconds": 0}));
-            } else if pod.str_at(&["status", "phase"]) == "Pending" {
-                let now = setpoint_api::rfc3339::Seconds(self.now).to_string();
-                let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": (now)});
-                let status = value!({"status": {"phase": "Running", "conditions": [(ready)]}});
-                let _ = self.patch("pods", &path, "status", status);
+            self.run_pod(&pod);
+        }
+    }
+
+    /// As [`Cluster::run_pods`], but for some of them; others fail.
+    pub fn run_some_pods(&mut self) {
+        for pod in self.list("pods") {
+            match self.rng.u8(..16) {
+                0..8 => self.run_pod(&pod),
+                8 => {
+                    let failed = value!({"status": {"phase": "Failed", "conditions": []}});
+                    let _ = self.patch("pods", &path(&pod), "status", failed);
+                }
+                _ => {}
             }
+        }
+    }
+
+    fn run_pod(&mut self, pod: &Value) {
+        if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
+            let _ = self.delete("pods", &path(pod), &value!({"gracePeriodSeconds": 0}));
+        } else if pod.str_at(&["status", "phase"]) == "Pending" {
+            let now = setpoint_api::rfc3339::Seconds(self.now).to_string();
+            let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": (now)});
+            let status = value!({"status": {"phase": "Running", "conditions": [(ready)]}});
+            let _ = self.patch("pods", &path(pod), "status", status);
         }
     }
 
@@ -335,6 +410,38 @@ impl Cluster {
         self.observe();
         let gaps = self.engine.gaps(self.now, Seed(self.rng.u64(..)));
         assert!(gaps.is_empty(), "not quiet: {gaps:#?}");
+    }
+}
+
+impl Watching {
+    fn tell(&mut self, engine: &mut Engine, now: Time, events_max: usize) -> Told {
+        for _ in 0..events_max {
+            let event = match self.cursor.as_mut().map(Cursor::try_next) {
+                Some(Ok(Some(event))) => event,
+                Some(Err(_)) => return Told::Lost,
+                Some(Ok(None)) | None => return Told::All,
+            };
+            let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { continue };
+            let Some(observed) = in_process::observed(key, &event) else { continue };
+            if self.told.len() == TOLD_MAX {
+                self.told.pop_front();
+            }
+            self.told.push_back(observed.clone());
+            engine.observe(observed, now);
+        }
+        Told::All
+    }
+
+    fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
+        let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
+        let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
+        let objects = records.filter_map(|record| {
+            let key = Key::from_path(&self.resource, record.path()).ok()?;
+            in_process::object(key, record)
+        });
+        engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
+        self.told.clear();
+        self.cursor = Some(cursor);
     }
 }
 

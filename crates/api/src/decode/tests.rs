@@ -283,3 +283,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_sent_keeps_the_emptiness_that_says_who_owns_what() {
+    let of = kind("storage.k8s.io", "CSINode");
+    let text = r#"{"metadata":{"labels":{},"managedFields":[]},"spec":{"drivers":[]}}"#;
+    let sent = decode_sent(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
+    assert!(sent.hollow);
+    let metadata = r#"{"managedFields":[]}"#;
+    assert_eq!(json::to_text(sent.value.get("metadata").unwrap()), metadata);
+    assert_eq!(json::to_text(sent.value.get("spec").unwrap()), r#"{"drivers":[]}"#);
+    let stored = decode(sent.value, of, &[]).unwrap();
+    assert!(!stored.hollow);
+    assert_eq!(json::to_text(stored.value.get("metadata").unwrap()), "{}");
+    assert_eq!(json::to_text(stored.value.get("spec").unwrap()), r#"{"drivers":null}"#);
+}
