@@ -33,6 +33,10 @@ impl Planner for DisruptionController {
         "disruption-controller"
     }
 
+    fn source(&self) -> &'static str {
+        "controllermanager"
+    }
+
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
             Watch::itself(PodDisruptionBudget::RESOURCE),
@@ -156,9 +160,7 @@ struct Wanted {
 
 impl<'a> Look<'a> {
     fn new(world: &'a World, object: &'a Object, budget: &'a PodDisruptionBudget, now: Time) -> Look<'a> {
-        let pods = world.in_namespace(Pod::RESOURCE, &object.meta().namespace);
-        let pods = pods.filter(|pod| budget.spec.selector.matches(|name| pod.meta().labels.get(name)));
-        let pods = pods.filter_map(|pod| Some((pod, pod.view()?))).collect();
+        let pods = pods::selected(world, &object.meta().namespace, &budget.spec.selector);
         Look { world, object, budget, pods, said: Vec::new(), look_again: None, now }
     }
 
@@ -264,7 +266,7 @@ impl<'a> Look<'a> {
     /// The owner that decides how many pods there are: that of a ReplicaSet is its Deployment.
     fn scale_of(
         &self,
-        owner: &setpoint_reconcile::Owner,
+        owner: &'a setpoint_reconcile::Owner,
         namespace: &str,
     ) -> Result<Option<(Box<str>, i64)>, String> {
         let found = scale::find(self.world, &owner.api_version, &owner.kind, namespace, &owner.name)?;

@@ -11,6 +11,7 @@ mod usage;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
@@ -19,11 +20,10 @@ use setpoint_reconcile::views::Condition;
 use setpoint_reconcile::views::horizontal_pod_autoscaler::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
 };
-use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Failure, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 use crate::scale::{self, Scale};
-use crate::{conditions, said};
+use crate::{conditions, pods, said};
 use metrics::{Fault, Proposal};
 use pace::{Past, Range};
 use usage::{Crowd, Tolerances};
@@ -205,7 +205,7 @@ impl<'a> Look<'a> {
         let namespace = &self.object.meta().namespace;
         let found =
             scale::find(self.world, &reference.api_version, &reference.kind, namespace, &reference.name)?;
-        let resource = scale::resource_of(&reference.api_version, &reference.kind)?;
+        let resource = scale::resource_of(self.world, &reference.api_version, &reference.kind)?;
         found.ok_or_else(|| format!("{resource} \"{}\" not found", reference.name))
     }
 
@@ -269,18 +269,14 @@ impl<'a> Look<'a> {
     }
 
     fn crowd(&self, target: &Scale<'_>) -> Crowd<'a> {
-        let pods = self.world.in_namespace(Pod::RESOURCE, &self.object.meta().namespace);
-        let selects = |pod: &&Object| {
-            let selector = target.selector.as_ref();
-            selector.is_some_and(|selector| selector.matches(|name| pod.meta().labels.get(name)))
-        };
+        let selector = target.selector.as_ref().unwrap_or(&Selector::Nothing);
         let behavior = self.autoscaler.spec.behavior.as_ref();
         let tolerance = |rules: Option<&setpoint_reconcile::views::horizontal_pod_autoscaler::Rules>| {
             let text = rules.and_then(|rules| rules.tolerance.as_ref());
             text.and_then(|text| Quantity::parse(text).ok()).map_or(TOLERANCE, Quantity::to_f64)
         };
         Crowd {
-            pods: pods.filter(selects).filter_map(|pod| Some((pod, pod.view()?))).collect(),
+            pods: pods::selected(self.world, &self.object.meta().namespace, selector),
             current: target.replicas,
             tolerances: Tolerances {
                 down: tolerance(behavior.and_then(|behavior| behavior.scale_down.as_ref())),

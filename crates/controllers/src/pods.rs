@@ -8,7 +8,7 @@ use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, World, Write};
 
-use crate::indexes::ORPHAN_PODS;
+use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, labelled};
 
 /// A pod with what is known of it.
 pub type Seen<'a> = (&'a Object, &'a Pod);
@@ -96,6 +96,21 @@ pub fn claim_tracked<'a>(
         }
     }
     claimed
+}
+
+/// The pods of a namespace that a selector finds, in the order of their names.
+#[must_use]
+pub fn selected<'a>(world: &'a World, namespace: &'a str, selector: &Selector) -> Vec<Seen<'a>> {
+    let matches = |pod: &&'a Object| selector.matches(|name| pod.meta().labels.get(name));
+    let requirements = selector.requirements().iter();
+    let mut labels = requirements.filter_map(|one| Some((one.key(), selector.required_value(one.key())?)));
+    let found: Vec<&Object> = match labels.next() {
+        Some((name, value)) => {
+            world.indexed(PODS_BY_LABEL, &labelled(namespace, name, value)).filter(matches).collect()
+        }
+        None => world.in_namespace("pods", namespace).filter(matches).collect(),
+    };
+    found.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect()
 }
 
 fn adopt(object: &Object, owner: &Owner<'_>, finalizer: Option<&str>) -> Act {

@@ -1,9 +1,10 @@
 //! What can be scaled: any object whose kind has the subresource `scale`, read by its form.
 
 use setpoint_api::labels::{Expression, Selector};
-use setpoint_api::resources::{self, ResourceInfo};
-use setpoint_api::{Resource, Value};
+use setpoint_api::{Value, resources};
 use setpoint_reconcile::{Object, World};
+
+use crate::kinds;
 
 /// Something that can be scaled.
 pub struct Scale<'a> {
@@ -21,17 +22,17 @@ pub struct Scale<'a> {
 ///
 /// # Errors
 /// In the words for people, if there is no such kind, or its objects cannot be scaled.
-pub fn resource_of(api_version: &str, kind: &str) -> Result<Resource, String> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let is_it = |info: &&ResourceInfo| info.group == group && info.kind == kind;
-    let fits = |info: &&ResourceInfo| is_it(info) && info.version == version;
-    let found = resources::all().iter().find(fits).or_else(|| resources::all().iter().find(is_it));
-    let info = found.ok_or_else(|| format!("no matches for kind \"{kind}\" in version \"{api_version}\""))?;
-    let name = if group.is_empty() { info.plural.to_owned() } else { format!("{}.{group}", info.plural) };
-    if info.subresource("scale").is_none() {
-        return Err(format!("{name} does not implement the scale subresource"));
+pub fn resource_of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Result<&'a str, String> {
+    let found = kinds::of(world, api_version, kind);
+    let resource =
+        found.ok_or_else(|| format!("no matches for kind \"{kind}\" in version \"{api_version}\""))?.resource;
+    // What custom kinds have is not in the table; their objects are taken by their form.
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let mut built_in = resources::all().iter().filter(|info| info.group == group && info.kind == kind);
+    if built_in.next().is_some_and(|info| info.subresource("scale").is_none()) {
+        return Err(format!("{resource} does not implement the scale subresource"));
     }
-    Resource::new(&name).map_err(|error| error.to_string())
+    Ok(resource)
 }
 
 /// Finds what is to be scaled; nothing if it is not there.
@@ -41,12 +42,12 @@ pub fn resource_of(api_version: &str, kind: &str) -> Result<Resource, String> {
 pub fn find<'a>(
     world: &'a World,
     api_version: &str,
-    kind: &str,
+    kind: &'a str,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Scale<'a>>, String> {
-    let resource = resource_of(api_version, kind)?;
-    let Some(object) = world.find(resource.as_str(), namespace, name) else { return Ok(None) };
+    let resource = resource_of(world, api_version, kind)?;
+    let Some(object) = world.find(resource, namespace, name) else { return Ok(None) };
     let value = object.value();
     let number = |part: &str| value.at(&[part, "replicas"]).and_then(Value::as_i64);
     Ok(Some(Scale {
