@@ -11,6 +11,10 @@ use crate::kinds::definition_kind;
 pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
 /// Pods that nobody manages, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
+/// Replica sets that nobody manages, by namespace.
+pub const ORPHAN_REPLICA_SETS: &str = "orphan replica sets";
+/// Revisions that nobody manages, by namespace.
+pub const ORPHAN_REVISIONS: &str = "orphan revisions";
 /// Pods by the node they are bound to.
 pub const PODS_BY_NODE: &str = "pods by node";
 
@@ -35,6 +39,8 @@ pub fn all() -> Vec<Index> {
             values: definition_kind,
         },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
+        Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: orphan },
+        Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: orphan },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },

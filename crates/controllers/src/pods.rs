@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, World, Write};
 
 use crate::indexes::ORPHAN_PODS;
+use crate::owners;
+pub use crate::owners::Owner;
 
 /// A pod with what is known of it.
 pub type Seen<'a> = (&'a Object, &'a Pod);
@@ -22,77 +23,25 @@ pub struct Claimed<'a> {
     pub acts: Vec<Act>,
 }
 
-/// An owner of pods.
-pub struct Owner<'a> {
-    /// It.
-    pub object: &'a Object,
-    /// Group and version of its kind.
-    pub api_version: &'static str,
-    /// Its kind.
-    pub kind: &'static str,
-}
-
-impl Owner<'_> {
-    /// How it is named in what it manages.
-    #[must_use]
-    pub fn reference(&self) -> Value {
-        let meta = self.object.meta();
-        value!({
-            "apiVersion": (self.api_version),
-            "kind": (self.kind),
-            "name": (&*meta.name),
-            "uid": (&*meta.uid),
-            "controller": true,
-            "blockOwnerDeletion": true,
-        })
-    }
-
-    /// It as the subject of notes.
-    #[must_use]
-    pub fn subject(&self) -> Subject {
-        Subject::of(self.object, self.api_version, self.kind)
-    }
-}
-
 /// Finds the pods of an owner: those it manages that it still selects, and orphans that it selects. What it manages
 /// and selects no longer is released. An owner on its way out neither adopts nor releases.
 #[must_use]
 pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
-    let meta = owner.object.meta();
     let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
-    let mut claimed = Claimed::default();
-    for object in world.owned(&meta.uid, "pods") {
-        let Some(pod) = object.view::<Pod>() else { continue };
-        if !object.meta().is_controlled_by(&meta.uid) {
-            continue;
-        }
-        if selects(object) {
-            claimed.pods.push((object, pod));
-        } else if !meta.is_deleted() {
-            claimed.acts.push(release(object, &meta.uid));
-        }
-    }
-    if meta.is_deleted() {
-        return claimed;
-    }
-    for object in world.indexed(ORPHAN_PODS, &meta.namespace) {
-        let Some(pod) = object.view::<Pod>() else { continue };
-        if !object.meta().is_deleted() && !pod.is_finished() && selects(object) {
-            claimed.pods.push((object, pod));
-            claimed.acts.push(adopt(object, owner));
-        }
-    }
-    claimed
+    let adopts = |object: &Object| object.view::<Pod>().is_some_and(|pod| !pod.is_finished());
+    claim_where(world, owner, selects, adopts)
 }
 
-fn adopt(object: &Object, owner: &Owner<'_>) -> Act {
-    let patch = value!({"metadata": {"ownerReferences": [(owner.reference())]}});
-    Write::merge(object, "", patch).strategic().into()
-}
-
-fn release(object: &Object, uid: &str) -> Act {
-    let patch = value!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": (uid)}]}});
-    Write::merge(object, "", patch).strategic().into()
+/// The same for an owner that has its own way to tell which pods are its own, and which it adopts.
+#[must_use]
+pub fn claim_where<'a>(
+    world: &'a World,
+    owner: &Owner<'a>,
+    selects: impl Fn(&Object) -> bool,
+    adopts: impl Fn(&Object) -> bool,
+) -> Claimed<'a> {
+    let (objects, acts) = owners::claim(world, owner, "pods", ORPHAN_PODS, selects, adopts);
+    Claimed { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
 }
 
 /// A new pod of a template, under a name that starts as its owner's.
@@ -140,6 +89,15 @@ pub fn delete(pod: &Object, owner: &Owner<'_>) -> Act {
 #[must_use]
 pub fn is_active((object, pod): &Seen<'_>) -> bool {
     !pod.is_finished() && !object.meta().is_deleted()
+}
+
+/// Has a plan look again when the next of the pods will have been ready for long enough.
+pub fn look_again<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i64, now: Time) {
+    for (_, pod) in pods {
+        if let Some(at) = pod.available_at(min_ready_seconds).filter(|at| *at > now) {
+            plan.look_again_at(at);
+        }
+    }
 }
 
 /// By what pods are ordered when some must go: those whose loss costs least come first. `crowding` is how many pods
