@@ -2,8 +2,9 @@
 //!
 //! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them;
 //! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`owners`] whose an
-//! object is; [`pods`] is what those have in common that manage pods, [`service_pods`] those that look behind Services.
-//! To add one, write its file, add what it reads to the views, and name it in [`all`].
+//! object is; [`pods`] is what those have in common that manage pods, [`service_pods`] those that look behind Services,
+//! [`revisions`] those that keep their past. To add one, write its file, add what it reads to the views, and name it
+//! in [`all`].
 
 pub mod deployment;
 pub mod endpoint_slice;
@@ -18,9 +19,11 @@ pub mod owners;
 pub mod pods;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod revisions;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_pods;
+pub mod stateful_set;
 
 #[cfg(test)]
 mod testing;
@@ -46,6 +49,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(replica_set::ReplicaSetController),
         Box::new(replication_controller::ReplicationControllerController),
         Box::new(service_account::ServiceAccountController),
+        Box::new(stateful_set::StatefulSetController),
     ];
     if !settings.root_ca.is_empty() {
         all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));

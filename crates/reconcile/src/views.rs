@@ -4,6 +4,7 @@
 //! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
 
 pub mod config_map;
+pub mod controller_revision;
 pub mod custom_resource_definition;
 pub mod deployment;
 pub mod endpoint_slice;
@@ -13,6 +14,7 @@ pub mod pod;
 pub mod replica_set;
 pub mod replication_controller;
 pub mod service;
+pub mod stateful_set;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use setpoint_api::labels::{Expression, Selector};
