@@ -6,6 +6,7 @@
 //! [`revisions`] those that keep their past. To add one, write its file, add what it reads to the views, and name it
 //! in [`all`].
 
+pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
@@ -16,6 +17,7 @@ pub mod indexes;
 pub mod kinds;
 pub mod namespace;
 pub mod owners;
+pub mod placement;
 pub mod pods;
 pub mod replica_set;
 pub mod replication_controller;
@@ -41,6 +43,7 @@ pub struct Settings {
 #[must_use]
 pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(daemon_set::DaemonSetController),
         Box::new(deployment::DeploymentController),
         Box::new(endpoint_slice::EndpointSliceController),
         Box::new(endpoints::EndpointsController),

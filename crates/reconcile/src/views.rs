@@ -6,10 +6,12 @@
 pub mod config_map;
 pub mod controller_revision;
 pub mod custom_resource_definition;
+pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod namespace;
+pub mod node;
 pub mod pod;
 pub mod replica_set;
 pub mod replication_controller;
