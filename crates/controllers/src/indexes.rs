@@ -23,6 +23,10 @@ pub const JOB_TRACKED_PODS: &str = "pods that a job tracks";
 pub const NODES_BY_ZONE: &str = "nodes by zone";
 /// Pods that nobody manages, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
+/// Replica sets that nobody manages, by namespace.
+pub const ORPHAN_REPLICA_SETS: &str = "orphan replica sets";
+/// Revisions that nobody manages, by namespace.
+pub const ORPHAN_REVISIONS: &str = "orphan revisions";
 /// Pods by the node they are bound to.
 pub const PODS_BY_NODE: &str = "pods by node";
 
@@ -52,6 +56,8 @@ pub fn all() -> Vec<Index> {
         Index { name: JOB_TRACKED_PODS, resource: "pods", values: job_tracked },
         Index { name: NODES_BY_ZONE, resource: "nodes", values: |node, found| found(&zone_of(node)) },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
+        Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: orphan },
+        Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: orphan },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },

@@ -1,19 +1,23 @@
 //! What should follow: the built-in controllers, one file each, planners only.
 //!
 //! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them;
-//! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`pods`] is what
-//! those have in common that manage pods, [`service_pods`] those that look behind Services. To add one, write its file,
-//! add what it reads to the views, and name it in [`all`].
+//! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`owners`] whose an
+//! object is; [`pods`] is what those have in common that manage pods, [`service_pods`] those that look behind Services,
+//! [`revisions`] those that keep their past. To add one, write its file, add what it reads to the views, and name it
+//! in [`all`].
 
 pub mod bootstrap_tokens;
 pub mod certificate_requests;
 pub mod cluster_role_aggregation;
 pub mod conditions;
 pub mod cron_job;
+pub mod daemon_set;
+pub mod deployment;
 pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod garbage_collector;
+pub mod hashes;
 pub mod holder;
 pub mod horizontal_pod_autoscaler;
 pub mod indexes;
@@ -24,17 +28,25 @@ pub mod namespace;
 pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod node_ttl;
+pub mod owners;
+pub mod placement;
 pub mod pod_gc;
 pub mod pods;
 pub mod replica_set;
+pub mod replication_controller;
 pub mod resource_quota;
+pub mod revisions;
 pub mod root_ca;
 pub mod said;
 pub mod scale;
 pub mod service_account;
 pub mod service_pods;
+pub mod stateful_set;
 pub mod taint_eviction;
 pub mod ttl_after_finished;
+
+#[cfg(test)]
+mod testing;
 
 use setpoint_reconcile::Controller;
 
@@ -59,6 +71,8 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(certificate_requests::RequestCleaner),
         Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(cron_job::CronJobController),
+        Box::new(daemon_set::DaemonSetController),
+        Box::new(deployment::DeploymentController),
         Box::new(disruption::DisruptionController),
         Box::new(endpoint_slice::EndpointSliceController),
         Box::new(endpoints::EndpointsController),
@@ -71,8 +85,10 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(node_ttl::NodeTtl),
         Box::new(pod_gc::PodGcController::default()),
         Box::new(replica_set::ReplicaSetController),
+        Box::new(replication_controller::ReplicationControllerController),
         Box::new(resource_quota::ResourceQuotaController),
         Box::new(service_account::ServiceAccountController),
+        Box::new(stateful_set::StatefulSetController),
         Box::new(taint_eviction::TaintEviction),
         Box::new(ttl_after_finished::TtlAfterFinishedController),
     ];

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, World, Write};
 
 use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, labelled};
+use crate::owners;
+pub use crate::owners::Owner;
 
 /// A pod with what is known of it.
 pub type Seen<'a> = (&'a Object, &'a Pod);
@@ -22,43 +23,25 @@ pub struct Claimed<'a> {
     pub acts: Vec<Act>,
 }
 
-/// An owner of pods.
-pub struct Owner<'a> {
-    /// It.
-    pub object: &'a Object,
-    /// Group and version of its kind.
-    pub api_version: &'static str,
-    /// Its kind.
-    pub kind: &'static str,
-}
-
-impl Owner<'_> {
-    /// How it is named in what it manages.
-    #[must_use]
-    pub fn reference(&self) -> Value {
-        let meta = self.object.meta();
-        value!({
-            "apiVersion": (self.api_version),
-            "kind": (self.kind),
-            "name": (&*meta.name),
-            "uid": (&*meta.uid),
-            "controller": true,
-            "blockOwnerDeletion": true,
-        })
-    }
-
-    /// It as the subject of notes.
-    #[must_use]
-    pub fn subject(&self) -> Subject {
-        Subject::of(self.object, self.api_version, self.kind)
-    }
-}
-
 /// Finds the pods of an owner: those it manages that it still selects, and orphans that it selects. What it manages
 /// and selects no longer is released. An owner on its way out neither adopts nor releases.
 #[must_use]
 pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
-    claim_tracked(world, owner, selector, None)
+    let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
+    let adopts = |object: &Object| object.view::<Pod>().is_some_and(|pod| !pod.is_finished());
+    claim_where(world, owner, selects, adopts)
+}
+
+/// The same for an owner that has its own way to tell which pods are its own, and which it adopts.
+#[must_use]
+pub fn claim_where<'a>(
+    world: &'a World,
+    owner: &Owner<'a>,
+    selects: impl Fn(&Object) -> bool,
+    adopts: impl Fn(&Object) -> bool,
+) -> Claimed<'a> {
+    let (objects, acts) = owners::claim(world, owner, "pods", ORPHAN_PODS, selects, adopts);
+    Claimed { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
 }
 
 /// The same for an owner that puts a finalizer on its pods: it is added when one is adopted and taken off when one
@@ -182,6 +165,15 @@ pub fn delete(pod: &Object, owner: &Owner<'_>) -> Act {
 #[must_use]
 pub fn is_active((object, pod): &Seen<'_>) -> bool {
     !pod.is_finished() && !object.meta().is_deleted()
+}
+
+/// Has a plan look again when the next of the pods will have been ready for long enough.
+pub fn look_again<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i64, now: Time) {
+    for (_, pod) in pods {
+        if let Some(at) = pod.available_at(min_ready_seconds).filter(|at| *at > now) {
+            plan.look_again_at(at);
+        }
+    }
 }
 
 /// By what pods are ordered when some must go: those whose loss costs least come first. `crowding` is how many pods

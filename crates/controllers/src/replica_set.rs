@@ -7,16 +7,38 @@ use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::planner::wake_controller;
 use setpoint_reconcile::views::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::indexes::PODS_BY_NODE;
-use crate::pods::{self, Owner};
+use crate::owners::{self, Owner};
+use crate::pods;
 
 /// The condition that says that pods could not be made or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// A kind that is a set of pods of one template: ReplicaSet, and what came before it.
+pub(crate) struct Kind {
+    /// The group and version.
+    pub api_version: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// The resource.
+    pub resource: &'static str,
+    /// How its objects are read.
+    pub view: fn(&Object) -> Option<&ReplicaSet>,
+    /// Whether its status counts pods on their way out.
+    pub counts_terminating: bool,
+}
+
+const KIND: Kind = Kind {
+    api_version: "apps/v1",
+    name: "ReplicaSet",
+    resource: <ReplicaSet as setpoint_reconcile::View>::RESOURCE,
+    view: Object::view::<ReplicaSet>,
+    counts_terminating: true,
+};
 
 /// The controller.
 pub struct ReplicaSetController;
@@ -29,19 +51,30 @@ impl Planner for ReplicaSetController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] =
-            [Watch::itself(<ReplicaSet as setpoint_reconcile::View>::RESOURCE), Watch::via("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::itself(KIND.resource), Watch::via("pods", of_pod)];
         &WATCHES
     }
 
     fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        KIND.plan(key, world, seen, now)
+    }
+}
+
+fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    KIND.wake(pod, world, wake);
+}
+
+impl Kind {
+    /// What to do about a set of this kind.
+    pub fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
-        let Some(set) = object.view::<ReplicaSet>() else { return plan };
-        let owner = Owner { object, api_version: "apps/v1", kind: "ReplicaSet" };
+        let Some(set) = (self.view)(object) else { return plan };
+        let owner = Owner { object, api_version: self.api_version, kind: self.name };
         let claimed = pods::claim(world, &owner, &set.spec.selector);
         let (active, ending): (Vec<_>, Vec<_>) = claimed.pods.into_iter().partition(pods::is_active);
         let terminating = ending.iter().filter(|(pod, _)| pod.meta().is_deleted()).count();
+        let terminating = self.counts_terminating.then_some(terminating);
 
         let failure = seen.failure.filter(|failure| failure.resource.as_str() == "pods");
         let failure = failure.map(|failure| (failure.verb, failure.message.as_str()));
@@ -53,25 +86,19 @@ impl Planner for ReplicaSetController {
         if !object.meta().is_deleted() {
             plan.stage(scale(&owner, &set.spec, active.clone(), world));
         }
-        for (_, pod) in &active {
-            if let Some(at) = pod.available_at(set.spec.min_ready_seconds).filter(|at| *at > now) {
-                plan.look_again_at(at);
-            }
-        }
+        pods::look_again(&mut plan, &active, set.spec.min_ready_seconds, now);
         plan
     }
-}
 
-/// A pod concerns the set that manages it; one that nobody manages, every set that selects it.
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    if pod.meta().controller().is_some() {
-        return wake_controller(pod, "ReplicaSet", "replicasets.apps", wake);
-    }
-    for set in world.in_namespace("replicasets.apps", &pod.meta().namespace) {
-        let selects = |set: &ReplicaSet| set.spec.selector.matches(|name| pod.meta().labels.get(name));
-        if set.view::<ReplicaSet>().is_some_and(selects) {
-            wake(set.key().clone());
-        }
+    /// Wakes the sets of this kind that a pod concerns.
+    pub fn wake(&self, pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+        owners::wake(
+            pod,
+            world,
+            (self.name, self.resource),
+            |object| (self.view)(object).map(|set| &set.spec.selector),
+            wake,
+        );
     }
 }
 
@@ -119,7 +146,7 @@ fn status(
     object: &Object,
     set: &ReplicaSet,
     active: &[pods::Seen<'_>],
-    terminating: usize,
+    terminating: Option<usize>,
     failure: Option<(&str, &str)>,
     now: Time,
 ) -> ReplicaSetStatus {
@@ -139,7 +166,7 @@ fn status(
         available_replicas: some(
             active.iter().filter(|(_, pod)| pod.is_available(set.spec.min_ready_seconds, now)).count(),
         ),
-        terminating_replicas: Some(count(terminating)),
+        terminating_replicas: terminating.map(count),
         observed_generation: Some(object.meta().generation),
         conditions: conditions(&set.status.conditions, failure, now),
     }

@@ -6,8 +6,11 @@
 pub mod certificate_signing_request;
 pub mod cluster_role;
 pub mod config_map;
+pub mod controller_revision;
 pub mod cron_job;
 pub mod custom_resource_definition;
+pub mod daemon_set;
+pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod horizontal_pod_autoscaler;
@@ -18,10 +21,12 @@ pub mod persistent_volume_claim;
 pub mod pod;
 pub mod pod_disruption_budget;
 pub mod replica_set;
+pub mod replication_controller;
 pub mod resource_quota;
 pub mod secret;
 pub mod service;
 pub mod service_account;
+pub mod stateful_set;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};
@@ -140,6 +145,42 @@ impl IntOrString {
             }
         }
     }
+}
+
+/// How a workload goes from one template to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpdateStrategy {
+    /// `RollingUpdate`, `Recreate` or `OnDelete`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The bounds of a rolling update.
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// The bounds of a rolling update.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    /// How many pods may be missing.
+    pub max_unavailable: Option<IntOrString>,
+    /// How many there may be too many.
+    pub max_surge: Option<IntOrString>,
+    /// The least ordinal that is updated.
+    pub partition: Option<i64>,
+}
+
+/// Writes a count that is not stored when it is zero.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn nonzero<S: serde::Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+    if *number == 0 { serializer.serialize_none() } else { serializer.serialize_i64(*number) }
+}
+
+/// How many pods a workload has that does not say.
+fn one() -> i64 {
+    1
 }
 
 /// Reads a label selector; one that is absent selects nothing, an empty one everything.

@@ -19,7 +19,7 @@ use setpoint_reconcile::{
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
-use setpoint_server::pipeline::{Step, Wish, World, Writer, create, delete, update};
+use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, update};
 use setpoint_server::served::{self, Served};
 use setpoint_server::stored;
 use setpoint_store::{Cursor, Filter, Retention, Store};
@@ -346,6 +346,17 @@ impl Cluster {
         })
     }
 
+    /// Binds a pod to a node, as a scheduler would.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn bind(&mut self, path: &str, node: &str) -> Result<Revision, Status> {
+        let key = Key::from_path(&kind("pods").resource, path).expect("a path");
+        let wish = value!({"metadata": {"name": (key.name())}, "target": {"kind": "Node", "name": (node)}});
+        let namespace = key.namespace().unwrap_or_default();
+        self.act(|writer, world| binding::bind(&wish, namespace, writer, world))
+    }
+
     /// An object as it is stored.
     #[must_use]
     pub fn get(&self, resource: &str, path: &str) -> Option<Value> {
@@ -382,7 +393,8 @@ impl Cluster {
         }
     }
 
-    fn run_pod(&mut self, pod: &Value) {
+    /// As [`Cluster::run_pods`], but for one of them.
+    pub fn run_pod(&mut self, pod: &Value) {
         if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
             let _ = self.delete("pods", &path(pod), &value!({"gracePeriodSeconds": 0}));
         } else if pod.str_at(&["status", "phase"]) == "Pending" {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use setpoint_api::labels::Selector;
 
-use super::{Condition, Template, or_default, selector};
+use super::{Condition, Template, one, or_default, selector};
 use crate::object::View;
 
 /// A ReplicaSet.
@@ -36,10 +36,6 @@ pub struct ReplicaSetSpec {
     /// What its pods look like.
     #[serde(default)]
     pub template: Template,
-}
-
-fn one() -> i64 {
-    1
 }
 
 /// How a ReplicaSet stands.

@@ -1,0 +1,223 @@
+//! DaemonSet: one pod on every node that it fits, and none elsewhere.
+//!
+//! Which node a pod is for is written into its affinity; the scheduler binds it there. [`nodes`] says which nodes are
+//! to have one and what is there, [`rolling`] which pods are replaced by those of a later template.
+
+mod nodes;
+mod rolling;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::daemon_set::{DaemonSet, DaemonSetStatus};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::indexes::PODS_BY_NODE;
+use crate::owners::{self, Owner};
+use crate::pods;
+use crate::revisions::{self, Latest, Past};
+use nodes::{Fit, Nodes};
+
+/// The label of revisions and pods that holds the hash of the template.
+const HASH: &str = "controller-revision-hash";
+/// How often the template has changed, as it was told before there were revisions. Pods still say it.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// The resource.
+const SETS: &str = "daemonsets.apps";
+/// The first wait before a pod that failed on a node is replaced.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// The longest.
+const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// The controller.
+pub struct DaemonSetController;
+
+/// When a failed pod was last replaced on each node, and how long the next one has to wait.
+type Memo = BTreeMap<String, (Time, Duration)>;
+
+impl Planner for DaemonSetController {
+    type Memo = Memo;
+
+    fn name(&self) -> &'static str {
+        "daemonset-controller"
+    }
+
+    fn user(&self) -> String {
+        // The account is spelled otherwise than the controller.
+        "system:serviceaccount:kube-system:daemon-set-controller".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 4] = [
+            Watch::itself(SETS),
+            Watch::via("pods", of_member),
+            Watch::via("controllerrevisions.apps", of_member),
+            Watch::via("nodes", of_node),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memo>, now: Time, _: Seed) -> Plan<Memo> {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(set) = object.view::<DaemonSet>() else { return plan };
+        if set.spec.selector.is_everything() || object.meta().is_deleted() {
+            return plan;
+        }
+        let owner = Owner { object, api_version: "apps/v1", kind: "DaemonSet" };
+        let past = Past::of(world, &owner, &set.spec.selector);
+        let selects = |pod: &Object| set.spec.selector.matches(|name| pod.meta().labels.get(name));
+        let claimed = pods::claim_where(world, &owner, selects, |_| true);
+        if !past.acts.is_empty() || !claimed.acts.is_empty() {
+            // What is adopted or released changes, and what follows depends on how it is then.
+            plan.stage(past.acts);
+            plan.stage(claimed.acts);
+            return plan.with_memo(seen.memo.clone());
+        }
+        let collisions = set.status.collision_count.unwrap_or(0);
+        let latest = past.latest(world, &owner, &set.spec.template.0, HASH, collisions);
+        let nodes = Nodes::of(world, set, &claimed.pods);
+        let rollout = Rollout { owner: &owner, set, past: &past, latest: &latest, nodes, now };
+        rollout.plan(&claimed.pods, seen.memo.clone())
+    }
+}
+
+/// All that a plan for a set goes by.
+struct Rollout<'a> {
+    owner: &'a Owner<'a>,
+    set: &'a DaemonSet,
+    past: &'a Past<'a>,
+    latest: &'a Latest,
+    nodes: Nodes<'a>,
+    now: Time,
+}
+
+impl Rollout<'_> {
+    fn plan(&self, pods: &[pods::Seen<'_>], mut memo: Memo) -> Plan<Memo> {
+        let mut plan = Plan::default();
+        plan.stage(self.latest.act.clone());
+        let status = self.status();
+        if status != self.set.status {
+            plan.stage([Act::from(Write::status(self.owner.object, value_of(&status)))]);
+        }
+        pods::look_again(&mut plan, pods, self.set.spec.min_ready_seconds, self.now);
+        memo.retain(|_, (at, _)| self.now.since(*at) < BACKOFF_MAX * 2);
+        let mut steps = Steps::default();
+        nodes::keep(self, &mut steps, &mut memo, &mut plan);
+        if steps.is_empty() && self.set.spec.update_strategy.kind == "RollingUpdate" {
+            // Counts hold only when every node has what it is to have.
+            rolling::replace(self, &mut steps);
+        }
+        let deletions = steps.deletions.into_iter().map(|pod| pods::delete(pod, self.owner));
+        let creations = steps.creations.iter().map(|node| pods::create(self.pod(node), self.owner));
+        plan.stage(creations.chain(deletions));
+        let hashes: BTreeSet<&str> = pods.iter().filter_map(|(pod, _)| pod.meta().labels.get(HASH)).collect();
+        let mut used: BTreeSet<&str> = [&*self.latest.name].into();
+        used.extend(self.past.all.iter().filter_map(|(revision, _)| {
+            let meta = revision.meta();
+            hashes.contains(meta.labels.get(HASH)?).then_some(&*meta.name)
+        }));
+        plan.stage(revisions::surplus(self.past, &used, self.set.spec.revision_history_limit));
+        plan.with_memo(memo)
+    }
+
+    fn status(&self) -> DaemonSetStatus {
+        let mut status = DaemonSetStatus {
+            observed_generation: self.owner.object.meta().generation,
+            collision_count: match self.latest.collisions {
+                0 => self.set.status.collision_count,
+                collisions => Some(collisions),
+            },
+            conditions: self.set.status.conditions.clone(),
+            ..DaemonSetStatus::default()
+        };
+        for place in self.nodes.places.values() {
+            let Some((_, fit)) = place.node else { continue };
+            let first = place.pods.first();
+            if fit != Fit::Runs {
+                status.number_misscheduled += i64::from(first.is_some());
+                continue;
+            }
+            status.desired_number_scheduled += 1;
+            let Some(pod) = first else { continue };
+            status.current_number_scheduled += 1;
+            status.number_ready += i64::from(pod.1.is_ready());
+            status.number_available += i64::from(self.is_available(pod));
+            status.updated_number_scheduled += i64::from(self.is_latest(pod));
+        }
+        status.number_unavailable = status.desired_number_scheduled - status.number_available;
+        status
+    }
+
+    fn is_available(&self, (_, pod): &pods::Seen<'_>) -> bool {
+        pod.is_available(self.set.spec.min_ready_seconds, self.now)
+    }
+
+    /// Whether a pod is of the latest template.
+    fn is_latest(&self, (pod, _): &pods::Seen<'_>) -> bool {
+        pod.meta().labels.get(HASH) == Some(&self.latest.hash)
+    }
+
+    /// A new pod for a node.
+    fn pod(&self, node: &str) -> Value {
+        let mut template = self.set.spec.template.0.clone();
+        let spec = template.ensure_map("spec");
+        spec.insert("tolerations", nodes::tolerations(&self.set.spec.template.0));
+        let term = value!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [(node)]}]});
+        let required = spec
+            .ensure_map("affinity")
+            .ensure_map("nodeAffinity")
+            .ensure_map("requiredDuringSchedulingIgnoredDuringExecution");
+        required.insert("nodeSelectorTerms", value!([(term)]));
+        let labels = template.ensure_map("metadata").ensure_map("labels");
+        labels.insert(HASH, &*self.latest.hash);
+        if let Some(generation) = self.owner.object.meta().annotations.get(TEMPLATE_GENERATION) {
+            labels.insert("pod-template-generation", generation);
+        }
+        pods::from_template(&template, self.owner)
+    }
+}
+
+/// What is to be done.
+#[derive(Default)]
+struct Steps<'a> {
+    /// The nodes that are to get a pod.
+    creations: Vec<&'a str>,
+    /// The pods that are to go.
+    deletions: Vec<&'a Object>,
+}
+
+impl Steps<'_> {
+    fn is_empty(&self) -> bool {
+        self.creations.is_empty() && self.deletions.is_empty()
+    }
+}
+
+fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    owners::wake(
+        member,
+        world,
+        ("DaemonSet", SETS),
+        |object| object.view::<DaemonSet>().map(|set| &set.spec.selector),
+        wake,
+    );
+}
+
+/// A node concerns the sets that are to have a pod on it and have none, or the other way round. Most changes of a
+/// node, such as its heartbeats, concern none.
+fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let is_gone = world.get(node.key()).is_none();
+    for (object, set) in world.views::<DaemonSet>() {
+        let runs = Fit::of(set, &nodes::tolerations(&set.spec.template.0), node) == Fit::Runs;
+        let mut there = world.indexed(PODS_BY_NODE, &node.meta().name);
+        let has_one = there.any(|pod| pod.meta().is_controlled_by(&object.meta().uid));
+        if is_gone || runs != has_one || set.status.number_misscheduled > 0 {
+            wake(object.key().clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

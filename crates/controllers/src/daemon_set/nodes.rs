@@ -1,0 +1,229 @@
+//! Which nodes are to have a pod of a DaemonSet, and which pods are there.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::{Value, value};
+use setpoint_reconcile::plan::Plan;
+use setpoint_reconcile::views::daemon_set::DaemonSet;
+use setpoint_reconcile::views::node::Node;
+use setpoint_reconcile::{Object, World};
+
+use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, Rollout, Steps};
+use crate::placement;
+use crate::pods::Seen;
+
+/// What a node's troubles are that a daemon puts up with, because it may be what mends them.
+const TOLERATED: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+/// What those put up with in addition that use the node's own network.
+const TOLERATED_ON_HOST: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+
+/// What a pod of a template puts up with: what the template says, and what every daemon does.
+pub(super) fn tolerations(template: &Value) -> Vec<Value> {
+    let said = template.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap_or_default();
+    let on_host = template.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    let mut all = said.to_vec();
+    for (key, effect) in TOLERATED.into_iter().chain(on_host.then_some(TOLERATED_ON_HOST)) {
+        let added = value!({"key": (key), "operator": "Exists", "effect": (effect)});
+        // One for the same taint, as narrow as this one, gives way to it.
+        let same = |one: &Value| {
+            one.str_at(&["key"]) == key
+                && one.str_at(&["effect"]) == effect
+                && one.str_at(&["operator"]) == "Exists"
+                && one.str_at(&["value"]).is_empty()
+        };
+        match all.iter_mut().find(|one| same(one)) {
+            Some(one) => *one = added,
+            None => all.push(added),
+        }
+    }
+    all
+}
+
+/// Whether a node is to have a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It is.
+    Runs,
+    /// It is not to get one, but one that is there may stay.
+    MayStay,
+    /// It is not.
+    No,
+}
+
+impl Fit {
+    pub fn of(set: &DaemonSet, tolerations: &[Value], node: &Object) -> Fit {
+        let Some(spec) = set.spec.template.0.get("spec") else { return Fit::No };
+        let Some(view) = node.view::<Node>() else { return Fit::No };
+        let named = spec.str_at(&["nodeName"]);
+        if !(named.is_empty() || named == &*node.meta().name) || !placement::allows(spec, node) {
+            return Fit::No;
+        }
+        let kept_away = |effect: &str| {
+            let taints = view.spec.taints.iter().filter(|taint| taint.effect == effect);
+            taints.into_iter().any(|taint| !placement::tolerates(tolerations, taint))
+        };
+        match (kept_away("NoExecute"), kept_away("NoSchedule")) {
+            (true, _) => Fit::No,
+            (false, true) => Fit::MayStay,
+            (false, false) => Fit::Runs,
+        }
+    }
+}
+
+/// A node, or what there was one, and the pods that are for it.
+#[derive(Default)]
+pub(super) struct Place<'a> {
+    /// The node; nothing if there is none of the name.
+    pub node: Option<(&'a Object, Fit)>,
+    /// The pods for it: those that are bound first, then the oldest.
+    pub pods: Vec<Seen<'a>>,
+}
+
+impl<'a> Place<'a> {
+    /// The pods that nobody deleted.
+    pub fn staying(&self) -> impl Iterator<Item = &Seen<'a>> {
+        self.pods.iter().filter(|(pod, _)| !pod.meta().is_deleted())
+    }
+}
+
+/// Every node, by its name.
+pub(super) struct Nodes<'a> {
+    pub places: BTreeMap<&'a str, Place<'a>>,
+}
+
+impl<'a> Nodes<'a> {
+    pub fn of(world: &'a World, set: &DaemonSet, pods: &[Seen<'a>]) -> Nodes<'a> {
+        let tolerations = tolerations(&set.spec.template.0);
+        let mut places: BTreeMap<&'a str, Place<'a>> = BTreeMap::new();
+        for node in world.all("nodes") {
+            let fit = Fit::of(set, &tolerations, node);
+            places.insert(&node.meta().name, Place { node: Some((node, fit)), pods: Vec::new() });
+        }
+        for seen in pods {
+            let (object, pod) = *seen;
+            if pod.is_finished() && object.meta().is_deleted() {
+                continue;
+            }
+            if let Some(name) = target(seen) {
+                places.entry(name).or_default().pods.push(*seen);
+            }
+        }
+        for place in places.values_mut() {
+            place.pods.sort_by_key(|(object, pod)| {
+                (pod.spec.node_name.is_empty(), object.meta().created(), &*object.meta().name)
+            });
+        }
+        Nodes { places }
+    }
+}
+
+/// The node that a pod is for: the one it is bound to, or the one its affinity names.
+fn target<'a>((_, pod): &Seen<'a>) -> Option<&'a str> {
+    if !pod.spec.node_name.is_empty() {
+        return Some(&pod.spec.node_name);
+    }
+    let terms = placement::required_terms(pod.spec.affinity.as_ref())?;
+    let fields = terms.iter().filter_map(|term| term.get("matchFields")?.as_list()).flatten();
+    let mut names = fields
+        .filter(|field| field.str_at(&["key"]) == "metadata.name" && field.str_at(&["operator"]) == "In");
+    match names.next()?.get("values")?.as_list()? {
+        [name] => name.as_str(),
+        _ => None,
+    }
+}
+
+/// Gives every node what it is to have: one pod, or none.
+pub(super) fn keep<'a>(
+    rollout: &'a Rollout<'a>,
+    steps: &mut Steps<'a>,
+    memo: &mut Memo,
+    plan: &mut Plan<Memo>,
+) {
+    for (name, place) in &rollout.nodes.places {
+        match place.node.map(|(_, fit)| fit) {
+            // A pod that waits for a node that is gone would wait for ever.
+            None => {
+                let waiting = place.staying().filter(|(_, pod)| pod.spec.node_name.is_empty());
+                steps.deletions.extend(waiting.map(|(pod, _)| *pod));
+            }
+            Some(Fit::No) => steps.deletions.extend(place.staying().map(|(pod, _)| *pod)),
+            Some(Fit::Runs) if place.pods.is_empty() => steps.creations.push(name),
+            Some(fit) => {
+                let running = without_finished(rollout, name, place, steps, memo, plan);
+                let is_bare = fit == Fit::Runs && place.staying().next().is_none();
+                keep_one(rollout, name, is_bare, &running, steps);
+            }
+        }
+    }
+}
+
+/// Deletes the pods of a node that have come to their end, and gives the others.
+fn without_finished<'a>(
+    rollout: &Rollout<'a>,
+    node: &str,
+    place: &Place<'a>,
+    steps: &mut Steps<'a>,
+    memo: &mut Memo,
+    plan: &mut Plan<Memo>,
+) -> Vec<Seen<'a>> {
+    let subject = rollout.owner.subject();
+    let mut running = Vec::new();
+    for (object, pod) in place.staying() {
+        let what = || format!("{}/{} on node {node}", object.meta().namespace, object.meta().name);
+        match pod.status.phase.as_str() {
+            "Failed" => {
+                let (last, wait) = memo.get(node).copied().unwrap_or_default();
+                if rollout.now.since(last) < wait {
+                    plan.look_again_at(last.after(wait));
+                    continue;
+                }
+                memo.insert(node.to_owned(), (rollout.now, (wait * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)));
+                let message = format!("Found failed daemon pod {}, will try to kill it", what());
+                plan.notes.push(subject.warning("FailedDaemonPod", message));
+                steps.deletions.push(object);
+            }
+            "Succeeded" => {
+                let message = format!("Found succeeded daemon pod {}, will try to delete it", what());
+                plan.notes.push(subject.normal("SucceededDaemonPod", message));
+                steps.deletions.push(object);
+            }
+            _ => running.push((*object, *pod)),
+        }
+    }
+    running
+}
+
+/// Leaves one pod on a node; while one replaces another, one of each template.
+fn keep_one<'a>(
+    rollout: &Rollout<'a>,
+    node: &'a str,
+    is_bare: bool,
+    running: &[Seen<'a>],
+    steps: &mut Steps<'a>,
+) {
+    if super::rolling::surge(rollout, 1) == 0 {
+        steps.deletions.extend(running.iter().skip(1).map(|(pod, _)| *pod));
+        return;
+    }
+    if is_bare {
+        // With room for two there is no need to wait for the end of the one that goes.
+        steps.creations.push(node);
+    }
+    if running.len() < 2 {
+        return;
+    }
+    let (new, old): (Vec<_>, Vec<_>) = running.iter().partition(|pod| rollout.is_latest(pod));
+    steps.deletions.extend(new.iter().skip(1).chain(old.iter().skip(1)).map(|(pod, _)| *pod));
+    if let (Some(new), Some(old)) = (new.first(), old.first())
+        && (!old.1.is_ready() || rollout.is_available(new))
+    {
+        steps.deletions.push(old.0);
+    }
+}

@@ -1,0 +1,180 @@
+//! Deployment: from one template of pods to the next, within bounds.
+//!
+//! Each template has a ReplicaSet of its own, named by the template's hash; the number of its revision is noted on
+//! it. A plan decides how large each set is to be: [`sets`] says which sets there are, [`sizes`] how large each may
+//! be, [`status`] what people read, [`rollback`] does what the old annotation for it asks. Sizes are counted by what
+//! sets are to have, and availability never by more than that, so that a status that lags behind cannot make a plan
+//! take away too much.
+
+mod rollback;
+mod sets;
+mod sizes;
+mod status;
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::indexes::ORPHAN_REPLICA_SETS;
+use crate::owners::{self, Owner};
+use sets::{REVISION, Sets};
+
+/// The resource of the sets.
+const SETS: &str = "replicasets.apps";
+
+/// The controller.
+pub struct DeploymentController;
+
+impl Planner for DeploymentController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "deployment-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] = [
+            Watch::itself(<Deployment as setpoint_reconcile::View>::RESOURCE),
+            Watch::via(SETS, of_set),
+            Watch::via("pods", of_pod),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(deployment) = object.view::<Deployment>() else { return plan };
+        if deployment.spec.selector.is_everything() {
+            return plan;
+        }
+        let owner = Owner { object, api_version: "apps/v1", kind: "Deployment" };
+        let selects = |set: &Object| deployment.spec.selector.matches(|name| set.meta().labels.get(name));
+        let (claimed, acts) = owners::claim(world, &owner, SETS, ORPHAN_REPLICA_SETS, selects, |_| true);
+        if !acts.is_empty() {
+            // What is adopted or released changes, and what follows depends on how it is then.
+            plan.stage(acts);
+            return plan;
+        }
+        let sets = Sets::of(&owner, deployment, claimed);
+        if object.meta().is_deleted() {
+            let status = status::counted(&sets, deployment.status.conditions.clone(), now);
+            plan.stage(write_status(&sets, status, None));
+            return plan;
+        }
+        if !deployment.spec.paused
+            && sets.new.is_some()
+            && let Some(revision) = rollback::wanted(object)
+        {
+            rollback::roll_back(&mut plan, &sets, revision);
+            return plan;
+        }
+        advance(&mut plan, sets, world, seen, now);
+        plan
+    }
+}
+
+/// Goes one step further with the sets as they are.
+fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &World, seen: &Seen<'_, ()>, now: Time) {
+    let paused = sets.deployment.spec.paused;
+    sets.note_revision();
+    let scales = paused || sizes::was_scaled(&sets);
+    let mut creates = false;
+    if scales {
+        sizes::scale(&mut sets);
+    } else if sets.bounds.is_rolling {
+        creates = sets.new.is_none();
+        sizes::roll(&mut sets);
+    } else {
+        let old_run = old_pods_run(&sets, world);
+        creates = sizes::recreate(&mut sets, old_run) && sets.new.is_none();
+    }
+    let missing = creates.then(|| sets.missing());
+    let collides = missing.as_ref().is_some_and(|set| {
+        let namespace = &*sets.owner.object.meta().namespace;
+        world.find(SETS, namespace, &set.name).is_some()
+    });
+    let missing = missing.filter(|_| !collides);
+
+    let failure =
+        seen.failure.filter(|failure| failure.verb == "create" && failure.resource.as_str() == SETS);
+    let progress = match &missing {
+        Some(set) => status::Progress::Creates { set: &set.name, failure: failure.map(|it| &*it.message) },
+        None if scales => status::Progress::Scales,
+        None => status::Progress::Rolls,
+    };
+    let mut status = status::status(&sets, progress, now);
+    if collides {
+        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+    }
+    let is_complete = status::is_complete(sets.deployment, &status, sets.owner.object.meta().generation);
+    if let Some(at) = status::deadline(&sets, &status, is_complete) {
+        plan.look_again_at(at);
+    }
+    let revision = missing.as_ref().map_or_else(|| sets.revision(), |set| Some(set.revision.to_string()));
+    let mut written = write_status(&sets, status, revision);
+    if let Some(set) = missing {
+        // The failure is told before the next attempt, the success after it.
+        if failure.is_some() {
+            plan.stage(written.take());
+        }
+        plan.stage([sets.create(set)]);
+    }
+    plan.stage(written);
+    plan.stage(sets.patches());
+    if paused || is_complete {
+        plan.stage(sets.surplus());
+    }
+}
+
+/// Writes the status, and the revision that people look for beside it, if either is not so yet.
+fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<String>) -> Option<Act> {
+    let object = sets.owner.object;
+    let revision = revision.filter(|revision| object.meta().annotations.get(REVISION) != Some(revision));
+    if status == sets.deployment.status && revision.is_none() {
+        return None;
+    }
+    let mut patch = value!({"status": (value_of(&status))});
+    if let Some(revision) = revision {
+        let annotations = Value::Map([(REVISION, Value::from(revision))].into_iter().collect());
+        patch.ensure_map("metadata").insert("annotations", annotations);
+    }
+    Some(Write::merge(object, "status", patch).into())
+}
+
+/// Whether pods of old sets still run, or a set says so.
+fn old_pods_run(sets: &Sets<'_>, world: &World) -> bool {
+    sets.old.iter().any(|old| {
+        let pods = world.owned(&old.object.meta().uid, "pods");
+        let mut views = pods.filter_map(|pod| pod.view::<setpoint_reconcile::views::pod::Pod>());
+        old.set.status.replicas > 0 || views.any(|pod| !pod.is_finished())
+    })
+}
+
+fn of_set(set: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    owners::wake(
+        set,
+        world,
+        ("Deployment", "deployments.apps"),
+        |object| object.view::<Deployment>().map(|view| &view.spec.selector),
+        wake,
+    );
+}
+
+/// A pod concerns the Deployment of its set only where new pods wait for the end of old ones.
+fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let namespace = &*pod.meta().namespace;
+    let set = pod.meta().controller().filter(|owner| &*owner.kind == "ReplicaSet");
+    let set = set.and_then(|owner| world.find(SETS, namespace, &owner.name));
+    let parent = set.and_then(|set| set.meta().controller()).filter(|owner| &*owner.kind == "Deployment");
+    if let Some(owner) = parent
+        && let Some((object, deployment)) = world.view::<Deployment>(namespace, &owner.name)
+        && deployment.spec.strategy.kind == "Recreate"
+    {
+        wake(object.key().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

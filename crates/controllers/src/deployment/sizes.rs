@@ -1,0 +1,187 @@
+//! How large each replica set of a Deployment may be.
+
+use std::cmp::Reverse;
+
+use setpoint_reconcile::views::IntOrString;
+use setpoint_reconcile::views::deployment::DeploymentSpec;
+
+use super::sets::{DESIRED, MAX, Member, Sets};
+
+/// What a Deployment allows on the way from one template to the next.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// How many pods it wants.
+    pub replicas: i64,
+    /// Whether pods are replaced bit by bit.
+    pub is_rolling: bool,
+    /// How many pods there may be too many.
+    surge: i64,
+    /// How many may be missing.
+    unavailable: i64,
+}
+
+impl Bounds {
+    pub fn of(spec: &DeploymentSpec) -> Bounds {
+        let replicas = spec.replicas;
+        let is_rolling = spec.strategy.kind != "Recreate";
+        let rolling = spec.strategy.rolling_update.as_ref().filter(|_| is_rolling);
+        let scaled = |bound: Option<&IntOrString>, round_up| {
+            bound.and_then(|bound| bound.scaled(replicas, round_up)).unwrap_or(0)
+        };
+        let surge = scaled(rolling.and_then(|rolling| rolling.max_surge.as_ref()), true);
+        let unavailable = scaled(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), false);
+        // With neither it could not move; that one may be missing is safer than one too many, for which there may
+        // be no room.
+        let stuck = is_rolling && surge == 0 && unavailable == 0;
+        let unavailable = unavailable.max(i64::from(stuck)).min(replicas);
+        Bounds { replicas, is_rolling, surge, unavailable }
+    }
+
+    /// How many pods there may be.
+    pub fn most(&self) -> i64 {
+        self.replicas + self.surge
+    }
+
+    /// How many pods must be able to serve.
+    pub fn least_available(&self) -> i64 {
+        self.replicas - self.unavailable
+    }
+}
+
+/// Whether the Deployment wants another number of pods than when its sets got their sizes. Then they are scaled in
+/// proportion before the rollout goes on. Where pods are not replaced bit by bit there is no proportion to keep.
+pub(super) fn was_scaled(sets: &Sets<'_>) -> bool {
+    let active = || sets.all().filter(|member| member.replicas > 0);
+    let wanted = sets.bounds.replicas;
+    let scaled = active().any(|member| member.noted(DESIRED).is_some_and(|desired| desired != wanted));
+    scaled && (sets.bounds.is_rolling || active().count() == 1)
+}
+
+/// Shares out a new number of pods among the sets, as they share the present one.
+pub(super) fn scale(sets: &mut Sets<'_>) {
+    let bounds = sets.bounds;
+    let new_is_full = sets.new.as_ref().is_some_and(|new| is_full(new, &bounds));
+    let active = sets.active_mut().count();
+    if active <= 1 {
+        let only = match active {
+            1 => sets.active_mut().next(),
+            _ => sets.new.as_mut().or(sets.old.last_mut()),
+        };
+        if let Some(only) = only {
+            only.resize(bounds.replicas, &bounds);
+        }
+    } else if new_is_full {
+        for old in sets.old.iter_mut().filter(|old| old.replicas > 0) {
+            old.resize(0, &bounds);
+        }
+    } else if bounds.is_rolling {
+        let replicas_before = sets.deployment.status.replicas;
+        share_out(sets.active_mut().collect(), &bounds, replicas_before);
+    }
+}
+
+/// Whether a set has all pods that are wanted, and knew what was wanted.
+fn is_full(set: &Member<'_>, bounds: &Bounds) -> bool {
+    let wanted = bounds.replicas;
+    let available = set.set.status.available_replicas.unwrap_or(0);
+    set.replicas == wanted && set.noted(DESIRED) == Some(wanted) && available == wanted
+}
+
+fn share_out(mut active: Vec<&mut Member<'_>>, bounds: &Bounds, replicas_before: i64) {
+    let total: i64 = active.iter().map(|member| member.replicas).sum();
+    let allowed = if bounds.replicas > 0 { bounds.most() } else { 0 };
+    let to_add = allowed - total;
+    // The largest first. Of the same size, newer ones grow first and older ones shrink first.
+    if to_add > 0 {
+        active.sort_by_key(|member| (Reverse(member.replicas), Reverse(member.age())));
+    } else {
+        active.sort_by_key(|member| (Reverse(member.replicas), member.age()));
+    }
+    let mut added = 0;
+    let mut shares = Vec::with_capacity(active.len());
+    for member in &active {
+        let share = share(member, bounds, replicas_before);
+        let left = to_add - added;
+        let share = if to_add > 0 { share.min(left) } else { share.max(left) };
+        shares.push(if left == 0 { 0 } else { share });
+        added += shares.last().copied().unwrap_or(0);
+    }
+    if let Some(first) = shares.first_mut() {
+        *first += to_add - added;
+    }
+    for (member, share) in active.into_iter().zip(shares) {
+        member.resize((member.replicas + share).max(0), bounds);
+    }
+}
+
+/// By how much a set grows if it keeps its part of the whole.
+fn share(member: &Member<'_>, bounds: &Bounds, replicas_before: i64) -> i64 {
+    let size = member.replicas;
+    if bounds.replicas == 0 {
+        return -size;
+    }
+    let most_before = member.noted(MAX).filter(|most| *most > 0).unwrap_or(replicas_before);
+    if most_before == 0 {
+        return 0;
+    }
+    // Rounded to the nearest.
+    (2 * size * bounds.most() + most_before) / (2 * most_before) - size
+}
+
+/// Grows the new set into the room there is, and shrinks the old ones as far as enough pods can serve.
+pub(super) fn roll(sets: &mut Sets<'_>) {
+    let bounds = sets.bounds;
+    let room = bounds.most() - sets.total();
+    let size = sets.new.as_ref().map_or(0, |new| new.replicas);
+    let grown =
+        if size > bounds.replicas { bounds.replicas } else { size + room.min(bounds.replicas - size).max(0) };
+    match &mut sets.new {
+        Some(new) if grown != size => new.resize(grown, &bounds),
+        Some(_) => {}
+        None => sets.created_size = grown,
+    }
+    shrink_old(sets, &bounds, grown);
+}
+
+fn shrink_old(sets: &mut Sets<'_>, bounds: &Bounds, new_size: i64) {
+    let new_available = sets.new.as_ref().map_or(0, Member::available);
+    let spare = sets.total() - bounds.least_available() - (new_size - new_available);
+    // First those that cannot serve anyway: they would be in the way for ever.
+    let mut left = spare.max(0);
+    for old in &mut sets.old {
+        let unhealthy = (old.replicas - old.available()).min(left);
+        if unhealthy > 0 {
+            left -= unhealthy;
+            old.resize(old.replicas - unhealthy, bounds);
+        }
+    }
+    let available: i64 = sets.old.iter().map(Member::available).sum::<i64>() + new_available;
+    // This is no more than what is left of the spare ones, because no set has more available pods than pods.
+    let mut left = available - bounds.least_available();
+    for old in &mut sets.old {
+        let fewer = old.replicas.min(left);
+        if fewer > 0 {
+            left -= fewer;
+            old.resize(old.replicas - fewer, bounds);
+        }
+    }
+}
+
+/// Empties the old sets, and fills the new one when no old pod runs any more. Says whether it came to that.
+pub(super) fn recreate(sets: &mut Sets<'_>, old_pods_run: bool) -> bool {
+    let bounds = sets.bounds;
+    let mut old_are_empty = true;
+    for old in sets.old.iter_mut().filter(|old| old.replicas > 0) {
+        old.resize(0, &bounds);
+        old_are_empty = false;
+    }
+    let may_start = old_are_empty && !old_pods_run;
+    if may_start {
+        match &mut sets.new {
+            Some(new) if new.replicas != bounds.replicas => new.resize(bounds.replicas, &bounds),
+            Some(_) => {}
+            None => sets.created_size = bounds.replicas,
+        }
+    }
+    may_start
+}

@@ -1,0 +1,73 @@
+//! Short names made from what something looks like: the same for the same, whatever the order of its fields.
+
+use setpoint_api::{Value, json};
+
+/// Letters and digits that spell no words and are not mistaken for each other.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const FNV_OFFSET: u32 = 0x811c_9dc5;
+const FNV_PRIME: u32 = 0x0100_0193;
+
+/// The hash of a pod template, told apart from others of the same by the number of collisions so far.
+#[must_use]
+pub fn of_template(template: &Value, collisions: Option<i64>) -> String {
+    let mut text = canonical(template);
+    if let Some(collisions) = collisions {
+        text.extend(collisions.to_le_bytes());
+    }
+    spelled(text.iter().fold(FNV_OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(FNV_PRIME)))
+}
+
+/// The hash of what a revision holds, told apart from others of the same by the number of collisions so far.
+#[must_use]
+pub fn of_data(data: &Value, collisions: i64) -> String {
+    let mut text = canonical(data);
+    text.extend(collisions.to_string().bytes());
+    spelled(text.iter().fold(FNV_OFFSET, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u32::from(*byte)))
+}
+
+/// The decimal digits of a number, in letters that may stand in any name.
+fn spelled(number: u32) -> String {
+    let digits = number.to_string();
+    digits.bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
+}
+
+fn canonical(value: &Value) -> Vec<u8> {
+    let mut value = value.clone();
+    sort(&mut value);
+    json::to_vec(&value)
+}
+
+fn sort(value: &mut Value) {
+    match value {
+        Value::Map(map) => {
+            map.sort();
+            for (_, value) in map.iter_mut() {
+                sort(value);
+            }
+        }
+        Value::List(list) => list.iter_mut().for_each(sort),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::value;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_fields_does_not_matter_and_collisions_do() {
+        let (a, b) = (value!({"x": [{"p": 1, "q": 2}], "y": 3}), value!({"y": 3, "x": [{"q": 2, "p": 1}]}));
+        assert_eq!(of_template(&a, None), of_template(&b, None));
+        assert_eq!(of_data(&a, 0), of_data(&b, 0));
+        assert_ne!(of_template(&a, None), of_template(&a, Some(0)));
+        assert_ne!(of_template(&a, Some(0)), of_template(&a, Some(1)));
+        assert_ne!(of_data(&a, 0), of_data(&a, 1));
+    }
+
+    #[test]
+    fn a_hash_is_spelled_as_people_know_it() {
+        assert_eq!(spelled(1_234_567_890), "56789bcdf4");
+    }
+}

@@ -1,0 +1,106 @@
+//! Whose an object is: owners, and how they come by what they own.
+
+use setpoint_api::labels::Selector;
+use setpoint_api::{Key, Value, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::planner::wake_controller;
+use setpoint_reconcile::{Act, Object, World, Write};
+
+/// An owner of pods, or of what makes pods.
+pub struct Owner<'a> {
+    /// It.
+    pub object: &'a Object,
+    /// Group and version of its kind.
+    pub api_version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+}
+
+impl Owner<'_> {
+    /// How it is named in what it manages.
+    #[must_use]
+    pub fn reference(&self) -> Value {
+        let meta = self.object.meta();
+        value!({
+            "apiVersion": (self.api_version),
+            "kind": (self.kind),
+            "name": (&*meta.name),
+            "uid": (&*meta.uid),
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+
+    /// It as the subject of notes.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        Subject::of(self.object, self.api_version, self.kind)
+    }
+}
+
+/// Finds what an owner has of a resource: what it manages and still selects, and orphans, found in an index by
+/// namespace, that it selects and adopts. What it manages and selects no longer is released. An owner on its way out
+/// neither adopts nor releases. The acts make it so.
+#[must_use]
+pub fn claim<'a>(
+    world: &'a World,
+    owner: &Owner<'a>,
+    resource: &'static str,
+    orphans: &str,
+    selects: impl Fn(&Object) -> bool,
+    adopts: impl Fn(&Object) -> bool,
+) -> (Vec<&'a Object>, Vec<Act>) {
+    let meta = owner.object.meta();
+    let (mut claimed, mut acts) = (Vec::new(), Vec::new());
+    for object in world.owned(&meta.uid, resource) {
+        if !object.meta().is_controlled_by(&meta.uid) {
+            continue;
+        }
+        if selects(object) {
+            claimed.push(object);
+        } else if !meta.is_deleted() {
+            acts.push(release(object, &meta.uid));
+        }
+    }
+    if meta.is_deleted() {
+        return (claimed, acts);
+    }
+    for object in world.indexed(orphans, &meta.namespace) {
+        if !object.meta().is_deleted() && selects(object) && adopts(object) {
+            claimed.push(object);
+            acts.push(adopt(object, owner));
+        }
+    }
+    (claimed, acts)
+}
+
+fn adopt(object: &Object, owner: &Owner<'_>) -> Act {
+    let patch = value!({"metadata": {"ownerReferences": [(owner.reference())]}});
+    Write::merge(object, "", patch).strategic().into()
+}
+
+fn release(object: &Object, uid: &str) -> Act {
+    let patch = value!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": (uid)}]}});
+    Write::merge(object, "", patch).strategic().into()
+}
+
+/// Wakes those whom an object concerns: the owner of a kind that manages it; if nobody does, every one that selects
+/// it. `selector` reads the selector of an owner.
+pub fn wake(
+    member: &Object,
+    world: &World,
+    (kind, resource): (&str, &str),
+    selector: impl Fn(&Object) -> Option<&Selector>,
+    wake: &mut dyn FnMut(Key),
+) {
+    let meta = member.meta();
+    if meta.controller().is_some() {
+        return wake_controller(member, kind, resource, wake);
+    }
+    let Some(namespace) = member.key().namespace() else { return };
+    for owner in world.in_namespace(resource, namespace) {
+        if selector(owner).is_some_and(|selector| selector.matches(|name| meta.labels.get(name))) {
+            wake(owner.key().clone());
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether a pod may be on a node: by the node's labels and name, and by what it puts up with.
+
+use setpoint_api::Value;
+use setpoint_reconcile::Object;
+use setpoint_reconcile::views::node::Taint;
+
+/// Whether a pod's spec allows a node: its node selector, and what its affinity requires.
+#[must_use]
+pub fn allows(spec: &Value, node: &Object) -> bool {
+    let selector = spec.get("nodeSelector").and_then(Value::as_map);
+    let selects = selector.is_none_or(|wanted| {
+        wanted.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
+    });
+    selects
+        && required_terms(spec.get("affinity"))
+            .is_none_or(|terms| terms.iter().any(|term| matches_term(term, node)))
+}
+
+/// What a pod's affinity requires of nodes, one of which must hold; nothing if it requires nothing.
+#[must_use]
+pub fn required_terms(affinity: Option<&Value>) -> Option<&[Value]> {
+    let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
+    affinity?.at(&path).and_then(Value::as_list)
+}
+
+fn matches_term(term: &Value, node: &Object) -> bool {
+    let part = |name: &str| term.get(name).and_then(Value::as_list).unwrap_or_default();
+    let (expressions, fields) = (part("matchExpressions"), part("matchFields"));
+    let is_field = |key: &str| (key == "metadata.name").then_some(&*node.meta().name);
+    // A term that says nothing matches no node.
+    !(expressions.is_empty() && fields.is_empty())
+        && matches_all(expressions, |key| node.meta().labels.get(key))
+        && matches_all(fields, is_field)
+}
+
+fn matches_all<'a>(expressions: &[Value], label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    let number = |text: &str| text.parse::<i64>().ok();
+    expressions.iter().all(|one| {
+        let values = one.get("values").and_then(Value::as_list).unwrap_or_default();
+        let mut values = values.iter().filter_map(Value::as_str);
+        let label = label(one.str_at(&["key"]));
+        match one.str_at(&["operator"]) {
+            "In" => values.any(|value| label == Some(value)),
+            "NotIn" => values.all(|value| label != Some(value)),
+            "Exists" => label.is_some(),
+            "DoesNotExist" => label.is_none(),
+            operator @ ("Gt" | "Lt") => {
+                let bound = values.next().and_then(number);
+                let both = label.and_then(number).zip(bound);
+                both.is_some_and(
+                    |(label, bound)| if operator == "Gt" { label > bound } else { label < bound },
+                )
+            }
+            _ => false,
+        }
+    })
+}
+
+/// Whether tolerations, as a pod's spec has them, put up with a taint.
+#[must_use]
+pub fn tolerates(tolerations: &[Value], taint: &Taint) -> bool {
+    tolerations.iter().any(|one| {
+        let part = |name| one.str_at(&[name]);
+        let (key, effect) = (part("key"), part("effect"));
+        (effect.is_empty() || effect == taint.effect)
+            && (key.is_empty() || key == taint.key)
+            && match part("operator") {
+                "Exists" => true,
+                "" | "Equal" => !key.is_empty() && part("value") == taint.value,
+                _ => false,
+            }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::{Key, Resource, Revision, Time, value};
+
+    use super::*;
+
+    fn node() -> Object {
+        let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
+        let text: &'static [u8] = br#"{"metadata":{"name":"n1","labels":{"zone":"a","cores":"8"}}}"#;
+        Object::read(key, Revision(1), Time::EPOCH, text.into()).unwrap()
+    }
+
+    fn allows_terms(terms: Value) -> bool {
+        let required = value!({"nodeSelectorTerms": (terms)});
+        let affinity =
+            value!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": (required)}});
+        allows(&value!({"affinity": (affinity)}), &node())
+    }
+
+    #[test]
+    fn a_node_must_have_the_labels_and_meet_one_of_the_terms() {
+        assert!(allows(&value!({"nodeSelector": {"zone": "a"}}), &node()));
+        assert!(!allows(&value!({"nodeSelector": {"zone": "b"}}), &node()));
+        let zone = |operator: &str, zone: &str| value!({"matchExpressions": [{"key": "zone", "operator": (operator), "values": [(zone)]}]});
+        assert!(allows_terms(value!([(zone("In", "b")), (zone("NotIn", "b"))])));
+        assert!(!allows_terms(value!([(zone("In", "b"))])));
+        assert!(!allows_terms(value!([])) && !allows_terms(value!([{}])));
+        let cores = |operator: &str, cores: &str| value!([{"matchExpressions": [{"key": "cores", "operator": (operator), "values": [(cores)]}]}]);
+        assert!(allows_terms(cores("Gt", "7")) && !allows_terms(cores("Gt", "8")));
+        assert!(allows_terms(cores("Lt", "9")) && !allows_terms(cores("Lt", "8")));
+        let name = |name: &str| value!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [(name)]}]}]);
+        assert!(allows_terms(name("n1")) && !allows_terms(name("n2")));
+    }
+
+    #[test]
+    fn a_toleration_meets_key_value_and_effect() {
+        let taint =
+            Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into(), time_added: None };
+        let with = |toleration: Value| tolerates(&[toleration], &taint);
+        assert!(with(value!({"operator": "Exists"})));
+        assert!(with(value!({"key": "k", "operator": "Exists", "effect": "NoSchedule"})));
+        assert!(with(value!({"key": "k", "value": "v"})));
+        assert!(!with(value!({"key": "k", "value": "w"})));
+        assert!(!with(value!({"key": "k", "operator": "Exists", "effect": "NoExecute"})));
+        assert!(!with(value!({"key": "other", "operator": "Exists"})));
+        assert!(!tolerates(&[], &taint));
+    }
+}

@@ -1,0 +1,77 @@
+//! ReplicationController: what ReplicaSet is, under its first name.
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::views::replication_controller::ReplicationController;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
+
+use crate::replica_set::Kind;
+
+const KIND: Kind = Kind {
+    api_version: "v1",
+    name: "ReplicationController",
+    resource: <ReplicationController as setpoint_reconcile::View>::RESOURCE,
+    view: |object| object.view::<ReplicationController>().map(|view| &view.0),
+    counts_terminating: false,
+};
+
+/// The controller.
+pub struct ReplicationControllerController;
+
+impl Planner for ReplicationControllerController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "replication-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself(KIND.resource), Watch::via("pods", of_pod)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        KIND.plan(key, world, seen, now)
+    }
+}
+
+fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    KIND.wake(pod, world, wake);
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::value;
+    use setpoint_sim::cluster::Cluster;
+
+    use crate::testing::{number, template, was_told};
+
+    #[test]
+    fn it_keeps_its_pods_as_a_replica_set_does() {
+        let controllers = || -> (Vec<Box<dyn setpoint_reconcile::Controller>>, _) {
+            (vec![Box::new(super::ReplicationControllerController)], crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(controllers, 1);
+        let (resource, path) = ("replicationcontrollers", "default/old");
+        let orphan = value!({
+            "metadata": {"name": "lone", "labels": {"app": "old"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        cluster.create("pods", "default", orphan);
+        let old = value!({
+            "metadata": {"name": "old"},
+            "spec": {"replicas": 3, "selector": {"app": "old"}, "template": (template("old", "i"))},
+        });
+        cluster.create(resource, "default", old);
+        cluster.settle_with_pods();
+        assert_eq!(cluster.list("pods").len(), 3, "the orphan counts");
+        assert_eq!(number(&cluster, resource, path, "availableReplicas"), 3);
+        let status = cluster.get(resource, path).unwrap();
+        assert_eq!(status.at(&["status", "terminatingReplicas"]), None);
+        cluster.assert_quiet();
+        cluster.patch(resource, path, "", value!({"spec": {"replicas": 0}})).unwrap();
+        cluster.settle_with_pods();
+        assert_eq!(cluster.list("pods").len(), 0);
+        assert!(was_told(&cluster, "SuccessfulDelete", "Deleted pod: lone"));
+        cluster.assert_quiet();
+    }
+}

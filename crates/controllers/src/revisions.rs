@@ -1,0 +1,143 @@
+//! The past of a workload: ControllerRevisions, one for each template it ever had, numbered by when it had it.
+
+use std::collections::BTreeSet;
+
+use setpoint_api::labels::Selector;
+use setpoint_api::{Value, value};
+use setpoint_reconcile::views::controller_revision::ControllerRevision;
+use setpoint_reconcile::{Act, Object, World, Write};
+
+use crate::hashes;
+use crate::indexes::ORPHAN_REVISIONS;
+use crate::owners::{self, Owner};
+
+/// The resource.
+const REVISIONS: &str = "controllerrevisions.apps";
+/// How much of a workload's name goes into the name of a revision.
+const NAME_BYTES_MAX: usize = 223;
+
+/// A revision with what is known of it.
+pub type Seen<'a> = (&'a Object, &'a ControllerRevision);
+
+/// The revisions of a workload.
+pub struct Past<'a> {
+    /// They, the oldest first.
+    pub all: Vec<Seen<'a>>,
+    /// Adoptions and releases.
+    pub acts: Vec<Act>,
+}
+
+/// The revision of the template that is wanted now.
+pub struct Latest {
+    /// Its name.
+    pub name: String,
+    /// What it is labelled with.
+    pub hash: String,
+    /// What makes it be there and be the latest.
+    pub act: Option<Act>,
+    /// How often names were taken so far.
+    pub collisions: i64,
+}
+
+impl<'a> Past<'a> {
+    /// Finds the revisions of a workload.
+    #[must_use]
+    pub fn of(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Past<'a> {
+        let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
+        let (found, acts) = owners::claim(world, owner, REVISIONS, ORPHAN_REVISIONS, selects, |_| true);
+        let mut all: Vec<Seen<'a>> = found.into_iter().filter_map(|it| Some((it, it.view()?))).collect();
+        all.sort_by_key(|(object, view)| (view.revision, object.meta().created(), &*object.meta().name));
+        Past { all, acts }
+    }
+
+    /// The revision of a name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<Seen<'a>> {
+        self.all.iter().find(|(object, _)| &*object.meta().name == name).copied()
+    }
+
+    /// The revision of a template, and what must be done so that it is there, and later than all others. `label` is
+    /// the label of revisions that holds their hash, `collisions` how often names were taken so far.
+    #[must_use]
+    pub fn latest(
+        &self,
+        world: &World,
+        owner: &Owner<'_>,
+        template: &Value,
+        label: &'static str,
+        collisions: i64,
+    ) -> Latest {
+        let others = self.all.iter().filter(|(_, view)| !holds(view, template));
+        let next = others.map(|(_, view)| view.revision).max().unwrap_or(0) + 1;
+        if let Some((object, view)) = self.all.iter().rev().find(|(_, view)| holds(view, template)) {
+            let meta = object.meta();
+            let act =
+                (view.revision < next).then(|| Write::merge(object, "", value!({"revision": (next)})).into());
+            let hash = meta.labels.get(label).unwrap_or(&meta.name).to_owned();
+            return Latest { name: meta.name.to_string(), hash, act, collisions };
+        }
+        let data = data(template);
+        let mut collisions = collisions;
+        let (name, hash) = loop {
+            let hash = hashes::of_data(&data, collisions);
+            let mut name = owner.object.meta().name.to_string();
+            name.truncate(NAME_BYTES_MAX);
+            let name = format!("{name}-{hash}");
+            // A name that is taken belongs to somebody else, or to another template.
+            if world.find(REVISIONS, &owner.object.meta().namespace, &name).is_none() {
+                break (name, hash);
+            }
+            collisions += 1;
+        };
+        let mut labels = template.at(&["metadata", "labels"]).cloned().unwrap_or_default();
+        labels.make_map().insert(label, &*hash);
+        let revision = value!({
+            "metadata": {
+                "name": (&*name),
+                "labels": (labels),
+                "annotations": (owner.object.meta().annotations.to_value()),
+                "ownerReferences": [(owner.reference())],
+            },
+            "data": (data),
+            "revision": (next),
+        });
+        let act = Write::create(REVISIONS, &owner.object.meta().namespace, revision).into();
+        Latest { name, hash, act: Some(act), collisions }
+    }
+}
+
+/// What a revision holds of a template: a patch that makes a workload have it.
+fn data(template: &Value) -> Value {
+    let mut template = template.clone();
+    template.make_map().insert("$patch", "replace");
+    value!({"spec": {"template": (template)}})
+}
+
+/// Whether a revision holds a template.
+#[must_use]
+pub fn holds(revision: &ControllerRevision, template: &Value) -> bool {
+    let held = revision.data.at(&["spec", "template"]).and_then(Value::as_map);
+    let (Some(held), Some(template)) = (held, template.as_map()) else { return false };
+    // One more than in the template: the word that says how to patch.
+    held.len() == template.len() + 1
+        && held.contains("$patch")
+        && template.iter().all(|(name, value)| held.get(name) == Some(value))
+}
+
+/// The template that a revision holds.
+#[must_use]
+pub fn template(revision: &ControllerRevision) -> Value {
+    let mut template = revision.data.at(&["spec", "template"]).cloned().unwrap_or_default();
+    template.make_map().remove("$patch");
+    template
+}
+
+/// Deletes the oldest of the revisions that nobody uses, so that no more than `limit` of them are kept.
+#[must_use]
+pub fn surplus(past: &Past<'_>, used: &BTreeSet<&str>, limit: Option<i64>) -> Vec<Act> {
+    let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
+    let unused = past.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
+    let unused: Vec<&Seen<'_>> = unused.collect();
+    let surplus = &unused[..unused.len().saturating_sub(limit)];
+    surplus.iter().map(|(object, _)| Write::delete(object).into()).collect()
+}

@@ -1,0 +1,203 @@
+//! StatefulSet: pods with names of their own, each with claims of its own, made and replaced in order.
+//!
+//! A pod's name is the set's and a number; it is the same from one pod to the next, so there are never two of them.
+//! [`members`] are the pods by their numbers, [`claims`] what each of them keeps, [`update`] says which of them go
+//! because they are of an old revision.
+
+mod claims;
+mod members;
+mod update;
+
+use std::collections::BTreeSet;
+
+use setpoint_api::{Key, Time, Value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::views::stateful_set::{StatefulSet, StatefulSetStatus};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::owners::{self, Owner};
+use crate::pods;
+use crate::revisions::{self, Latest, Past};
+use members::{Members, REVISION};
+
+/// The label of revisions that holds their hash.
+const HASH: &str = "controller.kubernetes.io/hash";
+/// The resource.
+const SETS: &str = "statefulsets.apps";
+
+/// The controller.
+pub struct StatefulSetController;
+
+impl Planner for StatefulSetController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "statefulset-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 4] = [
+            Watch::itself(SETS),
+            Watch::via("pods", of_member),
+            Watch::via("controllerrevisions.apps", of_member),
+            Watch::via("persistentvolumeclaims", of_claim),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(set) = object.view::<StatefulSet>() else { return plan };
+        let owner = Owner { object, api_version: "apps/v1", kind: "StatefulSet" };
+        let past = Past::of(world, &owner, &set.spec.selector);
+        let claimed = members::claim(world, &owner, &set.spec.selector);
+        if !past.acts.is_empty() || !claimed.acts.is_empty() {
+            // What is adopted or released changes, and what follows depends on how it is then.
+            plan.stage(past.acts);
+            plan.stage(claimed.acts);
+            return plan;
+        }
+        let collisions = set.status.collision_count.unwrap_or(0);
+        let latest = past.latest(world, &owner, &set.spec.template.0, HASH, collisions);
+        let rollout = Rollout { world, owner: &owner, set, past: &past, latest: &latest, now };
+        rollout.plan(&mut plan, &claimed.pods);
+        plan
+    }
+}
+
+/// All that a plan for a set goes by.
+struct Rollout<'a> {
+    world: &'a World,
+    owner: &'a Owner<'a>,
+    set: &'a StatefulSet,
+    past: &'a Past<'a>,
+    latest: &'a Latest,
+    now: Time,
+}
+
+impl Rollout<'_> {
+    fn plan(&self, plan: &mut Plan, pods: &[pods::Seen<'_>]) {
+        let is_deleted = self.owner.object.meta().is_deleted();
+        if !is_deleted {
+            plan.stage(self.latest.act.clone());
+        }
+        let status = self.status(pods);
+        if status != self.set.status {
+            plan.stage([Act::from(Write::status(self.owner.object, value_of(&status)))]);
+        }
+        pods::look_again(plan, pods, self.set.spec.min_ready_seconds, self.now);
+        if is_deleted {
+            return;
+        }
+        let members = Members::of(self.set, pods);
+        let mut steps = Steps::default();
+        if members::keep(self, &members, &mut steps) {
+            update::replace(self, &members, &mut steps);
+        }
+        plan.stage(steps.before);
+        plan.stage(steps.pods);
+        let mut used: BTreeSet<&str> = [&*self.latest.name, self.current_revision()].into();
+        used.extend(pods.iter().filter_map(|(pod, _)| pod.meta().labels.get(REVISION)));
+        plan.stage(revisions::surplus(self.past, &used, self.set.spec.revision_history_limit));
+    }
+
+    /// The revision that the set comes from.
+    fn current_revision(&self) -> &str {
+        let name = &*self.set.status.current_revision;
+        if self.past.named(name).is_some() { name } else { &self.latest.name }
+    }
+
+    fn status(&self, pods: &[pods::Seen<'_>]) -> StatefulSetStatus {
+        let current = self.current_revision();
+        let count = |is: &dyn Fn(&pods::Seen<'_>) -> bool| {
+            i64::try_from(pods.iter().filter(|pod| is(pod)).count()).unwrap_or(i64::MAX)
+        };
+        let min_ready = self.set.spec.min_ready_seconds;
+        let is_of = |(object, _): &pods::Seen<'_>, revision: &str| {
+            !object.meta().is_deleted() && object.meta().labels.get(REVISION) == Some(revision)
+        };
+        let mut status = StatefulSetStatus {
+            observed_generation: self.owner.object.meta().generation,
+            replicas: count(&|_| true),
+            ready_replicas: count(&|(_, pod)| members::runs(pod)),
+            current_replicas: count(&|pod| is_of(pod, current)),
+            updated_replicas: count(&|pod| is_of(pod, &self.latest.name)),
+            available_replicas: count(&|(_, pod)| {
+                members::runs(pod) && pod.is_available(min_ready, self.now)
+            }),
+            current_revision: current.to_owned(),
+            update_revision: self.latest.name.clone(),
+            collision_count: Some(self.latest.collisions),
+            conditions: self.set.status.conditions.clone(),
+        };
+        let wanted = self.set.spec.replicas;
+        if [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3] {
+            status.current_replicas = status.updated_replicas;
+            status.current_revision.clone_from(&status.update_revision);
+        }
+        status
+    }
+
+    /// Pods are made and deleted one after the other.
+    fn is_ordered(&self) -> bool {
+        self.set.spec.pod_management_policy != "Parallel"
+    }
+
+    fn subject(&self) -> Subject {
+        self.owner.subject()
+    }
+
+    /// Deletes a pod, and says so.
+    fn delete(&self, pod: &Object) -> Act {
+        self.told(Write::delete(pod).into(), ["Delete", "SuccessfulDelete", "FailedDelete"], &pod.meta().name)
+    }
+
+    /// An act on a pod that says what became of it.
+    fn told(&self, act: Act, [verb, done, failed]: [&'static str; 3], pod: &str) -> Act {
+        let subject = self.subject();
+        let what = format!("{verb} Pod {pod} in StatefulSet {}", self.owner.object.meta().name);
+        act.on_done(subject.normal(done, format!("{what} successful")))
+            .on_failed(subject.warning(failed, format!("{what} failed error: {{error}}")))
+    }
+}
+
+/// What is to be done, in two steps.
+#[derive(Default)]
+struct Steps {
+    /// What pods need before they are made, and what does not wait for them.
+    before: Vec<Act>,
+    /// Pods that are made or deleted.
+    pods: Vec<Act>,
+}
+
+fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    owners::wake(
+        member,
+        world,
+        ("StatefulSet", SETS),
+        |object| object.view::<StatefulSet>().map(|set| &set.spec.selector),
+        wake,
+    );
+}
+
+/// A claim concerns the set by whose template it is named.
+fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let name = &*claim.meta().name;
+    for object in world.in_namespace(SETS, &claim.meta().namespace) {
+        let Some(set) = object.view::<StatefulSet>() else { continue };
+        let named_by = |template: &Value| {
+            let rest = name.strip_prefix(template.str_at(&["metadata", "name"]));
+            let rest = rest.and_then(|rest| rest.strip_prefix('-')).and_then(|rest| {
+                rest.strip_prefix(&*object.meta().name).and_then(|rest| rest.strip_prefix('-'))
+            });
+            rest.is_some_and(|ordinal| ordinal.parse::<u32>().is_ok())
+        };
+        if set.spec.volume_claim_templates.iter().any(named_by) {
+            wake(object.key().clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

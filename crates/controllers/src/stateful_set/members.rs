@@ -1,0 +1,199 @@
+//! The pods of a StatefulSet by their numbers: which are missing, which are too many, who waits for whom.
+
+use setpoint_api::Value;
+use setpoint_api::labels::Selector;
+use setpoint_api::value;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::stateful_set::StatefulSet;
+use setpoint_reconcile::{Act, Object, World, Write};
+
+use super::{Rollout, Steps, claims};
+use crate::owners::Owner;
+use crate::pods::{self, Claimed, Seen};
+use crate::revisions;
+
+/// The label that names the revision that a pod was made from.
+pub(super) const REVISION: &str = "controller-revision-hash";
+/// The label that names the pod, so that a service can select one.
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// The label that holds the pod's number.
+const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+
+/// The number in the name of a set's pod; nothing if it is no name of the set's.
+pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
+    let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
+    let number: i32 = digits.parse().ok()?;
+    // There is one name for each number.
+    (number.to_string() == digits && number >= 0).then(|| number.into())
+}
+
+/// Finds the pods of a set: those that bear its name, and that it selects.
+pub(super) fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
+    let selects = |pod: &Object| {
+        ordinal(&owner.object.meta().name, &pod.meta().name).is_some()
+            && selector.matches(|name| pod.meta().labels.get(name))
+    };
+    pods::claim_where(world, owner, selects, |_| true)
+}
+
+/// Whether a pod runs and can serve.
+pub(super) fn runs(pod: &Pod) -> bool {
+    pod.status.phase == "Running" && pod.is_ready()
+}
+
+/// The pods of a set by their numbers.
+pub(super) struct Members<'a> {
+    /// Those that there should be, the least number first; nothing where one is missing.
+    pub wanted: Vec<(i64, Option<Seen<'a>>)>,
+    /// Those that are too many, the greatest number first.
+    surplus: Vec<(i64, Seen<'a>)>,
+}
+
+impl<'a> Members<'a> {
+    pub fn of(set: &StatefulSet, pods: &[Seen<'a>]) -> Members<'a> {
+        let start = set.spec.ordinals.start;
+        let mut wanted: Vec<_> = (start..start + set.spec.replicas).map(|ordinal| (ordinal, None)).collect();
+        let mut surplus = Vec::new();
+        for pod in pods {
+            // The number was read when the pod was claimed; the name ends in it.
+            let number = pod.0.meta().name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
+            let Some(number) = number else { continue };
+            let place = usize::try_from(number - start).ok().and_then(|at| wanted.get_mut(at));
+            match place {
+                Some((_, place)) => *place = Some(*pod),
+                None => surplus.push((number, *pod)),
+            }
+        }
+        surplus.sort_by_key(|(number, _)| -number);
+        Members { wanted, surplus }
+    }
+
+    /// The first pod that cannot serve: that one may go though others must wait for all to be well.
+    fn first_unavailable(&self, rollout: &Rollout<'_>) -> Option<i64> {
+        let wanted = self.wanted.iter().map(|(number, pod)| (*number, *pod));
+        let surplus = self.surplus.iter().rev().map(|(number, pod)| (*number, Some(*pod)));
+        let mut all = wanted.chain(surplus);
+        all.find(|(_, pod)| pod.is_none_or(|pod| is_unavailable(rollout, &pod))).map(|(number, _)| number)
+    }
+}
+
+/// Whether a pod does not count as one that serves.
+pub(super) fn is_unavailable(rollout: &Rollout<'_>, (object, pod): &Seen<'_>) -> bool {
+    object.meta().is_deleted() || !pod.is_available(rollout.set.spec.min_ready_seconds, rollout.now)
+}
+
+/// Makes what is missing and deletes what is too much. Says whether it is the turn of what is of an old revision.
+pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Steps) -> bool {
+    for (number, pod) in &members.wanted {
+        let is_well = match pod {
+            Some(pod) => keep_one(rollout, *number, pod, steps),
+            None => {
+                make(rollout, *number, steps);
+                false
+            }
+        };
+        if !is_well && rollout.is_ordered() {
+            return false;
+        }
+    }
+    for (number, (pod, _)) in &members.surplus {
+        steps.before.extend(claims::retain(rollout, *number, pod));
+    }
+    let first_unavailable = members.first_unavailable(rollout);
+    for (number, pod) in &members.surplus {
+        let (object, view) = pod;
+        let may_go = first_unavailable == Some(*number) || (runs(view) && !is_unavailable(rollout, pod));
+        if !object.meta().is_deleted() && (may_go || !rollout.is_ordered()) {
+            steps.pods.push(rollout.delete(object));
+        }
+        if rollout.is_ordered() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Does what a pod needs that is there. Says whether all is well with it, so that the next need not wait.
+fn keep_one(rollout: &Rollout<'_>, number: i64, pod: &Seen<'_>, steps: &mut Steps) -> bool {
+    let (object, view) = pod;
+    if view.is_finished() {
+        if !object.meta().is_deleted() {
+            steps.pods.push(rollout.delete(object));
+        }
+        return false;
+    }
+    if view.status.phase == "Pending" {
+        steps.before.extend(claims::missing(rollout, number));
+    }
+    let is_well = runs(view) && !is_unavailable(rollout, pod);
+    if is_well || !rollout.is_ordered() {
+        steps.before.extend(claims::retain(rollout, number, object));
+        steps.before.extend(name(rollout, number, object));
+    }
+    is_well
+}
+
+/// Gives a pod the labels that name it, if it has not got them.
+fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Act> {
+    let name = &*pod.meta().name;
+    if pod.meta().labels.get(POD_NAME) == Some(name) {
+        return None;
+    }
+    let mut patch = Value::map();
+    let labels = patch.ensure_map("metadata").ensure_map("labels");
+    labels.insert(POD_NAME, name);
+    labels.insert(POD_INDEX, number.to_string());
+    let act = Write::merge(pod, "", patch).into();
+    Some(rollout.told(act, ["Update", "SuccessfulUpdate", "FailedUpdate"], name))
+}
+
+/// Makes a pod, after its claims. It waits for claims of its name that are on their way out.
+fn make(rollout: &Rollout<'_>, number: i64, steps: &mut Steps) {
+    if claims::are_going(rollout, number) {
+        return;
+    }
+    steps.before.extend(claims::missing(rollout, number));
+    let name = format!("{}-{number}", rollout.owner.object.meta().name);
+    let act = Write::create("pods", &rollout.owner.object.meta().namespace, new(rollout, number, &name));
+    steps.pods.push(rollout.told(act.into(), ["Create", "SuccessfulCreate", "FailedCreate"], &name));
+}
+
+/// A new pod, of the revision that its number is to have.
+fn new(rollout: &Rollout<'_>, number: i64, name: &str) -> Value {
+    let spec = &rollout.set.spec;
+    let rolling = spec.update_strategy.rolling_update.as_ref();
+    let stays = match rolling {
+        Some(rolling) => number < spec.ordinals.start + rolling.partition.unwrap_or(0),
+        None if spec.update_strategy.kind == "RollingUpdate" => {
+            number < spec.ordinals.start + rollout.set.status.current_replicas
+        }
+        None => false,
+    };
+    let current = rollout.past.named(rollout.current_revision()).filter(|_| stays);
+    let mut pod = match current {
+        Some((_, revision)) => pods::from_template(&revisions::template(revision), rollout.owner),
+        None => pods::from_template(&spec.template.0, rollout.owner),
+    };
+    let revision = current.map_or(&*rollout.latest.name, |(object, _)| &*object.meta().name);
+    let metadata = pod.ensure_map("metadata");
+    metadata.insert("name", name);
+    let labels = metadata.ensure_map("labels");
+    labels.insert(POD_NAME, name);
+    labels.insert(POD_INDEX, number.to_string());
+    labels.insert(REVISION, revision);
+    let own: Vec<(String, String)> = claims::names(rollout, number).collect();
+    let spec = pod.ensure_map("spec");
+    spec.insert("hostname", name);
+    spec.insert("subdomain", rollout.set.spec.service_name.as_str());
+    let others = spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
+    let is_own = |volume: &&Value| own.iter().any(|(name, _)| volume.str_at(&["name"]) == name);
+    let others: Vec<Value> = others.iter().filter(|volume| !is_own(volume)).cloned().collect();
+    let volumes = own.iter().map(|(volume, claim)| {
+        value!({"name": (volume.as_str()), "persistentVolumeClaim": {"claimName": (claim.as_str())}})
+    });
+    let volumes: Vec<Value> = volumes.chain(others).collect();
+    if !volumes.is_empty() {
+        spec.insert("volumes", volumes);
+    }
+    pod
+}
