@@ -1,5 +1,7 @@
 //! The questions that controllers ask of the world, beside who owns what.
 
+use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
 use setpoint_reconcile::{Index, Object};
@@ -14,6 +16,23 @@ pub const PODS_BY_LABEL: &str = "pods by label";
 /// Services by the first label that they select, within a namespace: see [`labelled`].
 pub const SERVICES_BY_SELECTOR: &str = "services by selector";
 
+/// Claims by the volume that they name.
+pub const CLAIMS_BY_VOLUME: &str = "claims by volume";
+/// Volumes that no claim has, by class.
+pub const FREE_VOLUMES: &str = "free volumes by class";
+/// Pods by each claim that they use: see [`path`].
+pub const PODS_BY_CLAIM: &str = "pods by claim";
+/// Volumes by the claim that they name: see [`path`].
+pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
+/// Claims that have no volume, by class.
+pub const WAITING_CLAIMS: &str = "waiting claims by class";
+
+/// The place of a name in a namespace.
+#[must_use]
+pub fn path(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
 /// The place of a label in a namespace.
 #[must_use]
 pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
@@ -24,10 +43,15 @@ pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
 #[must_use]
 pub fn all() -> Vec<Index> {
     vec![
+        Index { name: CLAIMS_BY_VOLUME, resource: "persistentvolumeclaims", values: volume_of_claim },
+        Index { name: FREE_VOLUMES, resource: "persistentvolumes", values: free_volume },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
+        Index { name: PODS_BY_CLAIM, resource: "pods", values: claims_of_pod },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
+        Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: claim_of_volume },
+        Index { name: WAITING_CLAIMS, resource: "persistentvolumeclaims", values: waiting_claim },
     ]
 }
 
@@ -55,5 +79,53 @@ fn first_selected(object: &Object, found: &mut dyn FnMut(&str)) {
     let selector = object.view::<Service>().and_then(|service| service.spec.selector.as_ref());
     if let Some((name, value)) = selector.and_then(|selector| selector.iter().next()) {
         found(&labelled(&object.meta().namespace, name, value));
+    }
+}
+
+/// The names of the claims that a pod uses, those made for it among them.
+pub fn pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
+    let Some(pod) = object.view::<Pod>() else { return };
+    for volume in &pod.spec.volumes {
+        if let Some(claim) = &volume.persistent_volume_claim {
+            found(&claim.claim_name);
+        } else if volume.ephemeral.is_some() {
+            found(&ephemeral_claim(&object.meta().name, &volume.name));
+        }
+    }
+}
+
+/// The name of the claim that is made for a volume of a pod.
+#[must_use]
+pub fn ephemeral_claim(pod: &str, volume: &str) -> String {
+    format!("{pod}-{volume}")
+}
+
+fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
+    pod_claims(object, &mut |name| found(&path(&object.meta().namespace, name)));
+}
+
+fn volume_of_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<PersistentVolumeClaim>();
+    if let Some(claim) = claim.filter(|claim| !claim.spec.volume_name.is_empty()) {
+        found(&claim.spec.volume_name);
+    }
+}
+
+fn waiting_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<PersistentVolumeClaim>();
+    if let Some(claim) = claim.filter(|claim| claim.spec.volume_name.is_empty()) {
+        found(claim.class(object));
+    }
+}
+
+fn claim_of_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(of) = object.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref()) {
+        found(&path(&of.namespace, &of.name));
+    }
+}
+
+fn free_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(volume) = object.view::<PersistentVolume>().filter(|volume| volume.spec.claim_ref.is_none()) {
+        found(volume.class(object));
     }
 }

@@ -7,16 +7,23 @@
 
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod finalizers;
 pub mod holder;
 pub mod indexes;
 pub mod pods;
 pub mod replica_set;
 pub mod service_pods;
+pub mod volume_binder;
 
 use setpoint_reconcile::Controller;
 
 /// Every controller.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Controller>> {
-    vec![Box::new(endpoint_slice::EndpointSliceController), Box::new(replica_set::ReplicaSetController)]
+    vec![
+        Box::new(endpoint_slice::EndpointSliceController),
+        Box::new(replica_set::ReplicaSetController),
+        Box::new(volume_binder::VolumeBinder::new(volume_binder::host_path::DIRECTORY)),
+        Box::new(volume_binder::host_path::DefaultStorageClass),
+    ]
 }

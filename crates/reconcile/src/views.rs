@@ -5,9 +5,12 @@
 
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod persistent_volume;
+pub mod persistent_volume_claim;
 pub mod pod;
 pub mod replica_set;
 pub mod service;
+pub mod storage_class;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use setpoint_api::labels::{Expression, Selector};
