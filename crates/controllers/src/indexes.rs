@@ -1,10 +1,12 @@
 //! The questions that controllers ask of the world, beside who owns what.
 
+use setpoint_api::Key;
+use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::{Index, Object};
+use setpoint_reconcile::{Index, Object, World};
 
 /// Pods that nobody manages, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
@@ -16,12 +18,18 @@ pub const PODS_BY_LABEL: &str = "pods by label";
 /// Services by the first label that they select, within a namespace: see [`labelled`].
 pub const SERVICES_BY_SELECTOR: &str = "services by selector";
 
+/// Claims by each class of attributes that they have or want.
+pub const CLAIMS_BY_ATTRIBUTES: &str = "claims by attributes class";
 /// Claims by the volume that they name.
 pub const CLAIMS_BY_VOLUME: &str = "claims by volume";
 /// Volumes that no claim has, by class.
 pub const FREE_VOLUMES: &str = "free volumes by class";
 /// Pods by each claim that they use: see [`path`].
 pub const PODS_BY_CLAIM: &str = "pods by claim";
+/// EndpointSlices by the Service that they name: see [`path`].
+pub const SLICES_BY_SERVICE: &str = "slices by service";
+/// Volumes by their class of attributes.
+pub const VOLUMES_BY_ATTRIBUTES: &str = "volumes by attributes class";
 /// Volumes by the claim that they name: see [`path`].
 pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
 /// Claims that have no volume, by class.
@@ -43,6 +51,7 @@ pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
 #[must_use]
 pub fn all() -> Vec<Index> {
     vec![
+        Index { name: CLAIMS_BY_ATTRIBUTES, resource: "persistentvolumeclaims", values: claim_attributes },
         Index { name: CLAIMS_BY_VOLUME, resource: "persistentvolumeclaims", values: volume_of_claim },
         Index { name: FREE_VOLUMES, resource: "persistentvolumes", values: free_volume },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
@@ -50,6 +59,12 @@ pub fn all() -> Vec<Index> {
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
+        Index {
+            name: SLICES_BY_SERVICE,
+            resource: "endpointslices.discovery.k8s.io",
+            values: service_of_slice,
+        },
+        Index { name: VOLUMES_BY_ATTRIBUTES, resource: "persistentvolumes", values: volume_attributes },
         Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: claim_of_volume },
         Index { name: WAITING_CLAIMS, resource: "persistentvolumeclaims", values: waiting_claim },
     ]
@@ -102,6 +117,34 @@ pub fn ephemeral_claim(pod: &str, volume: &str) -> String {
 
 fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
     pod_claims(object, &mut |name| found(&path(&object.meta().namespace, name)));
+}
+
+/// Wakes the claims that a pod uses.
+pub fn wake_claims(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    pod_claims(pod, &mut |name| {
+        if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
+            wake(key);
+        }
+    });
+}
+
+/// The classes of attributes that a claim has or wants.
+pub fn claim_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<PersistentVolumeClaim>();
+    claim.iter().flat_map(|claim| claim.attributes_classes()).for_each(found);
+}
+
+/// The class of attributes that a volume has.
+pub fn volume_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
+    let volume = object.view::<PersistentVolume>();
+    let name = volume.and_then(|volume| volume.spec.volume_attributes_class_name.as_deref());
+    name.filter(|name| !name.is_empty()).into_iter().for_each(found);
+}
+
+fn service_of_slice(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(name) = object.meta().labels.get(crate::endpoint_slice::SERVICE_NAME) {
+        found(&path(&object.meta().namespace, name));
+    }
 }
 
 fn volume_of_claim(object: &Object, found: &mut dyn FnMut(&str)) {

@@ -7,13 +7,18 @@
 
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod ephemeral_volume;
 pub mod finalizers;
 pub mod holder;
 pub mod indexes;
+pub mod ip_repair;
 pub mod pods;
 pub mod replica_set;
+pub mod service_cidr;
 pub mod service_pods;
+pub mod slice_mirroring;
 pub mod volume_binder;
+pub mod volume_protection;
 
 use setpoint_reconcile::Controller;
 
@@ -22,8 +27,15 @@ use setpoint_reconcile::Controller;
 pub fn all() -> Vec<Box<dyn Controller>> {
     vec![
         Box::new(endpoint_slice::EndpointSliceController),
+        Box::new(ephemeral_volume::EphemeralVolumes),
+        Box::new(ip_repair::IpRepair),
         Box::new(replica_set::ReplicaSetController),
+        Box::new(service_cidr::ServiceCidrController),
+        Box::new(slice_mirroring::SliceMirroring),
         Box::new(volume_binder::VolumeBinder::new(volume_binder::host_path::DIRECTORY)),
         Box::new(volume_binder::host_path::DefaultStorageClass),
+        Box::new(volume_protection::AttributesClassProtection),
+        Box::new(volume_protection::ClaimProtection),
+        Box::new(volume_protection::VolumeProtection),
     ]
 }

@@ -58,7 +58,7 @@ impl Planner for VolumeBinder {
             Watch::via("persistentvolumeclaims", of_claim),
             Watch::via("persistentvolumes", of_volume),
             Watch::via("storageclasses.storage.k8s.io", of_class),
-            Watch::via("pods", of_pod),
+            Watch::via("pods", indexes::wake_claims),
         ];
         &WATCHES
     }
@@ -116,15 +116,6 @@ fn wake_waiting(world: &World, class: &str, wake: &mut dyn FnMut(Key)) {
     for claim in world.indexed(WAITING_CLAIMS, class) {
         wake(claim.key().clone());
     }
-}
-
-/// A pod concerns the claims that it uses: they may wait for it.
-fn of_pod(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
-    indexes::pod_claims(pod, &mut |name| {
-        if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
-            wake(key);
-        }
-    });
 }
 
 /// Says something, unless it was the last thing said.

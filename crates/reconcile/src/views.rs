@@ -5,11 +5,13 @@
 
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod ip_address;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
 pub mod pod;
 pub mod replica_set;
 pub mod service;
+pub mod service_cidr;
 pub mod storage_class;
 
 use serde::{Deserialize, Deserializer, Serialize};
