@@ -23,9 +23,9 @@ use packing::Packed;
 /// How many endpoints a slice has at the most.
 pub const ENDPOINTS_MAX: usize = 100;
 /// The label that names the Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The label that names who keeps a slice.
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// What it says here.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 

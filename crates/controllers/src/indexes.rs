@@ -1,10 +1,14 @@
 //! The questions that controllers ask of the world, beside who owns what.
 
+use setpoint_api::Key;
+use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::cluster_role::ClusterRole;
 use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
+use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::{Index, Object, View};
+use setpoint_reconcile::{Index, Object, View, World};
 
 use crate::cluster_role_aggregation::is_aggregating;
 use crate::kinds::definition_kind;
@@ -35,6 +39,29 @@ pub const PODS_BY_LABEL: &str = "pods by label";
 /// Services by the first label that they select, within a namespace: see [`labelled`].
 pub const SERVICES_BY_SELECTOR: &str = "services by selector";
 
+/// Claims by each class of attributes that they have or want.
+pub const CLAIMS_BY_ATTRIBUTES: &str = "claims by attributes class";
+/// Claims by the volume that they name.
+pub const CLAIMS_BY_VOLUME: &str = "claims by volume";
+/// Volumes that no claim has, by class.
+pub const FREE_VOLUMES: &str = "free volumes by class";
+/// Pods by each claim that they use: see [`path`].
+pub const PODS_BY_CLAIM: &str = "pods by claim";
+/// EndpointSlices by the Service that they name: see [`path`].
+pub const SLICES_BY_SERVICE: &str = "slices by service";
+/// Volumes by their class of attributes.
+pub const VOLUMES_BY_ATTRIBUTES: &str = "volumes by attributes class";
+/// Volumes by the claim that they name: see [`path`].
+pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
+/// Claims that have no volume, by class.
+pub const WAITING_CLAIMS: &str = "waiting claims by class";
+
+/// The place of a name in a namespace.
+#[must_use]
+pub fn path(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
 /// The place of a label in a namespace.
 #[must_use]
 pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
@@ -58,9 +85,21 @@ pub fn all() -> Vec<Index> {
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
         Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: orphan },
         Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: orphan },
+        Index { name: CLAIMS_BY_ATTRIBUTES, resource: "persistentvolumeclaims", values: claim_attributes },
+        Index { name: CLAIMS_BY_VOLUME, resource: "persistentvolumeclaims", values: volume_of_claim },
+        Index { name: FREE_VOLUMES, resource: "persistentvolumes", values: free_volume },
+        Index { name: PODS_BY_CLAIM, resource: "pods", values: claims_of_pod },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
+        Index {
+            name: SLICES_BY_SERVICE,
+            resource: "endpointslices.discovery.k8s.io",
+            values: service_of_slice,
+        },
+        Index { name: VOLUMES_BY_ATTRIBUTES, resource: "persistentvolumes", values: volume_attributes },
+        Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: claim_of_volume },
+        Index { name: WAITING_CLAIMS, resource: "persistentvolumeclaims", values: waiting_claim },
     ]
 }
 
@@ -113,5 +152,81 @@ fn first_selected(object: &Object, found: &mut dyn FnMut(&str)) {
     let selector = object.view::<Service>().and_then(|service| service.spec.selector.as_ref());
     if let Some((name, value)) = selector.and_then(|selector| selector.iter().next()) {
         found(&labelled(&object.meta().namespace, name, value));
+    }
+}
+
+/// The names of the claims that a pod uses, those made for it among them.
+pub fn pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
+    let Some(pod) = object.view::<Pod>() else { return };
+    for volume in &pod.spec.volumes {
+        if let Some(claim) = &volume.persistent_volume_claim {
+            found(&claim.claim_name);
+        } else if volume.ephemeral.is_some() {
+            found(&ephemeral_claim(&object.meta().name, &volume.name));
+        }
+    }
+}
+
+/// The name of the claim that is made for a volume of a pod.
+#[must_use]
+pub fn ephemeral_claim(pod: &str, volume: &str) -> String {
+    format!("{pod}-{volume}")
+}
+
+fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
+    pod_claims(object, &mut |name| found(&path(&object.meta().namespace, name)));
+}
+
+/// Wakes the claims that a pod uses.
+pub fn wake_claims(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    pod_claims(pod, &mut |name| {
+        if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
+            wake(key);
+        }
+    });
+}
+
+/// The classes of attributes that a claim has or wants.
+pub fn claim_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<PersistentVolumeClaim>();
+    claim.iter().flat_map(|claim| claim.attributes_classes()).for_each(found);
+}
+
+/// The class of attributes that a volume has.
+pub fn volume_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
+    let volume = object.view::<PersistentVolume>();
+    let name = volume.and_then(|volume| volume.spec.volume_attributes_class_name.as_deref());
+    name.filter(|name| !name.is_empty()).into_iter().for_each(found);
+}
+
+fn service_of_slice(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(name) = object.meta().labels.get(crate::endpoint_slice::SERVICE_NAME) {
+        found(&path(&object.meta().namespace, name));
+    }
+}
+
+fn volume_of_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<PersistentVolumeClaim>();
+    if let Some(claim) = claim.filter(|claim| !claim.spec.volume_name.is_empty()) {
+        found(&claim.spec.volume_name);
+    }
+}
+
+fn waiting_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<PersistentVolumeClaim>();
+    if let Some(claim) = claim.filter(|claim| claim.spec.volume_name.is_empty()) {
+        found(claim.class(object));
+    }
+}
+
+fn claim_of_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(of) = object.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref()) {
+        found(&path(&of.namespace, &of.name));
+    }
+}
+
+fn free_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(volume) = object.view::<PersistentVolume>().filter(|volume| volume.spec.claim_ref.is_none()) {
+        found(volume.class(object));
     }
 }

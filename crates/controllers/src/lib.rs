@@ -16,11 +16,14 @@ pub mod deployment;
 pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod ephemeral_volume;
+pub mod finalizers;
 pub mod garbage_collector;
 pub mod hashes;
 pub mod holder;
 pub mod horizontal_pod_autoscaler;
 pub mod indexes;
+pub mod ip_repair;
 pub mod job;
 pub mod kinds;
 pub mod legacy_tokens;
@@ -40,10 +43,14 @@ pub mod root_ca;
 pub mod said;
 pub mod scale;
 pub mod service_account;
+pub mod service_cidr;
 pub mod service_pods;
+pub mod slice_mirroring;
 pub mod stateful_set;
 pub mod taint_eviction;
 pub mod ttl_after_finished;
+pub mod volume_binder;
+pub mod volume_protection;
 
 #[cfg(test)]
 mod testing;
@@ -76,8 +83,10 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(disruption::DisruptionController),
         Box::new(endpoint_slice::EndpointSliceController),
         Box::new(endpoints::EndpointsController),
+        Box::new(ephemeral_volume::EphemeralVolumes),
         Box::new(garbage_collector::GarbageCollector),
         Box::new(horizontal_pod_autoscaler::HorizontalPodAutoscalerController),
+        Box::new(ip_repair::IpRepair),
         Box::new(job::JobController),
         Box::new(legacy_tokens::LegacyTokenCleaner),
         Box::new(namespace::NamespaceController),
@@ -88,9 +97,16 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(replication_controller::ReplicationControllerController),
         Box::new(resource_quota::ResourceQuotaController),
         Box::new(service_account::ServiceAccountController),
+        Box::new(service_cidr::ServiceCidrController),
+        Box::new(slice_mirroring::SliceMirroring),
         Box::new(stateful_set::StatefulSetController),
         Box::new(taint_eviction::TaintEviction),
         Box::new(ttl_after_finished::TtlAfterFinishedController),
+        Box::new(volume_binder::VolumeBinder::new(volume_binder::host_path::DIRECTORY)),
+        Box::new(volume_binder::host_path::DefaultStorageClass),
+        Box::new(volume_protection::AttributesClassProtection),
+        Box::new(volume_protection::ClaimProtection),
+        Box::new(volume_protection::VolumeProtection),
     ];
     if !settings.pod_ranges.is_empty() {
         let (ranges, taken) = (settings.pod_ranges.clone(), settings.service_cidrs.clone());

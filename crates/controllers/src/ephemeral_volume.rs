@@ -1,0 +1,85 @@
+//! Claims that live as long as the pod they are made for.
+//!
+//! A volume of a pod may carry a template of a claim: the claim is made when the pod is there, belongs to it, and
+//! goes with it. A claim of that name which somebody else made is left alone, and people are told.
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim, path};
+use crate::pods::Owner;
+
+/// The controller.
+pub struct EphemeralVolumes;
+
+impl Planner for EphemeralVolumes {
+    /// What was last said about a pod, so that it is not said at every look.
+    type Memo = String;
+
+    fn name(&self) -> &'static str {
+        "ephemeral-volume-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::itself("pods"),
+            Watch::via("persistentvolumeclaims", |claim, world, wake| {
+                let meta = claim.meta();
+                for pod in world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name)) {
+                    wake(pod.key().clone());
+                }
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, _: Time, _: Seed) -> Plan<String> {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|pod| !pod.meta().is_deleted()) else { return plan };
+        let Some(pod) = object.view::<Pod>() else { return plan };
+        let subject = Subject::of(object, "v1", "Pod");
+        let meta = object.meta();
+        let mut acts = Vec::new();
+        for volume in &pod.spec.volumes {
+            let Some(source) = &volume.ephemeral else { continue };
+            let name = ephemeral_claim(&meta.name, &volume.name);
+            if let Some(claim) = world.find("persistentvolumeclaims", &meta.namespace, &name) {
+                if !claim.meta().is_controlled_by(&meta.uid) {
+                    plan.memo = format!(
+                        "ephemeral volume {}: PVC {}/{name} was not created for pod {}/{} (pod is not owner)",
+                        volume.name, meta.namespace, meta.namespace, meta.name
+                    );
+                }
+                continue;
+            }
+            let failed = format!("ephemeral volume {}: create PVC {name}: {{error}}", volume.name);
+            let owner = Owner { object, api_version: "v1", kind: "Pod" };
+            let claim = claim(&name, source, &owner);
+            let act = Act::from(Write::create("persistentvolumeclaims", &meta.namespace, claim));
+            acts.push(act.on_failed(subject.warning("FailedBinding", failed)));
+        }
+        plan.stage(acts);
+        if !plan.memo.is_empty() && plan.memo != seen.memo {
+            plan.notes.push(subject.warning("FailedBinding", plan.memo.clone()));
+        }
+        plan
+    }
+}
+
+fn claim(name: &str, source: &Value, owner: &Owner<'_>) -> Value {
+    let part = |path: &[&str]| source.at(path).cloned().unwrap_or_default();
+    value!({
+        "metadata": {
+            "name": (name),
+            "labels": (part(&["volumeClaimTemplate", "metadata", "labels"])),
+            "annotations": (part(&["volumeClaimTemplate", "metadata", "annotations"])),
+            "ownerReferences": [(owner.reference())],
+        },
+        "spec": (part(&["volumeClaimTemplate", "spec"])),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Claims of pods in a whole control plane.
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+
+fn cluster() -> Cluster {
+    Cluster::new(|| (vec![Box::new(EphemeralVolumes)], crate::indexes::all()), 5)
+}
+
+fn spec() -> Value {
+    value!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}})
+}
+
+fn pod() -> Value {
+    let template = value!({"metadata": {"labels": {"a": "b"}}, "spec": (spec())});
+    value!({
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": (template)}}],
+        },
+    })
+}
+
+#[test]
+fn the_claim_is_made_once_and_again_when_it_is_gone() {
+    let mut cluster = cluster();
+    cluster.create("pods", "default", pod());
+    cluster.settle();
+    let claim = cluster.get("persistentvolumeclaims", "default/p-v").unwrap();
+    assert_eq!(claim.str_at(&["metadata", "labels", "a"]), "b");
+    let owners = claim.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap();
+    assert_eq!(owners[0].str_at(&["kind"]), "Pod");
+    cluster.assert_quiet();
+    let bare = value!({"metadata": {"finalizers": []}});
+    cluster.patch("persistentvolumeclaims", "default/p-v", "", bare).unwrap();
+    cluster.delete("persistentvolumeclaims", "default/p-v", &Value::map()).unwrap();
+    cluster.settle();
+    assert!(cluster.get("persistentvolumeclaims", "default/p-v").is_some());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_claim_that_is_not_the_pods_is_left_alone_and_people_are_told() {
+    let mut cluster = cluster();
+    let strange = value!({"metadata": {"name": "p-v"}, "spec": (spec())});
+    cluster.create("persistentvolumeclaims", "default", strange);
+    cluster.create("pods", "default", pod());
+    cluster.settle();
+    let events = cluster.list("events");
+    let told = "ephemeral volume v: PVC default/p-v was not created for pod default/p (pod is not owner)";
+    assert!(events.iter().any(|event| event.str_at(&["message"]) == told), "{events:?}");
+    let claim = cluster.get("persistentvolumeclaims", "default/p-v").unwrap();
+    assert!(claim.at(&["metadata", "ownerReferences"]).is_none());
+    cluster.assert_quiet();
+}

@@ -1,0 +1,183 @@
+//! Every address of a Service is allocated to it, and every allocated address belongs to a Service that has it.
+//!
+//! The allocation of an address is an IPAddress object. The API makes both in one commit; what people or restored
+//! backups tear apart is mended here.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::ip_address::IpAddress;
+use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::views::service_cidr::ServiceCidr;
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::service_cidr::{allocates, cidrs};
+
+/// How old an address must be before it counts as leaked.
+const LEAK_GRACE: Duration = Duration::from_secs(60);
+const ADDRESSES: &str = "ipaddresses.networking.k8s.io";
+
+/// The controller.
+pub struct IpRepair;
+
+impl Planner for IpRepair {
+    /// What was last said about a Service, so that it is not said at every look.
+    type Memo = String;
+
+    fn name(&self) -> &'static str {
+        "ipallocator-repair-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:apiserver".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 5] = [
+            Watch::itself("services"),
+            Watch::itself(ADDRESSES),
+            Watch::via("services", of_service),
+            Watch::via(ADDRESSES, of_address),
+            Watch::via("servicecidrs.networking.k8s.io", |_, world, wake| {
+                world.all("services").for_each(|service| wake(service.key().clone()));
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        if let Some(service) = object.view::<Service>() {
+            let mut said = Vec::new();
+            for text in service.spec.cluster_ips.iter().filter(|_| service.has_ip()) {
+                said.extend(allocate(&mut plan, object, text, world));
+            }
+            plan.memo = said.iter().map(|note| note.message.as_str()).collect();
+            if plan.memo != seen.memo {
+                plan.notes = said;
+            }
+        } else if let Some(address) = object.view::<IpAddress>().filter(|_| IpAddress::is_managed(object)) {
+            release(&mut plan, object, address, world, now);
+        }
+        plan
+    }
+}
+
+/// A Service concerns its addresses.
+fn of_service(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(service) = object.view::<Service>() else { return };
+    for key in service.spec.cluster_ips.iter().filter_map(|ip| key_of(ADDRESSES, "", ip)) {
+        wake(key);
+    }
+}
+
+/// An address concerns its Service; the Service that should have it is woken by the resync.
+fn of_address(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(parent) = object.view::<IpAddress>().and_then(|address| address.spec.parent_ref.as_ref()) else {
+        return;
+    };
+    if let Some(key) = key_of("services", &parent.namespace, &parent.name) {
+        wake(key);
+    }
+}
+
+/// Allocates an address of a Service, if it is not. Gives what is wrong and cannot be mended.
+fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &World) -> Option<Note> {
+    let subject = Subject::of(object, "v1", "Service");
+    let meta = object.meta();
+    let Ok(ip) = text.parse::<IpAddr>() else {
+        let message = format!("Cluster IP {text} is not a valid IP; please recreate Service");
+        return Some(subject.warning("ClusterIPNotValid", message));
+    };
+    let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+    if !world.views::<ServiceCidr>().any(|(_, range)| cidrs(range).any(|cidr| allocates(&cidr, ip))) {
+        let message = format!(
+            "Cluster IP [{family}]: {ip} is not within any configured Service CIDR; please recreate service"
+        );
+        return Some(subject.warning("ClusterIPOutOfRange", message));
+    }
+    let name = ip.to_string();
+    let create = |message: String| {
+        let act = Act::from(Write::create(ADDRESSES, "", new(&name, family, object)));
+        act.on_done(subject.warning("ClusterIPNotAllocated", message))
+    };
+    let Some((known, address)) = world.view::<IpAddress>("", &name) else {
+        plan.stage([create(format!("Cluster IP [{family}]: {ip} is not allocated; repairing"))]);
+        return None;
+    };
+    let service = address.service();
+    let is_ours = service == Some((&*meta.namespace, &*meta.name));
+    let rival =
+        service.filter(|_| !is_ours).and_then(|(namespace, name)| world.view::<Service>(namespace, name));
+    if rival.is_some_and(|(_, rival)| rival.spec.cluster_ips.iter().any(|other| *other == name)) {
+        let message =
+            format!("Cluster IP [{family}]:{ip} was assigned to multiple services; please recreate service");
+        return Some(subject.warning("ClusterIPAlreadyAllocated", message));
+    }
+    let is_labelled = IpAddress::is_managed(known)
+        && known.meta().labels.get("ipaddress.kubernetes.io/ip-family") == Some(family);
+    if !is_ours || !is_labelled {
+        plan.stage([Act::from(Write::delete(known))]);
+        let message = format!(
+            "the ClusterIP [{family}]: {ip} for Service {}/{} has a wrong reference; repairing",
+            meta.namespace, meta.name
+        );
+        plan.stage([create(message)]);
+    }
+    None
+}
+
+fn new(name: &str, family: &str, service: &Object) -> Value {
+    let meta = service.meta();
+    value!({
+        "metadata": {"name": (name), "labels": {
+            "ipaddress.kubernetes.io/ip-family": (family),
+            "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+        }},
+        "spec": {"parentRef": {
+            "group": "",
+            "resource": "services",
+            "namespace": (&*meta.namespace),
+            "name": (&*meta.name),
+        }},
+    })
+}
+
+/// Deletes an address that no Service has.
+fn release(plan: &mut Plan<String>, object: &Object, address: &IpAddress, world: &World, now: Time) {
+    let subject = Subject::of(object, "networking.k8s.io/v1", "IPAddress");
+    let name = &object.meta().name;
+    let delete = |reason: &'static str, message: String| {
+        [Act::from(Write::delete(object)).on_done(subject.warning(reason, message))]
+    };
+    let Some((namespace, of)) = address.service() else {
+        let message =
+            format!("IPAddress {name} appears to have been modified, not referencing a Service: cleaning up");
+        return plan.stage(delete("IPAddressNotAllocated", message));
+    };
+    let service = world.view::<Service>(namespace, of);
+    if service.is_some_and(|(_, service)| service.spec.cluster_ips.iter().any(|ip| **ip == **name)) {
+        return;
+    }
+    let is_external = service.is_some_and(|(_, service)| service.spec.kind == "ExternalName");
+    // A Service that is not there yet may be on its way.
+    let leaked = object.meta().created().after(LEAK_GRACE);
+    if (service.is_none() || is_external) && now < leaked {
+        return plan.look_again_at(leaked);
+    }
+    if service.is_none() {
+        let message =
+            format!("IPAddress: {name} for Service {namespace}/{of} appears to have leaked: cleaning up");
+        return plan.stage(delete("IPAddressNotAllocated", message));
+    }
+    let message =
+        format!("IPAddress: {name} for Service {namespace}/{of} has a wrong reference; cleaning up");
+    plan.stage(delete("IPAddressWrongReference", message));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Addresses of Services in a whole control plane.
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(|| (vec![Box::new(IpRepair)], crate::indexes::all()), 5);
+    let range = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/16"]}});
+    cluster.create("servicecidrs.networking.k8s.io", "", range);
+    cluster.create(
+        "services",
+        "default",
+        value!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.0.0.9"}}),
+    );
+    cluster.settle();
+    cluster
+}
+
+fn address(name: &str, service: &str) -> Value {
+    value!({
+        "metadata": {"name": (name), "labels": {
+            "ipaddress.kubernetes.io/ip-family": "IPv4",
+            "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+        }},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": (service)}},
+    })
+}
+
+#[test]
+fn an_address_that_was_lost_is_allocated_again() {
+    let mut cluster = cluster();
+    cluster.assert_quiet();
+    cluster.delete(ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
+    cluster.settle();
+    let found = cluster.get(ADDRESSES, "10.0.0.9").unwrap();
+    assert_eq!(found.str_at(&["spec", "parentRef", "name"]), "s");
+    let events = cluster.list("events");
+    assert!(events.iter().any(|event| event.str_at(&["reason"]) == "ClusterIPNotAllocated"), "{events:?}");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_address_without_service_goes_after_a_minute() {
+    let mut cluster = cluster();
+    cluster.create(ADDRESSES, "", address("10.0.0.77", "nobody"));
+    cluster.run(Duration::from_secs(50));
+    assert!(cluster.get(ADDRESSES, "10.0.0.77").is_some());
+    cluster.run(Duration::from_secs(15));
+    assert!(cluster.get(ADDRESSES, "10.0.0.77").is_none());
+    assert!(cluster.get(ADDRESSES, "10.0.0.9").is_some());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_address_that_its_service_does_not_have_goes_and_one_of_a_stranger_is_taken_back() {
+    let mut cluster = cluster();
+    cluster.create(ADDRESSES, "", address("10.0.0.78", "s"));
+    cluster.delete(ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
+    cluster.create(ADDRESSES, "", address("10.0.0.9", "stranger"));
+    cluster.run(Duration::from_secs(90));
+    assert!(cluster.get(ADDRESSES, "10.0.0.78").is_none());
+    let found = cluster.get(ADDRESSES, "10.0.0.9").unwrap();
+    assert_eq!(found.str_at(&["spec", "parentRef", "name"]), "s");
+    cluster.assert_quiet();
+}

@@ -1,0 +1,133 @@
+//! Ranges of Service addresses: ready while they are there, and not gone before their addresses are.
+//!
+//! A range that is deleted stays until each of its addresses is in another one too. Ten seconds pass before it goes,
+//! so that whoever allocates has heard of it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use setpoint_api::names::ip::Cidr;
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::ip_address::IpAddress;
+use setpoint_reconcile::views::service_cidr::ServiceCidr;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::finalizers;
+
+/// Keeps a range while addresses depend on it.
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+/// How long a range that may go stays.
+const GRACE: Duration = Duration::from_secs(10);
+const READY: &str = "Ready";
+
+/// The controller.
+pub struct ServiceCidrController;
+
+impl Planner for ServiceCidrController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "service-cidrs-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] = [
+            Watch::itself("servicecidrs.networking.k8s.io"),
+            // One range concerns the others: they may contain each other. There are few.
+            Watch::via("servicecidrs.networking.k8s.io", |_, world, wake| wake_deleted(world, wake)),
+            Watch::via("ipaddresses.networking.k8s.io", |_, world, wake| wake_deleted(world, wake)),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(range) = object.view::<ServiceCidr>() else { return plan };
+        let Some(deleted) = object.meta().deletion_timestamp else {
+            plan.stage(finalizers::add(object, FINALIZER));
+            let ready = Condition::new(READY, "True", "", "Kubernetes Service CIDR is ready", now);
+            plan.stage(tell(object, range, ready));
+            return plan;
+        };
+        if !object.meta().has_finalizer(FINALIZER) {
+            return plan;
+        }
+        if !may_go(object, range, world) {
+            let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a \
+                           new ServiceCIDR";
+            plan.stage(tell(object, range, Condition::new(READY, "False", "Terminating", message, now)));
+        } else if now < deleted.after(GRACE) {
+            plan.look_again_at(deleted.after(GRACE));
+        } else {
+            plan.stage(finalizers::remove(object, FINALIZER));
+        }
+        plan
+    }
+}
+
+fn wake_deleted(world: &World, wake: &mut dyn FnMut(Key)) {
+    for range in world.all("servicecidrs.networking.k8s.io").filter(|range| range.meta().is_deleted()) {
+        wake(range.key().clone());
+    }
+}
+
+/// Writes a condition, unless it says what is known.
+fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
+    let same = |known: &Condition| {
+        (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
+    };
+    if condition(&range.status.conditions, READY).is_some_and(same) {
+        return None;
+    }
+    let others = range.status.conditions.iter().filter(|one| one.kind != READY);
+    let all: Vec<_> = others.map(value_of).chain([value_of(&new)]).collect();
+    let status = setpoint_api::value!({"conditions": (all)});
+    // The finalizer may just have been written by ourselves.
+    Some(Write::status(object, status).at_any_revision().into())
+}
+
+/// Whether no address would be left without a range.
+fn may_go(object: &Object, range: &ServiceCidr, world: &World) -> bool {
+    let others = || world.views::<ServiceCidr>().filter(|(other, _)| other.key() != object.key());
+    let inside = |cidr: &Cidr| others().any(|(_, other)| cidrs(other).any(|outer| holds_all(&outer, cidr)));
+    if cidrs(range).all(|cidr| inside(&cidr)) {
+        return true;
+    }
+    let ours = |ip: IpAddr| cidrs(range).any(|cidr| allocates(&cidr, ip));
+    let theirs = |ip: IpAddr| others().any(|(_, other)| cidrs(other).any(|cidr| allocates(&cidr, ip)));
+    let allocated = world.views::<IpAddress>().filter(|(address, _)| IpAddress::is_managed(address));
+    let mut ips = allocated.filter_map(|(address, _)| address.meta().name.parse::<IpAddr>().ok());
+    !ips.any(|ip| ours(ip) && !theirs(ip))
+}
+
+/// The networks of a range.
+pub(crate) fn cidrs(range: &ServiceCidr) -> impl Iterator<Item = Cidr> {
+    range.spec.cidrs.iter().filter_map(|text| Cidr::parse(text))
+}
+
+fn holds(cidr: &Cidr, ip: IpAddr) -> bool {
+    ip.is_ipv4() == cidr.ip.is_ipv4()
+        && Cidr { ip, prefix_bits: cidr.prefix_bits }.network() == cidr.network()
+}
+
+fn holds_all(outer: &Cidr, inner: &Cidr) -> bool {
+    outer.prefix_bits <= inner.prefix_bits && holds(outer, inner.ip)
+}
+
+/// Whether an address can come from a network: the first one cannot, nor the last one of an old network.
+pub(crate) fn allocates(cidr: &Cidr, ip: IpAddr) -> bool {
+    let is_last = match (cidr.network(), ip) {
+        (IpAddr::V4(first), IpAddr::V4(ip)) => {
+            let hosts = u32::MAX.checked_shr(u32::from(cidr.prefix_bits)).unwrap_or(0);
+            first.to_bits() | hosts == ip.to_bits()
+        }
+        _ => false,
+    };
+    holds(cidr, ip) && ip != cidr.network() && !is_last
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! EndpointSlices for those who still write Endpoints by hand.
+//!
+//! Endpoints of a Service without selector are copied into slices, one for each set of ports and family of
+//! addresses, with their labels and annotations. Slices of Endpoints that are not to be mirrored go.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::names::ip::parse_ip;
+use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
+use setpoint_reconcile::views::endpoints::Endpoints;
+use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::endpoint_slice::{MANAGED_BY, SERVICE_NAME};
+use crate::indexes::{SLICES_BY_SERVICE, path};
+use crate::pods::Owner;
+use crate::service_pods::TRIGGER_TIME;
+
+/// How many addresses of Endpoints with the same ports are mirrored.
+const ADDRESSES_MAX: usize = 1000;
+/// What the label says that names who keeps a slice.
+const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+/// The label of Endpoints that are not to be mirrored.
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// The annotation of Endpoints that are no more than a lock.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Annotations that stay with the Endpoints.
+const KEPT: [&str; 2] = [TRIGGER_TIME, "kubectl.kubernetes.io/last-applied-configuration"];
+const SLICES: &str = "endpointslices.discovery.k8s.io";
+
+/// The controller.
+pub struct SliceMirroring;
+
+impl Planner for SliceMirroring {
+    /// How many addresses were said to be too many.
+    type Memo = usize;
+
+    fn name(&self) -> &'static str {
+        "endpointslicemirroring-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] = [
+            Watch::itself("endpoints"),
+            Watch::via("services", |service, _, wake| {
+                key_of("endpoints", &service.meta().namespace, &service.meta().name)
+                    .into_iter()
+                    .for_each(wake);
+            }),
+            Watch::via(SLICES, |slice, _, wake| {
+                let meta = slice.meta();
+                if let Some(name) = meta.labels.get(SERVICE_NAME) {
+                    key_of("endpoints", &meta.namespace, name).into_iter().for_each(wake);
+                }
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, usize>, _: Time, _: Seed) -> Plan<usize> {
+        let mut plan = Plan::default();
+        let namespace = key.namespace().unwrap_or_default();
+        let slices = world.indexed(SLICES_BY_SERVICE, &path(namespace, key.name()));
+        let mut existing: Vec<(&Object, &EndpointSlice)> = slices
+            .filter(|slice| {
+                slice.meta().labels.get(MANAGED_BY) == Some(MANAGER) && !slice.meta().is_deleted()
+            })
+            .filter_map(|slice| Some((slice, slice.view()?)))
+            .collect();
+        let mut acts = Vec::new();
+        if let Some((object, endpoints)) = mirrored(world, namespace, key.name()) {
+            let (wanted, skipped) = wanted(endpoints);
+            for ((family, ports), endpoints) in wanted {
+                let place = existing.iter().position(|(_, slice)| {
+                    slice.address_type == family && sorted(slice.ports.clone()) == ports
+                });
+                let was = place.map(|place| existing.remove(place));
+                acts.extend(write(object, family, ports, endpoints, was));
+            }
+            if skipped > 0 && skipped != seen.memo {
+                let message = format!(
+                    "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
+                     {skipped} addresses were skipped"
+                );
+                plan.notes.push(
+                    Subject::of(object, "v1", "Endpoints").warning("TooManyAddressesToMirror", message),
+                );
+            }
+            plan.memo = skipped;
+        }
+        acts.extend(existing.into_iter().map(|(slice, _)| Act::from(Write::delete(slice))));
+        plan.stage(acts);
+        plan
+    }
+}
+
+/// Endpoints that are to be mirrored: a person wrote them for a Service that selects nothing.
+fn mirrored<'a>(world: &'a World, namespace: &str, name: &str) -> Option<(&'a Object, &'a Endpoints)> {
+    let (object, endpoints) = world.view::<Endpoints>(namespace, name)?;
+    let meta = object.meta();
+    let skips = meta.labels.get(SKIP) == Some("true") || meta.annotations.get(LEADER).is_some();
+    let (_, service) = world.view::<Service>(namespace, name)?;
+    (!skips && !meta.is_deleted() && service.spec.selector.is_none()).then_some((object, endpoints))
+}
+
+type Group = (&'static str, Vec<Value>);
+
+/// The endpoints of each family and set of ports, in the order of their addresses, and how many were too many.
+fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
+    let mut groups: Vec<(Group, BTreeMap<(String, String), Value>)> = Vec::new();
+    let mut skipped = 0;
+    for subset in &endpoints.subsets {
+        let list = |name: &str| subset.get(name).and_then(Value::as_list).unwrap_or_default();
+        let ports = sorted(list("ports").iter().map(port).collect());
+        let ready = list("addresses").iter().map(|address| (address, true));
+        let unready = list("notReadyAddresses").iter().map(|address| (address, false));
+        for (address, ready) in ready.chain(unready) {
+            let Some(ip) = parse_ip(address.str_at(&["ip"])) else { continue };
+            let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+            let group = (family, ports.clone());
+            let place = groups.iter().position(|(other, _)| *other == group).unwrap_or_else(|| {
+                groups.push((group, BTreeMap::new()));
+                groups.len() - 1
+            });
+            let members = &mut groups[place].1;
+            let id = (ip.to_string(), address.str_at(&["targetRef", "uid"]).to_owned());
+            if members.len() >= ADDRESSES_MAX && !members.contains_key(&id) {
+                skipped += 1;
+                continue;
+            }
+            let endpoint = endpoint(&id.0, address, ready);
+            // Who is ready anywhere is ready.
+            members.entry(id).or_insert(endpoint);
+        }
+    }
+    let groups = groups.into_iter().map(|(group, members)| (group, members.into_values().collect()));
+    (groups.collect(), skipped)
+}
+
+fn endpoint(ip: &str, address: &Value, ready: bool) -> Value {
+    let mut endpoint = value!({"addresses": [(ip)], "conditions": {"ready": (ready)}});
+    for name in ["hostname", "nodeName", "targetRef"] {
+        let found = address.get(name).filter(|value| !value.is_null() && value.as_str() != Some(""));
+        if let Some(value) = found {
+            endpoint.make_map().insert(name, value.clone());
+        }
+    }
+    endpoint
+}
+
+fn port(port: &Value) -> Value {
+    let mut found = Map::new();
+    found.insert("name", port.str_at(&["name"]));
+    found.insert("port", port.get("port").cloned());
+    let protocol = port.str_at(&["protocol"]);
+    found.insert("protocol", if protocol.is_empty() { "TCP" } else { protocol });
+    if let Some(protocol) = port.get("appProtocol").filter(|protocol| !protocol.is_null()) {
+        found.insert("appProtocol", protocol.clone());
+    }
+    Value::Map(found)
+}
+
+/// Ports in the order of their names and numbers.
+fn sorted(mut ports: Vec<Value>) -> Vec<Value> {
+    ports.sort_by_cached_key(|port| {
+        (port.str_at(&["name"]).to_owned(), port.get("port").and_then(Value::as_i64))
+    });
+    ports
+}
+
+/// Makes or changes a slice, if it is not as it should be.
+fn write(
+    object: &Object,
+    family: &str,
+    ports: Vec<Value>,
+    endpoints: Vec<Value>,
+    was: Option<(&Object, &EndpointSlice)>,
+) -> Option<Act> {
+    let meta = object.meta();
+    let own = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
+    let labels: Pairs = own.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();
+    let annotations: Pairs = meta.annotations.iter().filter(|(name, _)| !KEPT.contains(name)).collect();
+    let owner = Owner { object, api_version: "v1", kind: "Endpoints" };
+    let Some((seen, slice)) = was else {
+        let slice = value!({
+            "metadata": {
+                "generateName": (format!("{}-", meta.name)),
+                "labels": (labels.to_value()),
+                "annotations": (annotations.to_value()),
+                "ownerReferences": [(owner.reference())],
+            },
+            "addressType": (family),
+            "endpoints": (endpoints),
+            "ports": (ports),
+        });
+        return Some(Write::create(SLICES, &meta.namespace, slice).into());
+    };
+    let known = seen.meta();
+    let is_owned = known.owner_references.iter().any(|owner| owner.uid == meta.uid);
+    if slice.endpoints == endpoints && known.labels == labels && known.annotations == annotations && is_owned
+    {
+        return None;
+    }
+    let patch = value!({
+        "metadata": {
+            "labels": (changed(&known.labels, &labels)),
+            "annotations": (changed(&known.annotations, &annotations)),
+            "ownerReferences": [(owner.reference())],
+        },
+        "endpoints": (endpoints),
+    });
+    Some(Write::merge(seen, "", patch).into())
+}
+
+/// A merge patch that makes the one the other.
+fn changed(before: &Pairs, after: &Pairs) -> Map {
+    let gone = before.iter().filter(|(name, _)| after.get(name).is_none());
+    let gone = gone.map(|(name, _)| (name, Value::Null));
+    gone.chain(after.iter().map(|(name, value)| (name, Value::from(value)))).collect()
+}
+
+#[cfg(test)]
+mod tests;

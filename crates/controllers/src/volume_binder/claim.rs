@@ -1,0 +1,319 @@
+//! What to do about a claim.
+
+use setpoint_api::{Map, Value, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::storage_class::StorageClass;
+use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
+
+use super::matching::{self, Volume, storage};
+use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, host_path, tell};
+use crate::indexes::{PODS_BY_CLAIM, path};
+
+/// How much a volume held before it is known to hold more.
+const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+
+/// Provisioners of old, and the drivers that took over from them.
+const MIGRATED: [(&str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+];
+
+/// What is needed to work on one claim.
+pub(super) struct Desk<'a> {
+    pub object: &'a Object,
+    pub claim: &'a PersistentVolumeClaim,
+    pub world: &'a World,
+    pub directory: &'a str,
+}
+
+impl<'a> Desk<'a> {
+    pub fn plan(&self, said: &str) -> Plan<String> {
+        let mut plan = Plan::default();
+        if self.object.meta().annotations.get(BIND_COMPLETED).is_some() {
+            self.bound(&mut plan);
+        } else if self.claim.spec.volume_name.is_empty() {
+            self.seek(&mut plan, said);
+        } else {
+            self.by_name(&mut plan, said);
+        }
+        plan
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::of(self.object, "v1", "PersistentVolumeClaim")
+    }
+
+    fn volume(&self, name: &str) -> Option<Volume<'a>> {
+        self.world.view::<PersistentVolume>("", name)
+    }
+
+    /// A claim that once was bound keeps its volume, or has lost it.
+    fn bound(&self, plan: &mut Plan<String>) {
+        let volume = self.volume(&self.claim.spec.volume_name);
+        let lost = match volume {
+            _ if self.claim.spec.volume_name.is_empty() => (
+                "ClaimLost",
+                "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
+            ),
+            None => ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
+            Some((_, view)) => match &view.spec.claim_ref {
+                Some(of) if of.uid != *self.object.meta().uid => (
+                    "ClaimMisbound",
+                    "Two claims are bound to the same volume, this one is bound incorrectly",
+                ),
+                _ => return volume.map(|volume| self.bind(plan, volume)).unwrap_or_default(),
+            },
+        };
+        if self.claim.status.phase != "Lost" {
+            let act = self.unbound_status("Lost").map(|write| {
+                let (reason, message) = lost;
+                Act::from(write).on_done(self.subject().warning(reason, message))
+            });
+            plan.stage(act);
+        }
+    }
+
+    /// A claim that asks for a volume by name gets that one or none.
+    fn by_name(&self, plan: &mut Plan<String>, said: &str) {
+        let waits = |plan: &mut Plan<String>, note: Option<Note>| {
+            plan.stage(self.unbound_status("Pending").map(Act::from));
+            if let Some(note) = note {
+                tell(plan, said, note);
+            }
+        };
+        let Some(volume) = self.volume(&self.claim.spec.volume_name) else { return waits(plan, None) };
+        let name = &volume.0.meta().name;
+        if volume.1.spec.claim_ref.is_some() && !volume.1.is_for(self.object) {
+            let message = format!("volume \"{name}\" already bound to a different claim.");
+            return waits(plan, Some(self.subject().warning("FailedBinding", message)));
+        }
+        let misfit = matching::misfit((self.object, self.claim), volume);
+        match misfit.filter(|_| volume.1.spec.claim_ref.is_none()) {
+            Some(why) => {
+                let message = format!("Cannot bind to requested volume \"{name}\": {why}");
+                waits(plan, Some(self.subject().warning("VolumeMismatch", message)));
+            }
+            None => self.bind(plan, volume),
+        }
+    }
+
+    /// A claim that takes any volume gets the best; if there is none, somebody may make one.
+    fn seek(&self, plan: &mut Plan<String>, said: &str) {
+        let name = self.claim.class(self.object);
+        let class = self.world.view::<StorageClass>("", name);
+        let waits = class.is_some_and(|(_, class)| class.waits());
+        if let Some(volume) = matching::best((self.object, self.claim), waits, self.world) {
+            return self.bind(plan, volume);
+        }
+        if let Some(default) = self.default_class() {
+            let patch = value!({"spec": {"storageClassName": (default)}});
+            return plan.stage([Act::from(Write::merge(self.object, "", patch))]);
+        }
+        plan.stage(self.unbound_status("Pending").map(Act::from));
+        let selected = self.object.meta().annotations.get(SELECTED_NODE);
+        if waits && selected.is_none() {
+            return tell(plan, said, self.waits_for());
+        }
+        if name.is_empty() {
+            let message = "no persistent volumes available for this claim and no storage class is set";
+            return tell(plan, said, self.subject().normal("FailedBinding", message));
+        }
+        match class {
+            Some((class, view)) => self.provision(plan, said, class, view),
+            None => {
+                let message = format!("storageclass.storage.k8s.io \"{name}\" not found");
+                tell(plan, said, self.subject().warning("ProvisioningFailed", message));
+            }
+        }
+    }
+
+    /// The class that a claim gets which names none: the newest of those that are called default.
+    fn default_class(&self) -> Option<&'a str> {
+        if self.claim.names_class(self.object) {
+            return None;
+        }
+        let classes =
+            self.world.all("storageclasses.storage.k8s.io").filter(|class| StorageClass::is_default(class));
+        let newest = |class: &&Object| (class.meta().created(), std::cmp::Reverse(class.meta().name.clone()));
+        classes.max_by_key(newest).map(|class| &*class.meta().name)
+    }
+
+    /// For whom a claim waits whose class binds for the first consumer.
+    fn waits_for(&self) -> Note {
+        let meta = self.object.meta();
+        let pods = self.world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
+        let waiting = pods.filter(|pod| {
+            pod.view::<Pod>().is_some_and(|pod| !pod.is_finished() && pod.spec.node_name.is_empty())
+        });
+        let names: Vec<&str> = waiting.map(|pod| &*pod.meta().name).collect();
+        let message = match names.as_slice() {
+            [] => {
+                let message = "waiting for first consumer to be created before binding";
+                return self.subject().normal("WaitForFirstConsumer", message);
+            }
+            [name] => format!("waiting for pod {name} to be scheduled"),
+            names => format!("waiting for pods {} to be scheduled", names.join(",")),
+        };
+        self.subject().normal("WaitForPodScheduled", message)
+    }
+
+    /// Makes a volume, or leaves it to whoever does.
+    fn provision(&self, plan: &mut Plan<String>, said: &str, class: &Object, view: &StorageClass) {
+        let provisioner = &*view.provisioner;
+        let failed = |message: String| self.subject().warning("ProvisioningFailed", message);
+        let driver = MIGRATED.iter().find(|(old, _)| *old == provisioner).map(|(_, driver)| *driver);
+        if provisioner != host_path::PROVISIONER {
+            if driver.is_none() && provisioner.starts_with("kubernetes.io/") {
+                return tell(plan, said, failed(format!("no volume plugin matched name: {provisioner}")));
+            }
+            let driver = driver.unwrap_or(provisioner);
+            plan.stage(self.set_provisioner(driver));
+            let message = format!(
+                "Waiting for a volume to be created either by the external provisioner '{driver}' or manually by \
+                 the system administrator. If volume creation is delayed, please verify that the provisioner is \
+                 running and correctly registered."
+            );
+            return tell(plan, said, self.subject().normal("ExternalProvisioning", message));
+        }
+        if self.claim.spec.data_source.is_some() {
+            let message = format!(
+                "plugin \"{provisioner}\" is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
+            );
+            return tell(plan, said, failed(message));
+        }
+        if !view.mount_options.is_empty() {
+            let message = format!(
+                "Mount options are not supported by the provisioner but StorageClass \"{}\" has mount options {}",
+                class.meta().name,
+                setpoint_api::json::to_text(&Value::List(view.mount_options.clone())),
+            );
+            return tell(plan, said, failed(message));
+        }
+        let node = self.object.meta().annotations.get(SELECTED_NODE);
+        let found = node.and_then(|node| self.world.find("nodes", "", node));
+        if let Some(name) = node.filter(|_| found.is_none()) {
+            return tell(plan, said, failed(format!("Failed to get target node: node \"{name}\" not found")));
+        }
+        let name = host_path::volume_name(self.object);
+        // A claim on its way out needs none; a volume that has the name and will not do is somebody else's affair.
+        if self.object.meta().is_deleted() || self.volume(&name).is_some() {
+            return;
+        }
+        plan.stage(self.set_provisioner(provisioner));
+        let volume = host_path::volume(self.object, self.claim, view, found, self.directory);
+        let meta = self.object.meta();
+        let refused = format!(
+            "Error creating provisioned PV object for claim {}/{}: {{error}}. Deleting the volume.",
+            meta.namespace, meta.name
+        );
+        let done = format!("Successfully provisioned volume {name} using {provisioner}");
+        let act = Act::from(Write::create("persistentvolumes", "", volume))
+            .on_done(self.subject().normal("ProvisioningSucceeded", done))
+            .on_failed(failed(refused));
+        plan.stage([act]);
+    }
+
+    /// Names in the claim who makes its volume.
+    fn set_provisioner(&self, name: &str) -> Option<Act> {
+        let known = self.object.meta().annotations.get("volume.kubernetes.io/storage-provisioner");
+        let patch = value!({"metadata": {"annotations": {
+            "volume.kubernetes.io/storage-provisioner": (name),
+            "volume.beta.kubernetes.io/storage-provisioner": (name),
+        }}});
+        (known != Some(name)).then(|| Write::merge(self.object, "", patch).into())
+    }
+
+    /// Binds a volume and the claim: the volume names the claim, the claim the volume, the status says so.
+    fn bind(&self, plan: &mut Plan<String>, (object, volume): Volume<'_>) {
+        let meta = self.object.meta();
+        let is_named = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
+        if !volume.is_for(self.object) || !is_named {
+            plan.stage([Act::from(self.name_claim(object, volume))]);
+        }
+        let mut annotations = Map::new();
+        let mut patch = Map::new();
+        if self.claim.spec.volume_name != *object.meta().name {
+            patch.insert("spec", value!({"volumeName": (&*object.meta().name)}));
+            annotations.insert(BOUND_BY_CONTROLLER, "yes");
+        }
+        if meta.annotations.get(BIND_COMPLETED).is_none() {
+            annotations.insert(BIND_COMPLETED, "yes");
+        }
+        let named = annotations.is_empty();
+        if !named {
+            patch.insert("metadata", value!({"annotations": (annotations)}));
+            plan.stage([Act::from(Write::merge(self.object, "", Value::Map(patch)))]);
+        }
+        let status = self.bound_status(object, volume);
+        // The claim has just been written by ourselves, so that it is no longer as it was seen.
+        plan.stage(status.map(|write| Act::from(if named { write } else { write.at_any_revision() })));
+    }
+
+    fn name_claim(&self, object: &Object, volume: &PersistentVolume) -> Write {
+        let meta = self.object.meta();
+        let reference = value!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": (&*meta.namespace),
+            "name": (&*meta.name),
+            "uid": (&*meta.uid),
+            "resourceVersion": (self.object.revision().to_string()),
+        });
+        let mut patch = value!({"spec": {"claimRef": (reference)}});
+        if !volume.is_for(self.object) {
+            let annotations = value!({"pv.kubernetes.io/bound-by-controller": "yes"});
+            patch.make_map().insert("metadata", value!({"annotations": (annotations)}));
+        }
+        Write::merge(object, "", patch)
+    }
+
+    fn bound_status(&self, object: &Object, volume: &PersistentVolume) -> Option<Write> {
+        let was = &self.claim.status;
+        let mut status = Map::new();
+        if was.access_modes != volume.spec.access_modes {
+            let modes: Vec<&str> = volume.spec.access_modes.iter().map(String::as_str).collect();
+            status.insert("accessModes", modes);
+        }
+        if was.phase != "Bound" {
+            status.insert("phase", "Bound");
+            // Later growth is told by whoever makes the volume grow.
+            let before = object.meta().annotations.get(PRE_RESIZE_CAPACITY);
+            let has = storage(&was.capacity);
+            match before.or(volume.spec.capacity.get("storage")) {
+                Some(text) if before.is_some() || has != storage(&volume.spec.capacity) => {
+                    status.insert("capacity", value!({"storage": (text)}));
+                }
+                _ => {}
+            }
+            let attributes = &volume.spec.volume_attributes_class_name;
+            if was.current_volume_attributes_class_name != *attributes {
+                status.insert("currentVolumeAttributesClassName", attributes.as_deref());
+            }
+        }
+        (!status.is_empty()).then(|| Write::status(self.object, Value::Map(status)))
+    }
+
+    /// The status of a claim without volume, if it does not say so already.
+    fn unbound_status(&self, phase: &str) -> Option<Write> {
+        let was = &self.claim.status;
+        let same = was.phase == phase
+            && was.access_modes.is_empty()
+            && was.capacity.is_empty()
+            && was.current_volume_attributes_class_name.is_none();
+        let status = value!({
+            "phase": (phase),
+            "accessModes": null,
+            "capacity": null,
+            "currentVolumeAttributesClassName": null,
+        });
+        (!same).then(|| Write::status(self.object, status))
+    }
+}

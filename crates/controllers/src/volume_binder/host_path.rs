@@ -1,0 +1,125 @@
+//! The built-in provisioner: a claim of its class gets a directory on the node, so that claims bind out of the box.
+//!
+//! Only the API part is here: the volume as an object. Whoever runs the pods makes the directory and clears it.
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_reconcile::views::storage_class::StorageClass;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use super::volume::FINALIZER;
+
+/// Its name, in classes and volumes.
+pub const PROVISIONER: &str = "kubernetes.io/host-path";
+/// Where volumes are if nobody says otherwise.
+pub const DIRECTORY: &str = "/var/lib/setpoint/volumes";
+/// The class that is there from the start.
+const CLASS: &str = "standard";
+
+/// The name of the volume that is made for a claim.
+pub(super) fn volume_name(claim: &Object) -> String {
+    format!("pvc-{}", claim.meta().uid)
+}
+
+/// Whether a path is strictly below a directory.
+pub(super) fn is_below(path: &str, directory: &str) -> bool {
+    let rest = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.split('/').any(|part| part == ".."))
+}
+
+/// A volume for a claim, on a node if one was chosen.
+pub(super) fn volume(
+    object: &Object,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+    node: Option<&Object>,
+    directory: &str,
+) -> Value {
+    let meta = object.meta();
+    let name = volume_name(object);
+    let modes: Vec<&str> = claim.spec.access_modes.iter().map(String::as_str).collect();
+    let finalizers: Vec<&str> = if class.reclaim_policy == "Delete" { vec![FINALIZER] } else { Vec::new() };
+    let affinity = node.map(|node| {
+        let hostname = node.meta().labels.get("kubernetes.io/hostname").unwrap_or(&node.meta().name);
+        let here = value!({"key": "kubernetes.io/hostname", "operator": "In", "values": [(hostname)]});
+        value!({"required": {"nodeSelectorTerms": [{"matchExpressions": [(here)]}]}})
+    });
+    value!({
+        "metadata": {
+            "name": (name.as_str()),
+            "annotations": {
+                "pv.kubernetes.io/bound-by-controller": "yes",
+                "pv.kubernetes.io/provisioned-by": (PROVISIONER),
+                "kubernetes.io/createdby": "hostpath-dynamic-provisioner",
+            },
+            "finalizers": (finalizers),
+        },
+        "spec": {
+            "capacity": {"storage": (claim.spec.resources.requests.get("storage"))},
+            "accessModes": (modes),
+            "volumeMode": (claim.spec.volume_mode.as_deref()),
+            "persistentVolumeReclaimPolicy": (class.reclaim_policy.as_str()),
+            "storageClassName": (claim.class(object)),
+            "hostPath": {"path": (format!("{directory}/{name}")), "type": "DirectoryOrCreate"},
+            "nodeAffinity": (affinity),
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": (&*meta.namespace),
+                "name": (&*meta.name),
+                "uid": (&*meta.uid),
+                "resourceVersion": (object.revision().to_string()),
+            },
+        },
+    })
+}
+
+/// Keeps the class of the built-in provisioner in being, and the default unless somebody says otherwise.
+pub struct DefaultStorageClass;
+
+impl Planner for DefaultStorageClass {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "default-storage-class-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::via("storageclasses.storage.k8s.io", |_, _, wake| wake_class(wake)),
+            // The first namespace is there before anybody can claim anything.
+            Watch::via("namespaces", |_, _, wake| wake_class(wake)),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        // Whoever has classes of their own does not want ours back when they delete it.
+        if world.get(key).is_some() || world.count("storageclasses.storage.k8s.io") > 0 {
+            return plan;
+        }
+        let class = value!({
+            "metadata": {
+                "name": (CLASS),
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            },
+            "provisioner": (PROVISIONER),
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": "Immediate",
+        });
+        plan.stage([Write::create("storageclasses.storage.k8s.io", "", class).into()]);
+        plan
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        key_of("storageclasses.storage.k8s.io", "", CLASS).into_iter().collect()
+    }
+}
+
+fn wake_class(wake: &mut dyn FnMut(Key)) {
+    if let Some(key) = key_of("storageclasses.storage.k8s.io", "", CLASS) {
+        wake(key);
+    }
+}

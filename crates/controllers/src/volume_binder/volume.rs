@@ -1,0 +1,174 @@
+//! What to do about a volume.
+
+use setpoint_api::{Value, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_reconcile::{Act, Object, Plan, World, Write};
+
+use super::matching::same_mode;
+use super::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, host_path, tell};
+use crate::finalizers;
+
+/// Keeps a volume of ours until what it stands for is gone.
+pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
+
+/// What is needed to work on one volume.
+pub(super) struct Desk<'a> {
+    pub object: &'a Object,
+    pub volume: &'a PersistentVolume,
+    pub world: &'a World,
+    pub directory: &'a str,
+}
+
+/// What becomes of a volume that is to be deleted.
+enum Fate {
+    /// We delete it.
+    Ours,
+    /// Somebody else does.
+    Others,
+    /// Nobody can.
+    Nobodys(String),
+}
+
+impl Desk<'_> {
+    pub fn plan(&self, said: &str) -> Plan<String> {
+        let mut plan = Plan::default();
+        plan.stage(self.finalizer());
+        let Some(of) = self.volume.spec.claim_ref.as_ref().filter(|of| !of.uid.is_empty()) else {
+            plan.stage(self.phase("Available"));
+            return plan;
+        };
+        let claim = self.world.view::<PersistentVolumeClaim>(&of.namespace, &of.name);
+        match claim.filter(|(object, _)| *object.meta().uid == *of.uid) {
+            None => self.release(&mut plan),
+            Some((object, claim)) if claim.spec.volume_name.is_empty() => {
+                if !same_mode(claim, self.volume) {
+                    let message = format!(
+                        "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{}\" due to incompatible \
+                         volumeMode.",
+                        object.meta().name
+                    );
+                    tell(&mut plan, said, self.subject().warning("VolumeMismatch", message));
+                }
+            }
+            Some((_, claim)) if claim.spec.volume_name == *self.object.meta().name => {
+                plan.stage(self.phase("Bound"));
+            }
+            // The claim has another volume. One that was made for it goes; any other is free again.
+            Some(_) if self.is_made() && self.deletes() => self.release(&mut plan),
+            Some(_) => plan.stage([self.unbind()]),
+        }
+        plan
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::of(self.object, "v1", "PersistentVolume")
+    }
+
+    fn annotation(&self, name: &str) -> Option<&str> {
+        self.object.meta().annotations.get(name)
+    }
+
+    fn is_made(&self) -> bool {
+        self.annotation(PROVISIONED_BY).is_some()
+    }
+
+    fn deletes(&self) -> bool {
+        self.volume.spec.persistent_volume_reclaim_policy == "Delete"
+    }
+
+    fn phase(&self, phase: &str) -> Option<Act> {
+        let status = value!({"phase": (phase), "message": null});
+        (self.volume.status.phase != phase)
+            .then(|| Write::status(self.object, status).at_any_revision().into())
+    }
+
+    /// Gives a volume of ours the finalizer while it is to be deleted after its claim, and takes it otherwise.
+    fn finalizer(&self) -> Option<Act> {
+        let meta = self.object.meta();
+        if self.annotation(PROVISIONED_BY) != Some(host_path::PROVISIONER) {
+            return None;
+        }
+        let unused = meta.is_deleted() && self.volume.spec.claim_ref.is_none();
+        match self.deletes() && !unused {
+            true if meta.is_deleted() => None,
+            true => finalizers::add(self.object, FINALIZER),
+            false => finalizers::remove(self.object, FINALIZER),
+        }
+    }
+
+    /// Nobody claims it any more.
+    fn release(&self, plan: &mut Plan<String>) {
+        if !matches!(self.volume.status.phase.as_str(), "Released" | "Failed") {
+            // What follows is planned on what is written now.
+            return plan.stage(self.phase("Released"));
+        }
+        match self.volume.spec.persistent_volume_reclaim_policy.as_str() {
+            _ if self.annotation(MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) => {}
+            "Retain" => {}
+            "Recycle" => self.fail(plan, "VolumeFailedRecycle", "No recycler plugin found for the volume!"),
+            "Delete" => match self.fate() {
+                Fate::Ours => {
+                    plan.stage(finalizers::remove(self.object, FINALIZER));
+                    let delete =
+                        (!self.object.meta().is_deleted()).then(|| Write::delete(self.object).into());
+                    plan.stage(delete);
+                }
+                Fate::Others => {}
+                Fate::Nobodys(why) => self.fail(plan, "VolumeFailedDelete", &why),
+            },
+            _ => {
+                let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
+                self.fail(plan, "VolumeUnknownReclaimPolicy", message);
+            }
+        }
+    }
+
+    fn fail(&self, plan: &mut Plan<String>, reason: &'static str, message: &str) {
+        if self.volume.status.phase != "Failed" {
+            let status = value!({"phase": "Failed", "message": (message)});
+            let act = Act::from(Write::status(self.object, status));
+            plan.stage([act.on_done(self.subject().warning(reason, message))]);
+        }
+    }
+
+    /// Who deletes it.
+    fn fate(&self) -> Fate {
+        let name = &self.object.meta().name;
+        if let Some(maker) = self.annotation(PROVISIONED_BY).filter(|maker| !maker.is_empty()) {
+            return match maker {
+                host_path::PROVISIONER => Fate::Ours,
+                _ if maker.starts_with("kubernetes.io/") => {
+                    Fate::Nobodys(format!("no volume plugin matched name: {maker}"))
+                }
+                _ => Fate::Others,
+            };
+        }
+        if self.volume.spec.csi.is_some() || self.annotation(MIGRATED_TO).is_some() {
+            return Fate::Others;
+        }
+        match &self.volume.spec.host_path {
+            Some(source) if host_path::is_below(source.str_at(&["path"]), self.directory) => Fate::Ours,
+            Some(source) => Fate::Nobodys(format!(
+                "host_path deleter only supports {}/.+ but received provided {}",
+                self.directory,
+                source.str_at(&["path"])
+            )),
+            None => Fate::Nobodys(format!(
+                "error getting deleter volume plugin for volume \"{name}\": no deletable volume plugin matched"
+            )),
+        }
+    }
+
+    /// Forgets the claim: wholly if we chose it, else only its identity, because a person keeps the volume for it.
+    fn unbind(&self) -> Act {
+        let patch = if self.annotation(BOUND_BY_CONTROLLER).is_some() {
+            let annotations = value!({"pv.kubernetes.io/bound-by-controller": null});
+            value!({"metadata": {"annotations": (annotations)}, "spec": {"claimRef": null}})
+        } else {
+            value!({"spec": {"claimRef": {"uid": null, "resourceVersion": (Value::Null)}}})
+        };
+        Write::merge(self.object, "", patch).into()
+    }
+}

@@ -1,0 +1,184 @@
+//! What is in use does not go: claims that pods use, volumes that claims have, classes of attributes that either has.
+//!
+//! A finalizer keeps each of them until its last user is gone. For claims the status says besides whether any pod
+//! uses them, and since when not.
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::finalizers;
+use crate::indexes::{self, CLAIMS_BY_ATTRIBUTES, PODS_BY_CLAIM, VOLUMES_BY_ATTRIBUTES, path};
+
+/// Keeps a claim.
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+/// Keeps a volume.
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+/// Keeps a class of attributes.
+const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
+/// The condition that no pod uses a claim.
+const UNUSED: &str = "Unused";
+
+/// The finalizer is there from the start, and goes when the object is to go and nobody uses it.
+fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> bool) -> Option<Act> {
+    if !object.meta().is_deleted() {
+        return finalizers::add(object, finalizer);
+    }
+    (!is_used()).then(|| finalizers::remove(object, finalizer)).flatten()
+}
+
+/// Keeps claims that pods use.
+pub struct ClaimProtection;
+
+impl Planner for ClaimProtection {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "pvc-protection-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] =
+            [Watch::itself("persistentvolumeclaims"), Watch::via("pods", indexes::wake_claims)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(claim) = object.view::<PersistentVolumeClaim>() else { return plan };
+        let meta = object.meta();
+        let pods = || {
+            let pods = world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
+            pods.filter_map(|pod| Some((pod, pod.view::<Pod>()?)))
+        };
+        if !meta.is_deleted() && claim.status.phase == "Bound" {
+            let used = pods().any(|(seen, pod)| !is_terminated(seen, pod) && uses(seen, pod, object));
+            plan.stage(unused(object, claim, used, now));
+        }
+        let keeps = || pods().any(|(seen, pod)| !pod.spec.node_name.is_empty() && keeps(seen, pod, object));
+        plan.stage(protect(object, CLAIM_FINALIZER, keeps));
+        plan
+    }
+}
+
+/// Whether a pod has ended, or its containers have.
+fn is_terminated(object: &Object, pod: &Pod) -> bool {
+    let ended = |status: &setpoint_reconcile::views::pod::ContainerStatus| {
+        status.state.get("terminated").is_some() || status.state.get("waiting").is_some()
+    };
+    pod.is_finished() || (object.meta().is_deleted() && pod.status.container_statuses.iter().all(ended))
+}
+
+/// Whether a pod names a claim; one that was made for a pod is used by that pod alone.
+fn uses(object: &Object, pod: &Pod, claim: &Object) -> bool {
+    named(pod, claim) || made_for(object, pod, claim)
+}
+
+fn named(pod: &Pod, claim: &Object) -> bool {
+    let mut sources = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    sources.any(|source| source.claim_name == *claim.meta().name)
+}
+
+fn made_for(object: &Object, pod: &Pod, claim: &Object) -> bool {
+    let mut made = pod.spec.volumes.iter().filter(|volume| volume.ephemeral.is_some());
+    let name = |volume: &str| indexes::ephemeral_claim(&object.meta().name, volume);
+    claim.meta().is_controlled_by(&object.meta().uid)
+        && made.any(|volume| name(&volume.name) == *claim.meta().name)
+}
+
+/// Whether a pod on a node keeps a claim: one made for it no longer when the pod has shut down.
+fn keeps(object: &Object, pod: &Pod, claim: &Object) -> bool {
+    let meta = object.meta();
+    let shut_down = meta.is_deleted() && meta.deletion_grace_period_seconds == Some(0);
+    named(pod, claim) || (!shut_down && made_for(object, pod, claim))
+}
+
+/// Says in the status whether pods use a claim, if that is news.
+fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time) -> Option<Act> {
+    let known = condition(&claim.status.conditions, UNUSED);
+    let (status, reason, message) = if used {
+        ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
+    } else {
+        ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
+    };
+    if known.is_some_and(|known| known.is_true() != used) {
+        return None;
+    }
+    let told = value_of(&Condition::new(UNUSED, status, reason, message, now));
+    Some(Write::status(object, value!({"conditions": [(told)]})).strategic().into())
+}
+
+/// Keeps volumes that claims have.
+pub struct VolumeProtection;
+
+impl Planner for VolumeProtection {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "pv-protection-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("persistentvolumes")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(volume) = object.view::<PersistentVolume>() else { return plan };
+        plan.stage(protect(object, VOLUME_FINALIZER, || volume.status.phase == "Bound"));
+        plan
+    }
+}
+
+/// Keeps classes of attributes that volumes or claims have.
+pub struct AttributesClassProtection;
+
+impl Planner for AttributesClassProtection {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "volumeattributesclass-protection-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] = [
+            Watch::itself("volumeattributesclasses.storage.k8s.io"),
+            Watch::via("persistentvolumes", |volume, _, wake| {
+                indexes::volume_attributes(volume, &mut |name| wake_attributes(name, wake));
+            }),
+            Watch::via("persistentvolumeclaims", |claim, _, wake| {
+                indexes::claim_attributes(claim, &mut |name| wake_attributes(name, wake));
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let name = &object.meta().name;
+        let is_used = || {
+            world.indexed(VOLUMES_BY_ATTRIBUTES, name).next().is_some()
+                || world.indexed(CLAIMS_BY_ATTRIBUTES, name).next().is_some()
+        };
+        plan.stage(protect(object, ATTRIBUTES_FINALIZER, is_used));
+        plan
+    }
+}
+
+fn wake_attributes(name: &str, wake: &mut dyn FnMut(Key)) {
+    if let Some(key) = key_of("volumeattributesclasses.storage.k8s.io", "", name) {
+        wake(key);
+    }
+}
+
+#[cfg(test)]
+mod tests;
