@@ -113,7 +113,7 @@ fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &World)
     let is_ours = service == Some((&*meta.namespace, &*meta.name));
     let rival =
         service.filter(|_| !is_ours).and_then(|(namespace, name)| world.view::<Service>(namespace, name));
-    if rival.is_some_and(|(_, rival)| rival.spec.cluster_ips.iter().any(|other| *other == name)) {
+    if rival.is_some_and(|(_, rival)| rival.spec.cluster_ips.contains(&name)) {
         let message =
             format!("Cluster IP [{family}]:{ip} was assigned to multiple services; please recreate service");
         return Some(subject.warning("ClusterIPAlreadyAllocated", message));

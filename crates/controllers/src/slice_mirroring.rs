@@ -107,11 +107,14 @@ fn mirrored<'a>(world: &'a World, namespace: &str, name: &str) -> Option<(&'a Ob
     (!skips && !meta.is_deleted() && service.spec.selector.is_none()).then_some((object, endpoints))
 }
 
+/// A family of addresses and a set of ports.
 type Group = (&'static str, Vec<Value>);
+/// Endpoints by address and the identity behind it.
+type Members = BTreeMap<(String, String), Value>;
 
 /// The endpoints of each family and set of ports, in the order of their addresses, and how many were too many.
 fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
-    let mut groups: Vec<(Group, BTreeMap<(String, String), Value>)> = Vec::new();
+    let mut groups: Vec<(Group, Members)> = Vec::new();
     let mut skipped = 0;
     for subset in &endpoints.subsets {
         let list = |name: &str| subset.get(name).and_then(Value::as_list).unwrap_or_default();
@@ -123,7 +126,7 @@ fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
             let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
             let group = (family, ports.clone());
             let place = groups.iter().position(|(other, _)| *other == group).unwrap_or_else(|| {
-                groups.push((group, BTreeMap::new()));
+                groups.push((group, Members::new()));
                 groups.len() - 1
             });
             let members = &mut groups[place].1;

@@ -72,7 +72,8 @@ fn is_terminated(object: &Object, pod: &Pod) -> bool {
     let ended = |status: &setpoint_reconcile::views::pod::ContainerStatus| {
         status.state.get("terminated").is_some() || status.state.get("waiting").is_some()
     };
-    pod.is_finished() || (object.meta().is_deleted() && pod.status.container_statuses.iter().all(ended))
+    let mut all = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    pod.is_finished() || (object.meta().is_deleted() && all.all(ended))
 }
 
 /// Whether a pod names a claim; one that was made for a pod is used by that pod alone.
