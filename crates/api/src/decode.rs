@@ -41,7 +41,7 @@ pub struct Decoded {
 /// # Errors
 /// If a value has the wrong type, in the words of Go's decoder. The first one counts.
 pub fn decode(mut value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
-    let mut walk = Walk { duplicates, strict: Vec::new(), ranks: Vec::new(), quiet: false };
+    let mut walk = Walk { duplicates, strict: Vec::new(), ranks: Vec::new(), quiet: false, checked: false };
     let root = Path::root();
     match &mut value {
         Value::Map(map) => walk.fields(map, of, &root)?,
@@ -54,6 +54,19 @@ pub fn decode(mut value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Res
     Ok(Decoded { value, strict: walk.strict })
 }
 
+/// Brings an object that was decoded and then changed by code of ours into the same shape again: what
+/// [`decode`] does to it, but that texts and numbers are taken as they are, for they have been looked at.
+#[must_use]
+pub fn tidy(mut value: Value, of: Struct<'_>) -> Value {
+    let mut walk =
+        Walk { duplicates: &[], strict: Vec::new(), ranks: Vec::new(), quiet: true, checked: true };
+    if let Value::Map(map) = &mut value {
+        // Objects and lists stand where they should, so there is nothing left to refuse.
+        let _ = walk.fields(map, of, &Path::root());
+    }
+    value
+}
+
 /// The state of one run.
 struct Walk<'a> {
     duplicates: &'a [Duplicate],
@@ -62,6 +75,8 @@ struct Walk<'a> {
     ranks: Vec<usize>,
     /// Inside a value that Go decodes apart, without strict errors.
     quiet: bool,
+    /// Texts and numbers are known to be of their types and in their form.
+    checked: bool,
 }
 
 impl Walk<'_> {
@@ -86,12 +101,11 @@ impl Walk<'_> {
         }
         self.note_duplicates(entries.len(), path, |key| of.field(key).is_some());
         entries.truncate(kept);
-        if of.has_always_written() {
-            for (rank, field) in of.fields().enumerate().filter(|(_, field)| field.is_always_written()) {
-                if !self.ranks[first..].contains(&rank) {
-                    entries.push((CompactString::from(field.name()), zero_field(field)));
-                    self.ranks.push(rank);
-                }
+        for rank in of.always_written() {
+            if !self.ranks[first..].contains(&rank) {
+                let field = of.field_at(rank);
+                entries.push((CompactString::from(field.name()), zero_field(field)));
+                self.ranks.push(rank);
             }
         }
         sort_by_rank(&mut entries, &mut self.ranks[first..]);
@@ -131,6 +145,7 @@ impl Walk<'_> {
             (Shape::List(of), Value::List(list)) => self.list(list, of, path),
             (Shape::SchemaOr(or, schema), _) => self.schema_or(value, or, schema, path),
             (Shape::Fields | Shape::Raw | Shape::Any, _) => Ok(()),
+            _ if self.checked => Ok(()),
             _ => scalar::decode(value, ty, path),
         }
     }
@@ -251,8 +266,6 @@ fn zero(ty: TypeRef<'_>) -> Value {
 }
 
 fn zero_struct(of: Struct<'_>) -> Value {
-    let always = of.fields().filter(|field| field.is_always_written());
-    Value::Map(Map::from_unique(
-        always.map(|field| (CompactString::from(field.name()), zero_field(field))).collect(),
-    ))
+    let zero = |field: Field<'_>| (CompactString::from(field.name()), zero_field(field));
+    Value::Map(Map::from_unique(of.always_written().map(|rank| zero(of.field_at(rank))).collect()))
 }

@@ -7,6 +7,7 @@
 //!
 //! Start with [`builtin`], then [`Schemas::kind`].
 
+use std::cmp::Ordering;
 use std::fmt;
 
 mod layout;
@@ -154,6 +155,14 @@ impl Schemas {
         &self.texts[start..start + (named & 0xff) as usize]
     }
 
+    /// How the text named at an offset compares, shorter ones first: mostly its length says all.
+    #[inline]
+    fn compare_text(&self, at: usize, other: &str) -> Ordering {
+        let named = self.u32(at);
+        let (start, len) = ((named >> 8) as usize, (named & 0xff) as usize);
+        len.cmp(&other.len()).then_with(|| self.texts.as_bytes()[start..start + len].cmp(other.as_bytes()))
+    }
+
     /// The texts of a list.
     fn list(&self, at: u16) -> impl ExactSizeIterator<Item = &str> + Clone {
         let record = self.record(Section::Lists, LIST_BYTES, at.into());
@@ -180,14 +189,14 @@ const fn u32_at(table: &[u8], at: usize) -> u32 {
 
 /// The index among `count` sorted records that compares equal.
 #[inline]
-fn search(count: usize, compare: impl Fn(usize) -> std::cmp::Ordering) -> Option<usize> {
+fn search(count: usize, compare: impl Fn(usize) -> Ordering) -> Option<usize> {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low.midpoint(high);
         match compare(middle) {
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-            std::cmp::Ordering::Equal => return Some(middle),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Some(middle),
         }
     }
     None

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::plain_blocks;
 use crate::value::Value;
 
 /// The compact form.
@@ -105,7 +106,7 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
     out.reserve(bytes.len() + 2);
     out.push(b'"');
     let mut plain = 0;
-    for (at, byte) in bytes.iter().enumerate() {
+    for (at, byte) in bytes.iter().enumerate().skip(plain_blocks(bytes, needs_care)) {
         if !NEEDS_CARE[usize::from(*byte)] {
             continue;
         }
@@ -136,19 +137,24 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Bytes that are escaped, or may start a character that is.
+/// Whether a byte is escaped, or may start a character that is. Without a branch, so that many are looked at at once.
+const fn needs_care(byte: u8) -> bool {
+    (byte < 0x20)
+        | (byte == b'"')
+        | (byte == b'\\')
+        | (byte == b'<')
+        | (byte == b'>')
+        | (byte == b'&')
+        | (byte == 0xe2)
+}
+
+/// The same as a table, for single bytes.
 const NEEDS_CARE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
+    while byte < 256 {
+        table[byte] = needs_care(byte as u8);
         byte += 1;
-    }
-    let special = b"\"\\<>&\xe2";
-    let mut at = 0;
-    while at < special.len() {
-        table[special[at] as usize] = true;
-        at += 1;
     }
     table
 };
