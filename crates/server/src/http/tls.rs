@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, version};
+use rustls::{CipherSuite, RootCertStore, ServerConfig, version};
 use tokio_rustls::TlsAcceptor;
 
 use crate::certs::Pki;
@@ -53,13 +53,19 @@ impl Tls {
         Ok(())
     }
 
+    /// How new connections are secured now.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(self.acceptor.read().config())
+    }
+
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.read().clone()
     }
 }
 
 fn acceptor(pki: &Pki) -> Result<TlsAcceptor, TlsError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;
     // A client without a certificate gets through the handshake, so that it can be told in words that it may not.
@@ -73,10 +79,23 @@ fn acceptor(pki: &Pki) -> Result<TlsAcceptor, TlsError> {
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ignore_client_order = true;
     // A resumed session would not look at the client's certificate again, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The library's ciphers, AES with 128 bits before 256: it takes a quarter less time, and nobody breaks either.
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| match suite.suite() {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => 0,
+        CipherSuite::TLS13_AES_256_GCM_SHA384 | CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => 1,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => 2,
+        _ => 3,
+    });
+    provider
 }
 
 /// Who a verified certificate says its holder is: the common name, and the organizations as groups.
