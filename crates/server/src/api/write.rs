@@ -18,7 +18,7 @@ use crate::exchange::{Answer, Request};
 use crate::media::{Form, View};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
-use crate::pipeline::update::{Part, update};
+use crate::pipeline::update::{Part, update, update_live};
 use crate::pipeline::{Step, World, Writer, ownership};
 use crate::query::Query;
 use crate::route::Target;
@@ -48,8 +48,16 @@ impl Api {
         let (object, mut warnings) = self.body(request, target, query)?;
         warnings.extend(target.served.rules.warnings(&object, None));
         let writer = writer(request, query, None)?;
+        // It is rarely decided twice, and reading it once more then is cheaper than a copy each time.
+        let mut first = Some(object);
         let done = self
-            .perform(|world| create(target.served, &target.namespace, object.clone(), None, &writer, world))
+            .perform(|world| {
+                let object = match first.take() {
+                    Some(object) => object,
+                    None => self.body(request, target, query)?.0,
+                };
+                create(target.served, &target.namespace, object, None, &writer, world)
+            })
             .await?;
         let mut answer = shown(target, done, 201, wanted, query, self.options.clock.now())?;
         answers::warn(&mut answer, &warnings);
@@ -141,10 +149,12 @@ impl Api {
                     .map_err(|error| Status::bad_request(error.to_string()))?
                     .value;
                 let object = served.to_stored(object);
-                match record {
-                    Ok(record) => update(served, part, object, Some(managed), &record, &writer, world),
-                    Err(missing) if part != Part::Whole => Err(missing),
-                    Err(_) => {
+                match (record, live) {
+                    (Ok(record), Some(live)) => {
+                        update_live(served, part, object, Some(managed), (&record, live), &writer, world)
+                    }
+                    (Err(missing), _) if part != Part::Whole => Err(missing),
+                    _ => {
                         created = true;
                         create(served, &target.namespace, object, Some(managed), &writer, world)
                     }

@@ -37,13 +37,28 @@ pub enum Part {
 pub fn update(
     served: &Served,
     part: Part,
-    mut new: Value,
+    new: Value,
     applied: Option<Value>,
     record: &Record,
     writer: &Writer,
     world: &World<'_>,
 ) -> Result<Step, Status> {
-    let old = stored::object(record);
+    update_live(served, part, new, applied, (record, stored::object(record)), writer, world)
+}
+
+/// As [`update`], for who has read the object of the record already.
+///
+/// # Errors
+/// If it may not be.
+pub fn update_live(
+    served: &Served,
+    part: Part,
+    mut new: Value,
+    applied: Option<Value>,
+    (record, old): (&Record, Value),
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Step, Status> {
     let name = metadata::name(&old).to_owned();
     served.rules.default(&mut new);
     match applied {

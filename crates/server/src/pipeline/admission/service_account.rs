@@ -4,11 +4,13 @@
 //! may run as `default` before it is there; any other account must exist. Tokens are not mounted.
 
 use setpoint_api::{Key, Resource, Value, metadata};
-use setpoint_store::Snapshot;
+use setpoint_store::{Record, Snapshot};
 
+use super::mentions;
 use crate::stored;
 
 const DEFAULT: &str = "default";
+const SECRETS: &str = "imagePullSecrets";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Gives a pod its account, and what the account says of pulling images.
@@ -36,18 +38,18 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
         spec.insert("serviceAccountName", name);
         spec.insert("serviceAccount", name);
     }
-    let secrets = account.as_ref().and_then(|account| account.get("imagePullSecrets"));
-    if let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty())
-        && spec.get("imagePullSecrets").is_none_or(Value::is_empty)
+    if let Some(account) = account.filter(|account| mentions(account, SECRETS))
+        && spec.get(SECRETS).is_none_or(Value::is_empty)
+        && let Some(secrets) = stored::object(account).get(SECRETS).filter(|secrets| !secrets.is_empty())
     {
-        spec.insert("imagePullSecrets", secrets.clone());
+        spec.insert(SECRETS, secrets.clone());
     }
     Ok(())
 }
 
-fn find(namespace: &str, name: &str, snapshot: &Snapshot) -> Option<Value> {
+fn find<'a>(namespace: &str, name: &str, snapshot: &'a Snapshot) -> Option<&'a Record> {
     let key = Key::namespaced(&Resource::new("serviceaccounts").ok()?, namespace, name).ok()?;
-    snapshot.get(&key).map(stored::object)
+    snapshot.get(&key)
 }
 
 #[cfg(test)]
