@@ -3,7 +3,7 @@
 use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json, metadata};
-use setpoint_store::Store;
+use setpoint_store::{Store, Ticket};
 
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
@@ -18,27 +18,34 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// # Errors
 /// If something cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
+    // What does not build upon one another goes into the log together, so that a start waits for few syncs.
+    let mut tickets = Vec::new();
     for name in NAMESPACES {
         let text = format!(r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"{name}"}}}}"#);
-        make(store, options, ("", "v1", "namespaces"), "", &text)?;
+        tickets.extend(make(store, options, ("", "v1", "namespaces"), "", &text)?);
     }
     for (name, value) in SYSTEM_CLASSES {
         let text = format!(
             r#"{{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{{"name":"{name}"}},"value":{value},"description":"{}"}}"#,
             description(name)
         );
-        make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?;
+        tickets.extend(make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?);
     }
     let range = service_network::RANGE;
     let text = format!(
         r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"kubernetes"}},"spec":{{"cidrs":["{range}"]}}}}"#
     );
-    make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?;
+    tickets.extend(make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?);
+    wait(tickets)?;
     let address = service_network::first_address();
     let text = format!(
         r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"component":"apiserver","provider":"kubernetes"}}}},"spec":{{"type":"ClusterIP","clusterIP":"{address}","ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":6443}}]}}}}"#
     );
-    make(store, options, ("", "v1", "services"), "default", &text)
+    wait(make(store, options, ("", "v1", "services"), "default", &text)?)
+}
+
+fn wait(tickets: impl IntoIterator<Item = Ticket>) -> Result<(), Status> {
+    tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
 fn description(class: &str) -> &'static str {
@@ -52,13 +59,14 @@ fn description(class: &str) -> &'static str {
     }
 }
 
+/// Proposes an object, unless it is there.
 fn make(
     store: &Store,
     options: &Options,
     (group, version, plural): (&str, &str, &str),
     namespace: &str,
     text: &str,
-) -> Result<(), Status> {
+) -> Result<Option<Ticket>, Status> {
     let served = served::find(group, version, plural)
         .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
     let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
@@ -67,16 +75,13 @@ fn make(
     let snapshot = store.snapshot();
     let key = served.key(namespace, metadata::name(&object)).map_err(Status::internal_error)?;
     if snapshot.get(&key).is_some() {
-        return Ok(());
+        return Ok(None);
     }
     let entropy = [(); 3].map(|()| (options.entropy)());
     let world = World { snapshot: &snapshot, now: options.clock.now(), entropy };
     match create(served, namespace, object, None, &writer, &world) {
-        Ok(Step::Commit(proposal)) => {
-            store.commit(*proposal).map_err(|error| commit_status(&error))?;
-            Ok(())
-        }
-        Ok(_) => Ok(()),
+        Ok(Step::Commit(proposal)) => Ok(Some(store.submit(*proposal))),
+        Ok(_) => Ok(None),
         Err(status) => Err(status),
     }
 }

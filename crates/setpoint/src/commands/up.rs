@@ -141,12 +141,14 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
     let names = names(arguments.listen);
+    let address = url.trim_start_matches("https://").to_owned();
+    let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
+    // The first objects and the certificates know nothing of each other, and each wait for the disk.
+    let starting = tokio::task::spawn_blocking(move || api::service(store, options));
     let pki = places.pki(&names)?;
     kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
-    let address = url.trim_start_matches("https://").to_owned();
-    let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
-    let service = api::service(store, options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    let service = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
