@@ -136,6 +136,12 @@ impl Patch {
         Ok(Patch { sort, body, strict })
     }
 
+    /// A patch that nobody sent as text.
+    #[must_use]
+    pub fn new(sort: PatchType, body: Value) -> Patch {
+        Patch { sort, body, strict: Vec::new() }
+    }
+
     /// The sort.
     #[must_use]
     pub fn sort(&self) -> PatchType {

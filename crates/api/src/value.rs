@@ -6,7 +6,9 @@
 
 use compact_str::CompactString;
 
+mod build;
 mod map;
+mod read;
 
 pub use map::Map;
 

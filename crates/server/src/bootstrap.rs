@@ -70,7 +70,8 @@ fn make(
     let served = served::find(group, version, plural)
         .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
     let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
-    let writer = Writer { identity, manager: "kube-apiserver".into(), dry_run: false };
+    let writer =
+        Writer { identity, manager: "kube-apiserver".into(), dry_run: false, reconciler: String::new() };
     let object: Value = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
     let snapshot = store.snapshot();
     let key = served.key(namespace, metadata::name(&object)).map_err(Status::internal_error)?;

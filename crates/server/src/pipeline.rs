@@ -5,8 +5,10 @@
 //! call them, a simulator can run them, and a fork can replay them.
 
 pub mod admission;
+pub mod binding;
 pub mod create;
 pub mod delete;
+pub mod eviction;
 pub mod ownership;
 pub mod part;
 pub mod service_network;
@@ -41,6 +43,8 @@ pub struct Writer {
     pub manager: String,
     /// Whether nothing is to be written.
     pub dry_run: bool,
+    /// The reconciler that writes, and for which key; empty for everyone else.
+    pub reconciler: String,
 }
 
 /// What a write comes to.
@@ -62,6 +66,7 @@ impl Writer {
         let cause = Cause {
             user: self.identity.user.clone(),
             manager: self.manager.clone(),
+            reconciler: self.reconciler.clone(),
             seen: world.snapshot.revision(),
             ..Cause::default()
         };

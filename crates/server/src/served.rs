@@ -129,6 +129,12 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Served>
     })
 }
 
+/// The form in which the objects of a resource are stored.
+#[must_use]
+pub fn stored_form(resource: &Resource) -> Option<&'static Served> {
+    forms(resource).find(|served| !served.is_converted())
+}
+
 /// Every form in which the objects of a resource are served.
 pub fn forms(resource: &Resource) -> impl Iterator<Item = &'static Served> + '_ {
     all().iter().filter(move |served| served.resource == *resource)

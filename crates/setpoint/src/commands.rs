@@ -1,5 +1,8 @@
 //! One file per command.
 
+mod logging;
+mod loops;
+pub mod run;
 pub mod store;
 pub mod up;
 

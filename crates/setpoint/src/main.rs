@@ -24,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Start the control plane
     Up(commands::up::Arguments),
+    /// Run a part of the control plane in a process of its own
+    Run(commands::run::Arguments),
     /// Look after a data directory
     Store(commands::store::Arguments),
 }
@@ -31,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Up(arguments) => commands::up::run(&arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
         Command::Store(arguments) => commands::store::run(arguments),
     };
     match outcome {

@@ -10,7 +10,7 @@ use http::Method;
 use setpoint_api::metadata;
 use setpoint_api::resources::Verb;
 use setpoint_api::schema::builtin;
-use setpoint_api::status::{Generic, Qualified, Reason, Status};
+use setpoint_api::status::{Generic, Reason, Status};
 use setpoint_api::{Value, json};
 
 use super::write::header;
@@ -118,6 +118,3 @@ impl Api {
         }
     }
 }
-
-/// Pods, as messages name them.
-const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };

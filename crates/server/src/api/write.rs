@@ -345,7 +345,12 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
     }
     let agent = request.headers.get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let manager = manager_name(options.field_manager, agent).into_owned();
-    Ok(Writer { identity: request.identity.clone(), manager, dry_run: !dry_run.is_empty() })
+    Ok(Writer {
+        identity: request.identity.clone(),
+        manager,
+        dry_run: !dry_run.is_empty(),
+        reconciler: String::new(),
+    })
 }
 
 /// The options of a delete: the body's, or the query's.

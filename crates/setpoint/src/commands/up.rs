@@ -3,7 +3,6 @@
 //! It opens the store, makes or finds the certificates, listens, writes the kubeconfig, and serves until it is
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
-mod logging;
 mod places;
 
 use std::io::Write;
@@ -18,6 +17,7 @@ use anyhow::{Context, bail};
 use setpoint_api::Time;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
+use setpoint_server::in_process::Shell;
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
 use setpoint_store::{Clock, Housekeeper, Retention, Store};
@@ -27,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::places::Places;
 use super::store::open;
-use super::{counted, human_bytes};
+use super::{counted, human_bytes, logging, loops};
 use crate::clock::{SystemClock, entropy};
 
 /// How long answers may take to finish after Ctrl-C; the process then has time left to end within a second.
@@ -55,6 +55,9 @@ pub struct Arguments {
     /// Where to write the kubeconfig [default: in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+    /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
+    #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
+    controllers: loops::Choice,
     #[command(flatten)]
     log: logging::LogArguments,
 }
@@ -144,11 +147,14 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
     // The first objects and the certificates know nothing of each other, and each wait for the disk.
-    let starting = tokio::task::spawn_blocking(move || api::service(store, options));
+    let shared = store.clone();
+    let starting = tokio::task::spawn_blocking(move || api::service(shared, options));
     let pki = places.pki(&names)?;
     kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
     let service = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    let engine = arguments.controllers.engine_of_store();
+    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
     let service: Arc<dyn Service> = Arc::new(service);
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
@@ -166,6 +172,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcing.abort();
     renewing.abort();
+    drop(reconciling);
     if !drained {
         tracing::warn!("some answers did not finish in time");
     }

@@ -22,7 +22,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
-        let writer = Writer { identity, manager: "m".into(), dry_run: false };
+        let writer = Writer { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
         let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, chance: 0 };
         let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#;
         cluster.make("namespaces", "", text).unwrap();

@@ -1,0 +1,301 @@
+//! EndpointSlice: who serves a Service, in slices that change as little as possible.
+//!
+//! Endpoints with the same ports share slices of at most [`ENDPOINTS_MAX`]. An endpoint stays in its slice while it
+//! serves; new ones go first to slices that change anyway, then fill new slices, and the rest goes where it fits
+//! best. A Service that nobody serves has one empty slice per family of addresses.
+
+mod packing;
+
+use std::net::IpAddr;
+
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::pods::Owner;
+use crate::service_pods::{self, HEADLESS, TRIGGER_TIME};
+use packing::Packed;
+
+/// How many endpoints a slice has at the most.
+pub const ENDPOINTS_MAX: usize = 100;
+/// The label that names the Service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label that names who keeps a slice.
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// What it says here.
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// The controller.
+pub struct EndpointSliceController;
+
+impl Planner for EndpointSliceController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "endpointslice-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 4] = [
+            Watch::itself("services"),
+            Watch::via("pods", service_pods::wake_services),
+            Watch::via("endpointslices.discovery.k8s.io", of_slice),
+            Watch::via("nodes", of_node),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(service) = object.view::<Service>() else { return plan };
+        // Whoever has no selector is told by somebody else who serves; a name elsewhere is served there.
+        if service.spec.selector.is_none()
+            || service.spec.kind == "ExternalName"
+            || object.meta().is_deleted()
+        {
+            return plan;
+        }
+        let selected = service_pods::selected(world, object, service);
+        let time = service_pods::trigger_time(object, &selected);
+        let desk = Desk { world, object, service, selected, time };
+        let families = desk.families();
+        let mut acts = Vec::new();
+        let existing = desk.existing();
+        for family in &families {
+            acts.extend(desk.family(family, &existing));
+        }
+        let strange = existing.iter().filter(|(_, slice)| !families.contains(&slice.address_type.as_str()));
+        acts.extend(strange.map(|(slice, _)| Act::from(Write::delete(slice))));
+        plan.stage(acts);
+        plan
+    }
+}
+
+/// A slice concerns the Service that it names, if it is one of ours.
+fn of_slice(slice: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    let labels = &slice.meta().labels;
+    if labels.get(MANAGED_BY) == Some(MANAGER)
+        && let Some(name) = labels.get(SERVICE_NAME)
+        && let Some(key) = key_of("services", &slice.meta().namespace, name)
+    {
+        wake(key);
+    }
+}
+
+/// A node concerns the Services of its pods: it has their zone.
+fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    for pod in world.indexed(crate::indexes::PODS_BY_NODE, &node.meta().name) {
+        service_pods::wake_services(pod, world, wake);
+    }
+}
+
+type Existing<'a> = (&'a Object, &'a EndpointSlice);
+
+/// What is needed to work on one Service.
+struct Desk<'a> {
+    world: &'a World,
+    object: &'a Object,
+    service: &'a Service,
+    selected: Vec<crate::pods::Seen<'a>>,
+    time: Option<Time>,
+}
+
+impl<'a> Desk<'a> {
+    fn families(&self) -> Vec<&'static str> {
+        let families = self.service.spec.ip_families.iter();
+        let known = families.filter_map(|family| match family.as_str() {
+            "IPv4" => Some("IPv4"),
+            "IPv6" => Some("IPv6"),
+            _ => None,
+        });
+        let known: Vec<&'static str> = known.collect();
+        match self.service.spec.cluster_ip.as_str() {
+            _ if !known.is_empty() => known,
+            "" | "None" => vec!["IPv4", "IPv6"],
+            ip if ip.contains(':') => vec!["IPv6"],
+            _ => vec!["IPv4"],
+        }
+    }
+
+    /// The slices of the Service that are ours.
+    fn existing(&self) -> Vec<Existing<'a>> {
+        let meta = self.object.meta();
+        let all = self.world.owned(&meta.uid, "endpointslices.discovery.k8s.io");
+        all.filter(|slice| slice.meta().labels.get(MANAGED_BY) == Some(MANAGER) && !slice.meta().is_deleted())
+            .filter_map(|slice| Some((slice, slice.view()?)))
+            .collect()
+    }
+
+    /// What to do about the slices of one family of addresses.
+    fn family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Act> {
+        let existing: Vec<Existing<'a>> =
+            existing.iter().filter(|(_, slice)| slice.address_type == family).copied().collect();
+        let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
+        for seen in self.selected.iter().filter(|seen| service_pods::serves(seen, true)) {
+            let ports = self.ports(seen.1);
+            let endpoint = self.endpoint(seen, family);
+            match groups.iter_mut().find(|(other, _)| *other == ports) {
+                Some((_, endpoints)) => endpoints.extend(endpoint),
+                None => groups.push((ports, endpoint.into_iter().collect())),
+            }
+        }
+        let mut packed = Packed::default();
+        for (ports, endpoints) in groups {
+            let slices = existing.iter().filter(|(_, slice)| slice.ports == ports).copied().collect();
+            packed.pack(ports, endpoints, slices);
+        }
+        let kept: Vec<&Key> = packed.slices.iter().filter_map(|slice| slice.was).map(Object::key).collect();
+        let mut goes: Vec<&Existing<'a>> =
+            existing.iter().filter(|(slice, _)| !kept.contains(&slice.key())).collect();
+        if packed.slices.is_empty() {
+            // Somebody may wait for a slice, even if nobody serves.
+            match goes.iter().position(|(_, slice)| slice.endpoints.is_empty() && slice.ports.is_empty()) {
+                Some(place) => {
+                    let (was, _) = goes.remove(place);
+                    packed.slices.push(packing::Slice {
+                        was: Some(was),
+                        changed: false,
+                        ..Default::default()
+                    });
+                }
+                None => packed.slices.push(packing::Slice::default()),
+            }
+        }
+        let written = packed.slices.iter().filter_map(|slice| self.write(family, slice));
+        written.chain(goes.into_iter().map(|(slice, _)| Act::from(Write::delete(slice)))).collect()
+    }
+
+    fn ports(&self, pod: &Pod) -> Vec<Value> {
+        let ports = self.service.spec.ports.iter().filter_map(|port| {
+            let number = service_pods::target_port(pod, port)?;
+            let mut found = Map::new();
+            found.insert("name", port.name.as_str());
+            found.insert("protocol", port.protocol.as_str());
+            found.insert("port", number);
+            if let Some(protocol) = &port.app_protocol {
+                found.insert("appProtocol", protocol.as_str());
+            }
+            Some(Value::Map(found))
+        });
+        ports.collect()
+    }
+
+    /// A pod as an endpoint of a family of addresses; none if it has no such address, or its node is not known.
+    fn endpoint(&self, (object, pod): &crate::pods::Seen<'_>, family: &str) -> Option<Value> {
+        let is_of_family = |ip: &str| ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6() == (family == "IPv6"));
+        let addresses: Vec<&str> =
+            pod.status.pod_ips.iter().map(|ip| ip.ip.as_str()).filter(|ip| is_of_family(ip)).collect();
+        let node = self.world.find("nodes", "", &pod.spec.node_name);
+        let publishes = self.service.spec.publish_not_ready_addresses;
+        if addresses.is_empty() || (node.is_none() && !publishes) {
+            return None;
+        }
+        let (serving, terminating) = (pod.is_ready(), object.meta().is_deleted());
+        let ready = publishes || (serving && !terminating);
+        let mut endpoint = value!({
+            "addresses": (addresses),
+            "conditions": {"ready": (ready), "serving": (serving), "terminating": (terminating)},
+            "targetRef": {
+                "kind": "Pod",
+                "namespace": (&*object.meta().namespace),
+                "name": (&*object.meta().name),
+                "uid": (&*object.meta().uid),
+            },
+        });
+        let map = endpoint.make_map();
+        if let Some(name) = service_pods::hostname(pod, self.object) {
+            map.insert("hostname", name);
+        }
+        if !pod.spec.node_name.is_empty() {
+            map.insert("nodeName", pod.spec.node_name.as_str());
+        }
+        let zone = node.and_then(|node| node.meta().labels.get("topology.kubernetes.io/zone"));
+        if let Some(zone) = zone.filter(|zone| !zone.is_empty()) {
+            map.insert("zone", zone);
+        }
+        if let Some(hints) = self.hints(ready, zone, &pod.spec.node_name) {
+            map.insert("hints", hints);
+        }
+        Some(endpoint)
+    }
+
+    /// For whom an endpoint is meant first.
+    fn hints(&self, ready: bool, zone: Option<&str>, node: &str) -> Option<Value> {
+        let zones = || zone.map(|zone| value!([{"name": (zone)}]));
+        match self.service.spec.traffic_distribution.as_deref()? {
+            "PreferClose" | "PreferSameZone" if ready => Some(value!({"forZones": (zones()?)})),
+            "PreferSameNode" if ready && !node.is_empty() => {
+                let mut hints = value!({"forNodes": [{"name": (node)}]});
+                if let Some(zones) = zones() {
+                    hints.make_map().insert("forZones", zones);
+                }
+                Some(hints)
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes or changes a slice, if it is not as it should be.
+    fn write(&self, family: &str, slice: &packing::Slice<'_>) -> Option<Act> {
+        let labels = self.labels();
+        let time = self.time.map(|time| Seconds(time).to_string());
+        let Some(was) = slice.was else {
+            let owner = Owner { object: self.object, api_version: "v1", kind: "Service" };
+            let object = value!({
+                "metadata": {
+                    "generateName": (format!("{}-", self.object.meta().name)),
+                    "labels": (labels),
+                    "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": (time)},
+                    "ownerReferences": [(owner.reference())],
+                },
+                "addressType": (family),
+                "endpoints": (slice.endpoints.clone()),
+                "ports": (slice.ports.clone()),
+            });
+            let namespace = &self.object.meta().namespace;
+            return Some(Write::create("endpointslices.discovery.k8s.io", namespace, object).into());
+        };
+        let labels_right = was.meta().labels.to_value() == labels;
+        if labels_right && !slice.changed {
+            return None;
+        }
+        let gone = was.meta().labels.iter().filter(|(name, _)| labels.get(name).is_none());
+        let mut new_labels: Map = gone.map(|(name, _)| (name, Value::Null)).collect();
+        for (name, value) in labels.as_map().into_iter().flat_map(Map::iter) {
+            new_labels.insert(name, value.clone());
+        }
+        let told = was.meta().annotations.get(TRIGGER_TIME);
+        let time = time.filter(|time| Some(time.as_str()) != told);
+        let patch = value!({
+            "metadata": {
+                "labels": (new_labels),
+                "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": (time)},
+            },
+            "endpoints": (slice.endpoints.clone()),
+            "ports": (slice.ports.clone()),
+        });
+        Some(Write::merge(was, "", patch).into())
+    }
+
+    /// The labels of its slices: those of the Service, and our own.
+    fn labels(&self) -> Value {
+        let reserved = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+        let meta = self.object.meta();
+        let own = meta.labels.iter().filter(|(name, _)| !reserved.contains(name));
+        let mut labels: Map = own.map(|(name, value)| (name, Value::from(value))).collect();
+        labels.insert(SERVICE_NAME, &*meta.name);
+        labels.insert(MANAGED_BY, MANAGER);
+        if !self.service.has_ip() {
+            labels.insert(HEADLESS, "");
+        }
+        Value::Map(labels)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Which endpoint goes into which slice.
+
+use setpoint_api::Value;
+use setpoint_reconcile::Object;
+
+use super::{ENDPOINTS_MAX, Existing};
+
+/// A slice as it should be.
+#[derive(Default)]
+pub(super) struct Slice<'a> {
+    /// The slice that is there; none for one to be made.
+    pub was: Option<&'a Object>,
+    pub endpoints: Vec<Value>,
+    pub ports: Vec<Value>,
+    /// Whether it is not as it was.
+    pub changed: bool,
+}
+
+/// All slices of a Service and a family of addresses.
+#[derive(Default)]
+pub(super) struct Packed<'a> {
+    pub slices: Vec<Slice<'a>>,
+}
+
+impl<'a> Packed<'a> {
+    /// Packs endpoints that share ports, starting from the slices that are there.
+    pub fn pack(&mut self, ports: Vec<Value>, mut wanted: Vec<Value>, existing: Vec<Existing<'a>>) {
+        let mut slices: Vec<Slice<'a>> = Vec::new();
+        for (was, slice) in existing {
+            let mut endpoints = Vec::with_capacity(slice.endpoints.len());
+            let mut changed = false;
+            for endpoint in &slice.endpoints {
+                // What serves still stays where it is, in its present form.
+                match wanted.iter().position(|new| is_same(new, endpoint)) {
+                    Some(place) => {
+                        let new = wanted.swap_remove(place);
+                        changed |= new != *endpoint;
+                        endpoints.push(new);
+                    }
+                    None => changed = true,
+                }
+            }
+            slices.push(Slice { was: Some(was), endpoints, ports: ports.clone(), changed });
+        }
+        fill_changed(&mut slices, &mut wanted);
+        while wanted.len() >= ENDPOINTS_MAX {
+            let endpoints = wanted.split_off(wanted.len() - ENDPOINTS_MAX);
+            slices.push(Slice { was: None, endpoints, ports: ports.clone(), changed: true });
+        }
+        if !wanted.is_empty() {
+            let fits = |slice: &&mut Slice<'_>| {
+                !slice.endpoints.is_empty() && slice.endpoints.len() + wanted.len() <= ENDPOINTS_MAX
+            };
+            match slices.iter_mut().filter(fits).max_by_key(|slice| slice.endpoints.len()) {
+                Some(slice) => {
+                    slice.endpoints.append(&mut wanted);
+                    slice.changed = true;
+                }
+                None => slices.push(Slice { was: None, endpoints: wanted, ports, changed: true }),
+            }
+        }
+        self.slices.extend(slices.into_iter().filter(|slice| !slice.endpoints.is_empty()));
+    }
+}
+
+/// Fills the slices that must be written anyway, the fullest first.
+fn fill_changed(slices: &mut [Slice<'_>], wanted: &mut Vec<Value>) {
+    let mut changed: Vec<&mut Slice<'_>> = slices.iter_mut().filter(|slice| slice.changed).collect();
+    changed.sort_by_key(|slice| std::cmp::Reverse(slice.endpoints.len()));
+    for slice in changed {
+        let room = ENDPOINTS_MAX.saturating_sub(slice.endpoints.len()).min(wanted.len());
+        slice.endpoints.extend(wanted.drain(wanted.len() - room..));
+    }
+}
+
+/// Whether two endpoints are the same pod at the same addresses.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let uid = ["targetRef", "uid"];
+    one.at(&uid) == other.at(&uid) && one.get("addresses") == other.get("addresses")
+}

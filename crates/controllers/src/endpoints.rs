@@ -1,0 +1,267 @@
+//! Endpoints: who serves a Service, in the old form that some clients still read.
+//!
+//! Addresses that serve the same ports share a subset. What was made for a Service that is gone goes too; what
+//! somebody else made is left alone.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::{Key, Map, Time, Value, json, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::endpoints::Endpoints;
+use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::pods;
+use crate::service_pods::{self, HEADLESS, TRIGGER_TIME};
+
+/// How many addresses are told at the most.
+pub const ADDRESSES_MAX: usize = 1000;
+/// The annotation that says that there would be more.
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// The label that names who keeps them.
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// What it says here.
+const MANAGER: &str = "endpoint-controller";
+
+/// The controller.
+pub struct EndpointsController;
+
+impl Planner for EndpointsController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "endpoint-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] = [
+            Watch::itself("services"),
+            Watch::via("pods", service_pods::wake_services),
+            Watch::via("endpoints", of_endpoints),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let current = world.find("endpoints", key.namespace().unwrap_or_default(), key.name());
+        let Some(object) = world.get(key) else {
+            let ours = current.filter(|one| one.meta().labels.get(MANAGED_BY) == Some(MANAGER));
+            plan.stage(ours.map(|one| Act::from(Write::delete(one))));
+            return plan;
+        };
+        let Some(service) = object.view::<Service>() else { return plan };
+        if service.spec.selector.is_none()
+            || service.spec.kind == "ExternalName"
+            || object.meta().is_deleted()
+        {
+            return plan;
+        }
+        let selected = service_pods::selected(world, object, service);
+        let (subsets, truncated) = truncate(subsets(object, service, &selected));
+        let wanted = Wanted {
+            object,
+            subsets: subsets.iter().map(Subset::to_value).collect(),
+            labels: labels(object, service),
+            truncated,
+            time: service_pods::trigger_time(object, &selected).map(|time| Seconds(time).to_string()),
+        };
+        plan.stage(wanted.write(current).map(Act::from));
+        plan
+    }
+}
+
+/// Endpoints concern the Service of their name.
+fn of_endpoints(endpoints: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if let Some(key) = key_of("services", &endpoints.meta().namespace, &endpoints.meta().name) {
+        wake(key);
+    }
+}
+
+/// Endpoints as they should be.
+struct Wanted<'a> {
+    object: &'a Object,
+    subsets: Vec<Value>,
+    labels: Value,
+    truncated: bool,
+    time: Option<String>,
+}
+
+impl Wanted<'_> {
+    /// Makes or changes them, if they are not as they should be.
+    fn write(self, current: Option<&Object>) -> Option<Write> {
+        let over = self.truncated.then_some("truncated");
+        let Some(current) = current else {
+            let meta = self.object.meta();
+            let object = value!({
+                "metadata": {
+                    "name": (&*meta.name),
+                    "labels": (self.labels),
+                    "annotations": (annotations(over, self.time)),
+                },
+                "subsets": (self.subsets),
+            });
+            return Some(Write::create("endpoints", &meta.namespace, object));
+        };
+        let subsets = current.view::<Endpoints>().map(|view| view.subsets.as_slice()).unwrap_or_default();
+        let right = subsets == self.subsets
+            && current.meta().labels.to_value() == self.labels
+            && current.meta().annotations.get(OVER_CAPACITY) == over;
+        if right {
+            return None;
+        }
+        let gone = current.meta().labels.iter().filter(|(name, _)| self.labels.get(name).is_none());
+        let mut labels: Map = gone.map(|(name, _)| (name, Value::Null)).collect();
+        for (name, value) in self.labels.as_map().into_iter().flat_map(Map::iter) {
+            labels.insert(name, value.clone());
+        }
+        let told = current.meta().annotations.get(TRIGGER_TIME);
+        let time = self.time.filter(|time| Some(time.as_str()) != told);
+        let patch = value!({
+            "metadata": {"labels": (labels), "annotations": (annotations(over, time))},
+            "subsets": (self.subsets),
+        });
+        Some(Write::merge(current, "", patch))
+    }
+}
+
+fn annotations(over: Option<&str>, time: Option<String>) -> Value {
+    Value::Map([(OVER_CAPACITY, Value::from(over)), (TRIGGER_TIME, Value::from(time))].into_iter().collect())
+}
+
+/// The labels of the Service, and our own.
+fn labels(object: &Object, service: &Service) -> Value {
+    let mut labels: Map =
+        object.meta().labels.iter().map(|(name, value)| (name, Value::from(value))).collect();
+    labels.insert(MANAGED_BY, MANAGER);
+    if !service.has_ip() {
+        labels.insert(HEADLESS, "");
+    }
+    Value::Map(labels)
+}
+
+/// Addresses that serve the same ports.
+#[derive(Default)]
+struct Subset {
+    ready: Vec<Value>,
+    not_ready: Vec<Value>,
+    ports: Vec<Value>,
+}
+
+impl Subset {
+    fn to_value(&self) -> Value {
+        let mut subset = Map::new();
+        let parts =
+            [("addresses", &self.ready), ("notReadyAddresses", &self.not_ready), ("ports", &self.ports)];
+        for (name, list) in parts {
+            if !list.is_empty() {
+                subset.insert(name, list.clone());
+            }
+        }
+        Value::Map(subset)
+    }
+}
+
+/// Who serves, by the ports they serve.
+fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> Vec<Subset> {
+    let publishes = service.spec.publish_not_ready_addresses;
+    let mut by_ports: BTreeMap<String, Subset> = BTreeMap::new();
+    for seen in selected.iter().filter(|seen| service_pods::serves(seen, publishes)) {
+        let (pod_object, pod) = seen;
+        let Some(ip) = address(service, pod) else { continue };
+        let ports: Vec<Value> = service
+            .spec
+            .ports
+            .iter()
+            .filter_map(|port| Some((port, service_pods::target_port(pod, port)?)))
+            .map(|(port, number)| {
+                let mut found = Map::new();
+                if !port.name.is_empty() {
+                    found.insert("name", port.name.as_str());
+                }
+                found.insert("port", number);
+                found.insert("protocol", port.protocol.as_str());
+                if let Some(protocol) = &port.app_protocol {
+                    found.insert("appProtocol", protocol.as_str());
+                }
+                Value::Map(found)
+            })
+            .collect();
+        // A Service with ports of which the pod has none is not served by it.
+        if ports.is_empty() && (!service.spec.ports.is_empty() || service.has_ip()) {
+            continue;
+        }
+        let place = ports.iter().map(json::to_text).collect::<Vec<_>>().join(",");
+        let subset = by_ports.entry(place).or_insert_with(|| Subset { ports, ..Subset::default() });
+        let address = endpoint_address(object, pod_object, pod, ip);
+        if publishes || pod.is_ready() { subset.ready.push(address) } else { subset.not_ready.push(address) }
+    }
+    let mut subsets: Vec<Subset> = by_ports.into_values().collect();
+    for subset in &mut subsets {
+        for list in [&mut subset.ready, &mut subset.not_ready] {
+            list.sort_by(|a, b| a.str_at(&["ip"]).cmp(b.str_at(&["ip"])));
+        }
+    }
+    subsets
+}
+
+/// The address of a pod in the first family of the Service.
+fn address<'a>(service: &Service, pod: &'a setpoint_reconcile::views::pod::Pod) -> Option<&'a str> {
+    let wants_v6 = match service.spec.ip_families.first() {
+        Some(family) => family == "IPv6",
+        None => service.spec.cluster_ip.contains(':'),
+    };
+    let ips = pod.status.pod_ips.iter().map(|ip| ip.ip.as_str());
+    let mut ips = ips.chain([pod.status.pod_ip.as_str()]).filter(|ip| !ip.is_empty());
+    ips.find(|ip| ip.contains(':') == wants_v6)
+}
+
+fn endpoint_address(
+    service: &Object,
+    object: &Object,
+    pod: &setpoint_reconcile::views::pod::Pod,
+    ip: &str,
+) -> Value {
+    let mut address = Map::new();
+    address.insert("ip", ip);
+    if let Some(name) = service_pods::hostname(pod, service) {
+        address.insert("hostname", name);
+    }
+    if !pod.spec.node_name.is_empty() {
+        address.insert("nodeName", pod.spec.node_name.as_str());
+    }
+    let target = value!({
+        "kind": "Pod",
+        "namespace": (&*object.meta().namespace),
+        "name": (&*object.meta().name),
+        "uid": (&*object.meta().uid),
+    });
+    address.insert("targetRef", target);
+    Value::Map(address)
+}
+
+/// Keeps as many addresses as may be told: those that are ready first. Says whether any are left out.
+fn truncate(mut subsets: Vec<Subset>) -> (Vec<Subset>, bool) {
+    let ready: usize = subsets.iter().map(|subset| subset.ready.len()).sum();
+    let not_ready: usize = subsets.iter().map(|subset| subset.not_ready.len()).sum();
+    if ready + not_ready <= ADDRESSES_MAX {
+        return (subsets, false);
+    }
+    let cuts_ready = ready > ADDRESSES_MAX;
+    let (room, total) = if cuts_ready { (ADDRESSES_MAX, ready) } else { (ADDRESSES_MAX - ready, not_ready) };
+    let mut left = room;
+    for subset in &mut subsets {
+        if cuts_ready {
+            subset.not_ready.clear();
+        }
+        let list = if cuts_ready { &mut subset.ready } else { &mut subset.not_ready };
+        list.truncate((list.len() * room).div_ceil(total).min(left));
+        left -= list.len();
+    }
+    subsets.retain(|subset| !subset.ready.is_empty() || !subset.not_ready.is_empty());
+    (subsets, true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Endpoints in a whole control plane.
+
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(|| (vec![Box::new(EndpointsController)], crate::indexes::all()), 3);
+    let range = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/16"]}});
+    cluster.create("servicecidrs.networking.k8s.io", "", range);
+    let service = value!({
+        "metadata": {"name": "web", "labels": {"team": "a"}},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    });
+    cluster.create("services", "default", service);
+    cluster
+}
+
+fn pod(cluster: &mut Cluster, number: usize, ready: &str) {
+    let name = format!("p{number}");
+    let pod = value!({
+        "metadata": {"name": (name.as_str()), "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let _ = cluster.try_create("pods", "default", pod);
+    let ip = format!("10.1.{}.{}", number / 250, number % 250 + 1);
+    let status = value!({"status": {
+        "phase": "Running", "podIP": (ip.as_str()), "podIPs": [{"ip": (ip.as_str())}],
+        "conditions": [{"type": "Ready", "status": (ready), "lastTransitionTime": "2027-01-01T00:00:00Z"}],
+    }});
+    cluster.patch("pods", &format!("default/{name}"), "status", status).unwrap();
+}
+
+fn counts(cluster: &Cluster) -> (usize, usize) {
+    let endpoints = cluster.get("endpoints", "default/web").unwrap();
+    let subsets = endpoints.get("subsets").and_then(Value::as_list).unwrap_or_default();
+    let count = |field: &str| {
+        subsets.iter().filter_map(|subset| subset.get(field)?.as_list()).map(<[Value]>::len).sum()
+    };
+    (count("addresses"), count("notReadyAddresses"))
+}
+
+#[test]
+fn pods_that_are_ready_serve_and_others_are_named() {
+    let mut cluster = cluster();
+    cluster.settle();
+    assert_eq!(counts(&cluster), (0, 0));
+    pod(&mut cluster, 1, "True");
+    pod(&mut cluster, 2, "False");
+    cluster.settle();
+    assert_eq!(counts(&cluster), (1, 1));
+    let endpoints = cluster.get("endpoints", "default/web").unwrap();
+    assert_eq!(endpoints.str_at(&["metadata", "labels", "team"]), "a");
+    cluster.assert_quiet();
+    pod(&mut cluster, 1, "False");
+    cluster.settle();
+    assert_eq!(counts(&cluster), (0, 2));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn no_more_than_a_thousand_addresses_are_told_and_the_rest_is_mentioned() {
+    let mut cluster = cluster();
+    for number in 0..1005 {
+        pod(&mut cluster, number, if number < 990 { "True" } else { "False" });
+    }
+    cluster.settle();
+    assert_eq!(counts(&cluster), (990, 10));
+    let endpoints = cluster.get("endpoints", "default/web").unwrap();
+    assert_eq!(endpoints.str_at(&["metadata", "annotations", OVER_CAPACITY]), "truncated");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_was_made_for_a_service_goes_with_it_and_the_rest_stays() {
+    let mut cluster = cluster();
+    cluster.create("endpoints", "default", value!({"metadata": {"name": "mine"}}));
+    cluster.settle();
+    cluster.delete("services", "default/web", &Value::map()).unwrap();
+    cluster.settle();
+    assert!(cluster.get("endpoints", "default/web").is_none());
+    assert!(cluster.get("endpoints", "default/mine").is_some());
+    cluster.assert_quiet();
+}

@@ -1,0 +1,142 @@
+//! Who runs the loop, for those who ask: the Lease of a loop that needs no election.
+//!
+//! A loop beside an exclusive store is the leader by the lock on the store. It takes the Lease over at once and
+//! renews it, so that loops elsewhere wait, and so that people see who acts.
+
+use setpoint_api::rfc3339::Micros;
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::election::{Held, LEASE_DURATION, RENEW_DEADLINE};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+const NAMESPACE: &str = "kube-system";
+
+/// Keeps a Lease in the name of this process.
+pub struct Holder {
+    /// The name of the Lease, which is also that of the component.
+    pub lease: &'static str,
+    /// Who holds it, as `host_id`.
+    pub identity: String,
+}
+
+impl Planner for Holder {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "leader-lease"
+    }
+
+    fn user(&self) -> String {
+        format!("system:{}", self.lease)
+    }
+
+    fn manager(&self) -> &'static str {
+        self.lease
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] =
+            [Watch::via("namespaces", of_namespace), Watch::via("leases.coordination.k8s.io", of_lease)];
+        &WATCHES
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        key_of("leases.coordination.k8s.io", NAMESPACE, self.lease).into_iter().collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        // Leases of others wake us too: what they say is theirs.
+        if key.name() != self.lease || world.find("namespaces", "", NAMESPACE).is_none() {
+            return plan;
+        }
+        let (time, seconds) =
+            (Micros(now).to_string(), i64::try_from(LEASE_DURATION.as_secs()).unwrap_or(15));
+        let spec = |acquired: &str, transitions: i64| {
+            value!({
+                "holderIdentity": (self.identity.as_str()),
+                "leaseDurationSeconds": (seconds),
+                "acquireTime": (acquired),
+                "renewTime": (time.as_str()),
+                "leaseTransitions": (transitions),
+            })
+        };
+        plan.look_again_at(now.after(RENEW_DEADLINE));
+        let Some(lease) = world.get(key) else {
+            let lease = value!({"metadata": {"name": (self.lease)}, "spec": (spec(&time, 0))});
+            plan.act(Act::from(Write::create("leases.coordination.k8s.io", NAMESPACE, lease)));
+            return plan;
+        };
+        let held = Held::of(&lease.value(), lease.revision());
+        let due = lease.committed().after(RENEW_DEADLINE);
+        let patch: Value = if held.holder != self.identity {
+            spec(&time, held.transitions + 1)
+        } else if due <= now {
+            spec(&held.acquired, held.transitions)
+        } else {
+            plan.look_again = Some(due);
+            return plan;
+        };
+        plan.act(Act::from(Write::merge(lease, "", value!({"spec": (patch)}))));
+        plan
+    }
+}
+
+/// The namespace of the Lease concerns every Lease that is kept in it.
+fn of_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if &*namespace.meta().name == NAMESPACE {
+        let leases = ["kube-controller-manager", "kube-scheduler"];
+        leases
+            .into_iter()
+            .filter_map(|name| key_of("leases.coordination.k8s.io", NAMESPACE, name))
+            .for_each(wake);
+    }
+}
+
+fn of_lease(lease: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if &*lease.meta().namespace == NAMESPACE {
+        wake(lease.key().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use setpoint_sim::cluster::Cluster;
+
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let controllers = || {
+            let holder = Holder { lease: "kube-controller-manager", identity: "me_1".to_owned() };
+            (vec![Box::new(holder) as Box<dyn setpoint_reconcile::Controller>], crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(controllers, 1);
+        cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));
+        cluster
+    }
+
+    fn held(cluster: &Cluster) -> Held {
+        let lease = cluster.get("leases.coordination.k8s.io", "kube-system/kube-controller-manager").unwrap();
+        Held::of(&lease, setpoint_api::Revision::ZERO)
+    }
+
+    #[test]
+    fn the_lease_is_taken_at_once_and_renewed() {
+        let mut cluster = cluster();
+        cluster.settle();
+        let first = held(&cluster);
+        assert_eq!((first.holder.as_str(), first.transitions), ("me_1", 0));
+        cluster.run(Duration::from_secs(61));
+        let later = held(&cluster);
+        assert_eq!((later.acquired, later.transitions), (first.acquired, 0));
+        assert_ne!(later.renewed, first.renewed);
+        let patch = value!({"spec": {"holderIdentity": "other"}});
+        cluster
+            .patch("leases.coordination.k8s.io", "kube-system/kube-controller-manager", "", patch)
+            .unwrap();
+        cluster.settle();
+        assert_eq!((held(&cluster).holder.as_str(), held(&cluster).transitions), ("me_1", 1));
+    }
+}

@@ -1,0 +1,160 @@
+//! ReplicaSet: so many pods of one template, no more, no less.
+//!
+//! It adopts what it selects and releases what it no longer does; the status tells what was observed, before what
+//! the plan will change.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::planner::wake_controller;
+use setpoint_reconcile::views::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::indexes::PODS_BY_NODE;
+use crate::pods::{self, Owner};
+
+/// The condition that says that pods could not be made or deleted.
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// The controller.
+pub struct ReplicaSetController;
+
+impl Planner for ReplicaSetController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "replicaset-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] =
+            [Watch::itself(<ReplicaSet as setpoint_reconcile::View>::RESOURCE), Watch::via("pods", of_pod)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(set) = object.view::<ReplicaSet>() else { return plan };
+        let owner = Owner { object, api_version: "apps/v1", kind: "ReplicaSet" };
+        let claimed = pods::claim(world, &owner, &set.spec.selector);
+        let (active, ending): (Vec<_>, Vec<_>) = claimed.pods.into_iter().partition(pods::is_active);
+        let terminating = ending.iter().filter(|(pod, _)| pod.meta().is_deleted()).count();
+
+        let failure = seen.failure.filter(|failure| failure.resource.as_str() == "pods");
+        let failure = failure.map(|failure| (failure.verb, failure.message.as_str()));
+        let status = status(object, set, &active, terminating, failure, now);
+        if status != set.status {
+            plan.stage([Act::from(Write::status(object, value_of(&status)))]);
+        }
+        plan.stage(claimed.acts);
+        if !object.meta().is_deleted() {
+            plan.stage(scale(&owner, &set.spec, active.clone(), world));
+        }
+        for (_, pod) in &active {
+            if let Some(at) = pod.available_at(set.spec.min_ready_seconds).filter(|at| *at > now) {
+                plan.look_again_at(at);
+            }
+        }
+        plan
+    }
+}
+
+/// A pod concerns the set that manages it; one that nobody manages, every set that selects it.
+fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if pod.meta().controller().is_some() {
+        return wake_controller(pod, "ReplicaSet", "replicasets.apps", wake);
+    }
+    for set in world.in_namespace("replicasets.apps", &pod.meta().namespace) {
+        let selects = |set: &ReplicaSet| set.spec.selector.matches(|name| pod.meta().labels.get(name));
+        if set.view::<ReplicaSet>().is_some_and(selects) {
+            wake(set.key().clone());
+        }
+    }
+}
+
+/// Makes what is missing, or deletes what is too much.
+fn scale(
+    owner: &Owner<'_>,
+    spec: &ReplicaSetSpec,
+    mut active: Vec<pods::Seen<'_>>,
+    world: &World,
+) -> Vec<Act> {
+    let want = usize::try_from(spec.replicas).unwrap_or(0);
+    if active.len() <= want {
+        let missing = want - active.len();
+        let new = (missing > 0).then(|| pods::create(pods::from_template(&spec.template.0, owner), owner));
+        return new.into_iter().cycle().take(missing).collect();
+    }
+    let crowding = crowding(owner, &active, world);
+    active.sort_by_cached_key(|pod| {
+        pods::deletion_order(pod, crowding.get(pod.1.spec.node_name.as_str()).copied().unwrap_or(0))
+    });
+    active[..active.len() - want].iter().map(|(pod, _)| pods::delete(pod, owner)).collect()
+}
+
+/// How many running pods of the set and of its siblings each node has: pods are taken from where they crowd.
+fn crowding<'a>(owner: &Owner<'_>, active: &[pods::Seen<'a>], world: &World) -> BTreeMap<&'a str, usize> {
+    let siblings: Vec<&str> = match owner.object.meta().controller() {
+        Some(parent) => world.owned(&parent.uid, "replicasets.apps").map(|set| &*set.meta().uid).collect(),
+        None => vec![&owner.object.meta().uid],
+    };
+    let nodes = active.iter().map(|(_, pod)| pod.spec.node_name.as_str()).filter(|node| !node.is_empty());
+    let mut crowding = BTreeMap::new();
+    for node in nodes {
+        crowding.entry(node).or_insert_with(|| {
+            let pods = world.indexed(PODS_BY_NODE, node).filter_map(|pod| Some((pod, pod.view()?)));
+            pods.filter(pods::is_active)
+                .filter(|(pod, _)| siblings.iter().any(|uid| pod.meta().is_controlled_by(uid)))
+                .count()
+        });
+    }
+    crowding
+}
+
+/// How the set stands.
+fn status(
+    object: &Object,
+    set: &ReplicaSet,
+    active: &[pods::Seen<'_>],
+    terminating: usize,
+    failure: Option<(&str, &str)>,
+    now: Time,
+) -> ReplicaSetStatus {
+    let labels = set.spec.template.0.at(&["metadata", "labels"]).and_then(setpoint_api::Value::as_map);
+    let fully = |pod: &Object| {
+        labels.is_none_or(|labels| {
+            labels.iter().all(|(name, value)| pod.meta().labels.get(name) == value.as_str())
+        })
+    };
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    // A count of zero is not stored, but that of the pods that there are always is.
+    let some = |number: usize| (number > 0).then(|| count(number));
+    ReplicaSetStatus {
+        replicas: count(active.len()),
+        fully_labeled_replicas: some(active.iter().filter(|(pod, _)| fully(pod)).count()),
+        ready_replicas: some(active.iter().filter(|(_, pod)| pod.is_ready()).count()),
+        available_replicas: some(
+            active.iter().filter(|(_, pod)| pod.is_available(set.spec.min_ready_seconds, now)).count(),
+        ),
+        terminating_replicas: Some(count(terminating)),
+        observed_generation: Some(object.meta().generation),
+        conditions: conditions(&set.status.conditions, failure, now),
+    }
+}
+
+/// The conditions with or without that of failure, which keeps its words for as long as pods fail.
+fn conditions(before: &[Condition], failure: Option<(&str, &str)>, now: Time) -> Vec<Condition> {
+    let others = before.iter().filter(|condition| condition.kind != REPLICA_FAILURE).cloned();
+    let known = condition(before, REPLICA_FAILURE).cloned();
+    let failed = failure.map(|(verb, message)| {
+        let reason = if verb == "delete" { "FailedDelete" } else { "FailedCreate" };
+        known.unwrap_or_else(|| Condition::new(REPLICA_FAILURE, "True", reason, message, now))
+    });
+    others.chain(failed).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Which pods serve a Service, and how: what the controllers of endpoints have in common.
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::views::IntOrString;
+use setpoint_reconcile::views::pod::{Container, Pod};
+use setpoint_reconcile::views::service::{Service, ServicePort};
+use setpoint_reconcile::{Object, World};
+
+use crate::indexes::{PODS_BY_LABEL, SERVICES_BY_SELECTOR, labelled};
+use crate::pods::Seen;
+
+/// The annotation that tells when what led to a change of endpoints happened.
+pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// The label of what belongs to a Service without an address.
+pub const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// The pods that a Service selects, in the order of their names.
+pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec<Seen<'a>> {
+    let Some(selector) = &service.spec.selector else { return Vec::new() };
+    let namespace = &object.meta().namespace;
+    let matches =
+        |pod: &&Object| selector.iter().all(|(name, value)| pod.meta().labels.get(name) == Some(value));
+    let found: Vec<&Object> = match selector.iter().next() {
+        Some((name, value)) => {
+            let place = labelled(namespace, name, value);
+            world.indexed(PODS_BY_LABEL, &place).filter(matches).collect()
+        }
+        None => Vec::new(),
+    };
+    found.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect()
+}
+
+/// Wakes the Services that may select a pod.
+pub fn wake_services(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let meta = pod.meta();
+    for (name, value) in meta.labels.iter() {
+        let place = labelled(&meta.namespace, name, value);
+        let services: Vec<Key> =
+            world.indexed(SERVICES_BY_SELECTOR, &place).map(|service| service.key().clone()).collect();
+        services.into_iter().for_each(&mut *wake);
+    }
+}
+
+/// Whether a pod is to be found behind a Service: it has an address and has not come to its end.
+#[must_use]
+pub fn serves((object, pod): &Seen<'_>, even_terminating: bool) -> bool {
+    !pod.is_finished()
+        && (!pod.status.pod_ip.is_empty() || !pod.status.pod_ips.is_empty())
+        && (even_terminating || !object.meta().is_deleted())
+}
+
+/// The port of a pod that a port of a Service leads to.
+#[must_use]
+pub fn target_port(pod: &Pod, port: &ServicePort) -> Option<i64> {
+    let named = |name: &str, container: &Container| {
+        let found = container.ports.iter().find(|one| one.name == name && one.protocol == port.protocol);
+        found.map(|one| one.container_port)
+    };
+    match port.target_port.as_ref()? {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::Text(name) => {
+            let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+            pod.spec.containers.iter().chain(sidecars).find_map(|container| named(name, container))
+        }
+    }
+}
+
+/// The name under which a pod is known behind a Service, if it has one of its own.
+#[must_use]
+pub fn hostname<'a>(pod: &'a Pod, service: &Object) -> Option<&'a str> {
+    let has = !pod.spec.hostname.is_empty() && *pod.spec.subdomain == *service.meta().name;
+    has.then_some(pod.spec.hostname.as_str())
+}
+
+/// The newest of what may have led to a change: the Service itself, or a pod that became ready or stopped being so.
+#[must_use]
+pub fn trigger_time(service: &Object, pods: &[Seen<'_>]) -> Option<Time> {
+    let readiness = pods.iter().filter_map(|(_, pod)| {
+        let ready = setpoint_reconcile::views::condition(&pod.status.conditions, "Ready")?;
+        ready.last_transition_time
+    });
+    readiness.chain(service.meta().creation_timestamp).max()
+}

@@ -1,0 +1,489 @@
+//! The loop: observe, plan, act, for ever.
+//!
+//! The [`Engine`] is a state machine without I/O. A shell tells it what changed ([`Engine::observe`],
+//! [`Engine::relist`]), what became of its writes ([`Engine::answer`]), and what time it is; at each
+//! [`Engine::turn`] it says which writes to send and when it wants to be called at the latest. In a server the
+//! shell is a thread beside the store, in a process of its own it speaks HTTP, in a simulator it is the simulator.
+
+mod sending;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use setpoint_api::{Key, Resource, Revision, Time, Value};
+
+use crate::events::Recorder;
+use crate::object::Object;
+use crate::plan::{Act, Ask, Note, Plan, Write};
+use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
+use crate::queue::{End, Popped, Queue, Why};
+use crate::stats::{KeyState, Stats};
+use crate::world::{Index, World};
+use sending::Sending;
+
+/// How many keys are planned in one turn, so that changes and answers are taken in between.
+pub const TURN_PLANS_MAX: usize = 256;
+/// How often every key is looked at though nothing is known to have changed.
+pub const RESYNC: Duration = Duration::from_secs(30);
+/// In how many slices a resync is spread out.
+pub const RESYNC_SLICES: u32 = 30;
+
+/// A change that the shell observed.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What changed.
+    pub key: Key,
+    /// The revision of the change.
+    pub revision: Revision,
+    /// What it is now; nothing if it is gone.
+    pub after: Option<Object>,
+    /// The reconciler that caused it, as [`Sent::by`] said; nothing if somebody else did, or nobody knows.
+    pub by: Option<Arc<str>>,
+}
+
+/// The number of a write on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// A write to send.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Under which number to report what became of it.
+    pub ticket: Ticket,
+    /// The write.
+    pub write: Write,
+    /// Who writes.
+    pub user: Arc<str>,
+    /// Under which name fields are owned.
+    pub manager: &'static str,
+    /// Which reconciler, for which key: goes into the cause of the commit.
+    pub by: Arc<str>,
+    /// The revision of the world that was planned on.
+    pub seen: Revision,
+}
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It is committed, or nothing had to be.
+    Done {
+        /// At which revision the object is now.
+        revision: Revision,
+        /// The name of the object.
+        name: Box<str>,
+    },
+    /// What it wanted to change or delete is not there.
+    Gone,
+    /// The world had moved: the object was changed, or there is one already.
+    Conflict,
+    /// It may not be.
+    Refused(Refusal),
+    /// Nobody knows: the connection broke. If it was done, then not after this revision, which the shell learned
+    /// later; the key is not planned before the world has reached it, so that nothing is done twice.
+    Lost {
+        /// That revision.
+        by: Revision,
+    },
+}
+
+/// Why a write may not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason, as a word of the API.
+    pub reason: String,
+    /// The message.
+    pub message: String,
+}
+
+/// What the shell is to do.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Writes to send.
+    pub writes: Vec<Sent>,
+    /// Questions to ask, each of a controller and a key.
+    pub asks: Vec<(&'static str, Key, Ask)>,
+    /// When to call again at the latest; nothing if only a change or an answer is worth it.
+    pub wake: Option<Time>,
+}
+
+/// A controller and its keys.
+struct Running {
+    controller: Box<dyn Controller>,
+    queue: Queue,
+    sending: BTreeMap<Key, Sending>,
+    stats: Stats,
+    user: Arc<str>,
+    resync: Vec<Key>,
+    resync_slice: usize,
+}
+
+/// Whose write it is.
+enum Flight {
+    Act { running: usize, key: Key, act: Box<Act> },
+    Note { event: Option<Key> },
+}
+
+/// The loop.
+pub struct Engine {
+    world: World,
+    running: Vec<Running>,
+    watchers: BTreeMap<&'static str, Vec<(usize, usize)>>,
+    flights: BTreeMap<Ticket, Flight>,
+    last_ticket: u64,
+    recorder: Recorder,
+    resync_due: Option<Time>,
+    resync_slice: u32,
+}
+
+impl Engine {
+    /// A loop over these controllers, in a world that is empty as yet.
+    #[must_use]
+    pub fn new(controllers: Vec<Box<dyn Controller>>, indexes: impl IntoIterator<Item = Index>) -> Engine {
+        let mut watchers: BTreeMap<&'static str, Vec<(usize, usize)>> = BTreeMap::new();
+        for (i, controller) in controllers.iter().enumerate() {
+            for (j, watch) in controller.watches().iter().enumerate() {
+                watchers.entry(watch.resource).or_default().push((i, j));
+            }
+        }
+        let running = controllers.into_iter().map(|controller| Running {
+            user: controller.user().into(),
+            controller,
+            queue: Queue::default(),
+            sending: BTreeMap::new(),
+            stats: Stats::default(),
+            resync: Vec::new(),
+            resync_slice: 0,
+        });
+        Engine {
+            world: World::new(indexes),
+            running: running.collect(),
+            watchers,
+            flights: BTreeMap::new(),
+            last_ticket: 0,
+            recorder: Recorder::default(),
+            resync_due: None,
+            resync_slice: 0,
+        }
+    }
+
+    /// The world as it is known.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Takes in a change. One that is older than what is known is a late one, and changes nothing.
+    pub fn observe(&mut self, observed: Observed, now: Time) {
+        let Observed { key, revision, after, by } = observed;
+        if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
+            return;
+        }
+        let before = match &after {
+            Some(object) => self.world.put(object.clone()),
+            None => self.world.remove(&key, revision),
+        };
+        let every = self.watchers.get("*").into_iter().flatten();
+        let concerned = self.watchers.get(key.resource().as_str()).into_iter().flatten().chain(every);
+        for (i, j) in concerned {
+            let running = &mut self.running[*i];
+            let watch = running.controller.watches()[*j];
+            let name = running.controller.name();
+            for object in before.iter().chain(&after) {
+                let queue = &mut running.queue;
+                (watch.wakes)(object, &self.world, &mut |key| {
+                    let own = by.as_deref().is_some_and(|by| is_by(by, name, &key));
+                    queue.wake(key, if own { Why::Own } else { Why::Other }, now);
+                });
+            }
+        }
+    }
+
+    /// Takes in a whole resource, as it is at a revision: what is not in it is gone.
+    pub fn relist(&mut self, resource: &Resource, objects: Vec<Object>, revision: Revision, now: Time) {
+        let known = self.world.all(resource.as_str()).filter(|object| object.revision() < revision);
+        let mut gone: BTreeSet<Key> = known.map(|object| object.key().clone()).collect();
+        for object in objects {
+            gone.remove(object.key());
+            let (key, revision) = (object.key().clone(), object.revision());
+            self.observe(Observed { key, revision, after: Some(object), by: None }, now);
+        }
+        for key in gone {
+            self.observe(Observed { key, revision, after: None, by: None }, now);
+        }
+        self.world.reach_of(resource, revision);
+    }
+
+    /// Says that all changes up to a revision have been taken in.
+    pub fn reach(&mut self, revision: Revision) {
+        self.world.reach(revision);
+    }
+
+    /// Takes in what became of a write.
+    pub fn answer(&mut self, ticket: Ticket, outcome: Outcome, now: Time, turn: &mut Turn) {
+        let Some(flight) = self.flights.remove(&ticket) else { return };
+        let (at, key, act) = match flight {
+            Flight::Act { running, key, act } => (running, key, *act),
+            Flight::Note { event } => {
+                if let (Outcome::Gone, Some(event)) = (&outcome, &event) {
+                    self.recorder.is_gone(event);
+                }
+                return;
+            }
+        };
+        let running = &mut self.running[at];
+        let Some(sending) = running.sending.get_mut(&key) else { return };
+        sending.out -= 1;
+        let mut note = None;
+        match outcome {
+            Outcome::Done { revision, name } => {
+                running.stats.writes += 1;
+                running.queue.entry(&key).note_write(act.write.resource().clone(), revision);
+                note = act.done.map(|note| fill(note, "{name}", &name));
+            }
+            // What was to go is gone: that is what was wanted.
+            Outcome::Gone if matches!(act.write, Write::Delete { .. }) => {}
+            Outcome::Gone | Outcome::Conflict => {
+                running.stats.conflicts += 1;
+                sending.stop(End::Conflict);
+            }
+            Outcome::Lost { by } => {
+                running.stats.failures += 1;
+                sending.stop(End::Failed);
+                running.queue.entry(&key).note_write(act.write.resource().clone(), by);
+            }
+            Outcome::Refused(refusal) => {
+                running.stats.failures += 1;
+                sending.stop(End::Failed);
+                note = act.failed.map(|note| fill(note, "{error}", &refusal.message));
+                running.queue.entry(&key).soft.failure = Some(Failure {
+                    verb: act.write.verb(),
+                    resource: act.write.resource().clone(),
+                    reason: refusal.reason,
+                    message: refusal.message,
+                    at: now,
+                });
+            }
+        }
+        if let Some(note) = note {
+            self.tell(at, note, now, turn);
+        }
+        self.go_on(at, &key, now, turn);
+    }
+
+    /// Takes in the answer to a question.
+    pub fn reply(&mut self, controller: &str, key: &Key, id: &str, answer: Result<Value, String>, now: Time) {
+        let found = self.running.iter_mut().find(|running| running.controller.name() == controller);
+        let Some(running) = found else { return };
+        let answered = Answered { answer, at: now };
+        running.queue.entry(key).soft.answers.insert(id.to_owned(), answered);
+        running.queue.wake(key.clone(), Why::Other, now);
+    }
+
+    /// Plans what is due, and says what to send.
+    pub fn turn(&mut self, now: Time, seed: Seed) -> Turn {
+        let mut turn = Turn::default();
+        self.resync(now);
+        for running in &mut self.running {
+            running.queue.refill(now);
+        }
+        let mut plans = 0;
+        // One key of each controller in turn, so that a long line delays nobody else.
+        while plans < TURN_PLANS_MAX {
+            let before = plans;
+            for at in 0..self.running.len() {
+                let running = &mut self.running[at];
+                if let Some(popped) = running.queue.pop(&self.world) {
+                    self.plan(at, popped, now, Seed(seed.draw(plans as u64)), &mut turn);
+                    plans += 1;
+                }
+            }
+            if plans == before {
+                break;
+            }
+        }
+        let dues = self.running.iter().filter_map(|running| running.queue.next_due());
+        turn.wake = dues.chain(self.resync_due).min();
+        if self.running.iter().any(|running| running.queue.has_ready()) {
+            turn.wake = Some(now);
+        }
+        turn
+    }
+
+    fn plan(&mut self, at: usize, popped: Popped, now: Time, seed: Seed, turn: &mut Turn) {
+        let running = &mut self.running[at];
+        let Popped { key, woken, only_resync } = popped;
+        running.stats.plans += 1;
+        running.stats.note_lag(now.since(woken));
+        let entry = running.queue.entry(&key);
+        if entry.failures > 0 {
+            running.stats.retries += 1;
+        }
+        let (controller, world) = (&running.controller, &self.world);
+        let soft = Soft(&entry.soft);
+        let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, &soft, now, seed)));
+        let Ok(Plan { stages, notes, asks, look_again, memo: Remembered(memo) }) = planned else {
+            running.stats.panics += 1;
+            entry.soft.failure = Some(Failure {
+                verb: "plan",
+                resource: key.resource().clone(),
+                reason: "Panic".to_owned(),
+                message: format!("{} panicked", running.controller.name()),
+                at: now,
+            });
+            running.queue.finish(&key, End::Failed, None, now);
+            return;
+        };
+        entry.soft.memo = memo;
+        let sending = Sending::new(stages, look_again);
+        let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
+        running.stats.quiet += u64::from(quiet);
+        running.stats.resync_gaps += u64::from(only_resync && !quiet);
+        let name = running.controller.name();
+        turn.asks.extend(asks.into_iter().map(|ask| (name, key.clone(), ask)));
+        running.sending.insert(key.clone(), sending);
+        for note in notes {
+            self.tell(at, note, now, turn);
+        }
+        self.go_on(at, &key, now, turn);
+    }
+
+    /// Sends the next batch of a plan, or ends it.
+    fn go_on(&mut self, at: usize, key: &Key, now: Time, turn: &mut Turn) {
+        let running = &mut self.running[at];
+        let Some(sending) = running.sending.get_mut(key) else { return };
+        if sending.out > 0 {
+            return;
+        }
+        let batch = sending.next_batch();
+        if batch.is_empty() {
+            let (end, look_again) = (sending.end(), sending.look_again);
+            running.sending.remove(key);
+            if end == End::Done {
+                running.queue.entry(key).soft.failure = None;
+            }
+            running.stats.contentions += u64::from(running.queue.finish(key, end, look_again, now));
+            return;
+        }
+        let by: Arc<str> = tag(running.controller.name(), key).into();
+        let (user, manager) = (Arc::clone(&running.user), running.controller.manager());
+        let seen = self.world.revision();
+        for act in batch {
+            self.last_ticket += 1;
+            let ticket = Ticket(self.last_ticket);
+            let write = act.write.clone();
+            self.flights.insert(ticket, Flight::Act { running: at, key: key.clone(), act: Box::new(act) });
+            let (user, by) = (Arc::clone(&user), Arc::clone(&by));
+            turn.writes.push(Sent { ticket, write, user, manager, by, seen });
+        }
+    }
+
+    /// Tells people.
+    fn tell(&mut self, at: usize, note: Note, now: Time, turn: &mut Turn) {
+        let running = &self.running[at];
+        let name = running.controller.name();
+        // Names of Events only have to differ; time and a counter see to that.
+        let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
+        let by: Arc<str> = tag(name, &note.about.key).into();
+        let Some(write) = self.recorder.record(name, note, now, nonce) else { return };
+        let event = match &write {
+            Write::Patch { key, .. } => Some(key.clone()),
+            _ => None,
+        };
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.flights.insert(ticket, Flight::Note { event });
+        let user = Arc::clone(&running.user);
+        let (manager, seen) = (running.controller.manager(), self.world.revision());
+        turn.writes.push(Sent { ticket, write, user, manager, by, seen });
+    }
+
+    /// Wakes a slice of all keys, one slice after the other.
+    fn resync(&mut self, now: Time) {
+        let due = *self.resync_due.get_or_insert_with(|| now.after(RESYNC));
+        if now < due {
+            return;
+        }
+        self.resync_due = Some(now.after(RESYNC / RESYNC_SLICES));
+        for running in &mut self.running {
+            if self.resync_slice == 0 {
+                running.resync = running.controller.keys(&self.world);
+                running.resync_slice = running.resync.len().div_ceil(RESYNC_SLICES as usize);
+            }
+            let rest = running.resync.len().saturating_sub(running.resync_slice);
+            for key in running.resync.drain(rest..) {
+                running.queue.wake(key, Why::Resync, now);
+            }
+        }
+        self.resync_slice = (self.resync_slice + 1) % RESYNC_SLICES;
+    }
+
+    /// Forgets all soft state: what a planner remembered and was answered. The simulator does this at random.
+    pub fn forget(&mut self) {
+        for running in &mut self.running {
+            running.queue.forget();
+        }
+    }
+
+    /// How many keys have not come to rest, over all controllers.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        self.running.iter().map(|running| running.queue.unsettled()).sum()
+    }
+
+    /// What each controller has done, with the length of its line.
+    pub fn stats(&self) -> impl Iterator<Item = (&'static str, usize, &Stats)> {
+        self.running.iter().map(|running| (running.controller.name(), running.queue.depth(), &running.stats))
+    }
+
+    /// How the keys of a controller stand about which there is anything to say.
+    #[must_use]
+    pub fn keys(&self, controller: &str) -> Vec<KeyState> {
+        let found = self.running.iter().find(|running| running.controller.name() == controller);
+        let states = found.into_iter().flat_map(|running| {
+            running.queue.states().map(|state| KeyState {
+                waiting_writes: running.sending.get(&state.key).map_or(0, Sending::waiting),
+                ..state
+            })
+        });
+        states.collect()
+    }
+
+    /// Asks every controller about every key, and gives the plans that are not quiet. For tests: nothing is sent.
+    #[must_use]
+    pub fn gaps(&self, now: Time, seed: Seed) -> Vec<(&'static str, Key, Vec<Act>)> {
+        let mut gaps = Vec::new();
+        for running in &self.running {
+            for key in running.controller.keys(&self.world) {
+                let soft = crate::planner::SoftState::default();
+                let plan = running.controller.plan_any(&key, &self.world, &Soft(&soft), now, seed);
+                let acts: Vec<Act> = plan.stages.into_iter().flatten().collect();
+                if !acts.is_empty() {
+                    gaps.push((running.controller.name(), key, acts));
+                }
+            }
+        }
+        gaps
+    }
+}
+
+/// A reconciler and a key in one word, for the cause of a commit.
+fn tag(name: &str, key: &Key) -> String {
+    format!("{name} {key}")
+}
+
+/// Whether a commit was caused by this reconciler for this key.
+fn is_by(by: &str, name: &str, key: &Key) -> bool {
+    by.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')).is_some_and(|rest| {
+        rest.strip_prefix(key.resource().as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(key.path())
+    })
+}
+
+fn fill(mut note: Note, hole: &str, with: &str) -> Note {
+    note.message = note.message.replace(hole, with);
+    note
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What the loop promises, shown with a planner that keeps a thing's copies.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::planner::{Planner, Seen, Watch, key_of, wake_controller};
+
+/// Keeps `spec.replicas` copies of every thing; panics at those called `bad`.
+struct Copies;
+
+#[derive(serde::Deserialize)]
+struct Thing {
+    spec: Spec,
+}
+
+#[derive(serde::Deserialize)]
+struct Spec {
+    replicas: usize,
+}
+
+impl crate::object::View for Thing {
+    const RESOURCE: &'static str = "things";
+}
+
+impl Planner for Copies {
+    type Memo = u32;
+
+    fn name(&self) -> &'static str {
+        "copier"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::itself("things"),
+            Watch::via("copies", |object, _, wake| wake_controller(object, "Thing", "things", wake)),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, u32>, _: Time, _: Seed) -> Plan<u32> {
+        assert!(key.name() != "bad", "a bad thing");
+        let mut plan = Plan { memo: seen.memo + 1, ..Plan::default() };
+        let Some(object) = world.get(key) else { return plan };
+        let have = world.owned(&object.meta().uid, "copies").count();
+        let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
+        let create = || Act::from(Write::create("copies", "a", Value::map()));
+        plan.stage((have..want).map(|_| create()));
+        plan
+    }
+}
+
+fn at(millis: i64) -> Time {
+    Time(millis * 1000)
+}
+
+fn engine() -> Engine {
+    Engine::new(vec![Box::new(Copies)], [])
+}
+
+fn thing(name: &str, replicas: usize, revision: u64) -> Observed {
+    let key = key_of("things", "a", name).unwrap();
+    let text = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"a","uid":"{name}"}},"spec":{{"replicas":{replicas}}}}}"#
+    );
+    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap();
+    Observed { key, revision: Revision(revision), after: Some(after), by: None }
+}
+
+fn copy(owner: &str, revision: u64) -> Observed {
+    let key = key_of("copies", "a", &format!("c{revision}")).unwrap();
+    let text = format!(
+        r#"{{"metadata":{{"name":"c{revision}","namespace":"a","uid":"c{revision}",
+        "ownerReferences":[{{"kind":"Thing","name":"{owner}","uid":"{owner}","controller":true}}]}}}}"#
+    );
+    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap();
+    let by = Some(format!("copier things/a/{owner}").into());
+    Observed { key, revision: Revision(revision), after: Some(after), by }
+}
+
+fn done(revision: u64) -> Outcome {
+    Outcome::Done { revision: Revision(revision), name: "x".into() }
+}
+
+fn refused() -> Outcome {
+    Outcome::Refused(Refusal { reason: "Forbidden".into(), message: "no room".into() })
+}
+
+#[test]
+fn all_gaps_are_closed_in_one_plan_in_batches_that_double() {
+    let mut engine = engine();
+    engine.observe(thing("x", 10, 1), at(0));
+    let mut turn = engine.turn(at(0), Seed(1));
+    let (mut sizes, mut revision) = (Vec::new(), 1);
+    for _ in 0..10 {
+        sizes.push(turn.writes.len());
+        let mut next = Turn::default();
+        for sent in std::mem::take(&mut turn.writes) {
+            revision += 1;
+            engine.observe(copy("x", revision), at(0));
+            engine.answer(sent.ticket, done(revision), at(0), &mut next);
+        }
+        turn = next;
+    }
+    assert_eq!(sizes, [1, 2, 4, 3, 0, 0, 0, 0, 0, 0]);
+    engine.reach(Revision(revision));
+    assert!(engine.turn(at(0), Seed(2)).writes.is_empty(), "quiet");
+    assert_eq!(engine.unsettled(), 0);
+}
+
+#[test]
+fn a_refusal_drops_the_rest_and_backs_off() {
+    let mut engine = engine();
+    engine.observe(thing("x", 100, 1), at(0));
+    let turn = engine.turn(at(0), Seed(1));
+    let mut next = Turn::default();
+    engine.answer(turn.writes[0].ticket, refused(), at(1), &mut next);
+    assert!(next.writes.is_empty());
+    let turn = engine.turn(at(2), Seed(1));
+    assert!(turn.writes.is_empty());
+    assert_eq!(turn.wake, Some(at(6)), "5 ms after the failure");
+    assert_eq!(engine.keys("copier")[0].last_error.as_deref(), Some("no room"));
+    assert_eq!(engine.turn(at(6), Seed(1)).writes.len(), 1);
+}
+
+#[test]
+fn a_conflict_is_planned_again_at_once() {
+    let mut engine = engine();
+    engine.observe(thing("x", 1, 1), at(0));
+    let turn = engine.turn(at(0), Seed(1));
+    engine.answer(turn.writes[0].ticket, Outcome::Conflict, at(0), &mut Turn::default());
+    assert_eq!(engine.turn(at(0), Seed(1)).writes.len(), 1);
+}
+
+#[test]
+fn no_key_is_planned_before_the_world_shows_its_own_writes() {
+    let mut engine = engine();
+    engine.observe(thing("x", 1, 1), at(0));
+    let turn = engine.turn(at(0), Seed(1));
+    engine.answer(turn.writes[0].ticket, done(3), at(0), &mut Turn::default());
+    engine.observe(thing("x", 1, 2), at(0));
+    assert!(engine.turn(at(0), Seed(1)).writes.is_empty(), "a second copy before the first was seen");
+    engine.observe(copy("x", 3), at(0));
+    assert!(engine.turn(at(0), Seed(1)).writes.is_empty());
+    assert_eq!(engine.stats().next().map(|(_, _, stats)| stats.plans), Some(2));
+}
+
+#[test]
+fn a_panic_harms_no_other_key() {
+    let mut engine = engine();
+    engine.observe(thing("bad", 1, 1), at(0));
+    engine.observe(thing("good", 1, 2), at(0));
+    assert_eq!(engine.turn(at(0), Seed(1)).writes.len(), 1);
+    let (_, _, stats) = engine.stats().next().unwrap();
+    assert_eq!((stats.panics, stats.plans), (1, 2));
+}
+
+#[test]
+fn a_resync_finds_what_no_change_told_and_counts_it() {
+    let mut engine = engine();
+    engine.observe(thing("x", 1, 1), at(0));
+    let turn = engine.turn(at(0), Seed(1));
+    engine.answer(turn.writes[0].ticket, done(2), at(0), &mut Turn::default());
+    // The copy went away before it was ever seen.
+    engine.reach(Revision(9));
+    assert!(engine.turn(at(10), Seed(1)).writes.is_empty());
+    let mut writes = 0;
+    for second in 0..70 {
+        writes += engine.turn(at(second * 1000), Seed(1)).writes.len();
+    }
+    assert_eq!(writes, 1);
+    assert_eq!(engine.stats().next().map(|(_, _, stats)| stats.resync_gaps), Some(1));
+}
+
+#[test]
+fn a_relist_takes_away_what_is_not_in_it() {
+    let mut engine = engine();
+    engine.observe(thing("x", 0, 1), at(0));
+    engine.observe(copy("x", 2), at(0));
+    engine.relist(&Resource::new("copies").unwrap(), Vec::new(), Revision(5), at(0));
+    assert_eq!(engine.world().count("copies"), 0);
+    assert_eq!(engine.world().revision_of(&Resource::new("copies").unwrap()), Revision(5));
+    engine.observe(thing("x", 3, 4), at(0));
+    engine.observe(thing("x", 9, 3), at(0));
+    let thing = engine.world().find("things", "a", "x").unwrap();
+    assert_eq!(thing.view::<Thing>().unwrap().spec.replicas, 3, "a late change was taken for the newest");
+}

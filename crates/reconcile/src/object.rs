@@ -1,0 +1,342 @@
+//! An object as planners see it: its metadata, and a view of what they read of the rest.
+//!
+//! The bytes are those the API serves. Metadata is read when the object arrives; the view, a plain struct with
+//! the few fields that planners of the kind need, is decoded when somebody first asks, once per object and commit.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use setpoint_api::{Key, Revision, Time, Value, json, rfc3339};
+use thiserror::Error;
+
+/// What planners read of one kind. There is one view per resource, shared by all planners.
+pub trait View: DeserializeOwned + Send + Sync + 'static {
+    /// The resource it is a view of.
+    const RESOURCE: &'static str;
+}
+
+/// One object at one revision. Cloning it copies a pointer.
+#[derive(Clone)]
+pub struct Object(Arc<Inner>);
+
+struct Inner {
+    key: Key,
+    revision: Revision,
+    committed: Time,
+    meta: Meta,
+    bytes: Bytes,
+    view: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
+}
+
+/// An object that cannot be read.
+#[derive(Debug, Error)]
+#[error("{key} at revision {revision} cannot be read: {source}")]
+pub struct Unreadable {
+    key: Key,
+    revision: Revision,
+    source: serde_json::Error,
+}
+
+impl Object {
+    /// Takes in the bytes of an object, committed at `revision` and `committed`.
+    ///
+    /// # Errors
+    /// If they are no object with metadata.
+    pub fn read(key: Key, revision: Revision, committed: Time, bytes: Bytes) -> Result<Object, Unreadable> {
+        #[derive(Deserialize)]
+        struct Part {
+            #[serde(default)]
+            metadata: Meta,
+        }
+        match serde_json::from_slice::<Part>(&bytes) {
+            Ok(Part { metadata: meta }) => {
+                let view = OnceLock::new();
+                Ok(Object(Arc::new(Inner { key, revision, committed, meta, bytes, view })))
+            }
+            Err(source) => Err(Unreadable { key, revision, source }),
+        }
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.0.key
+    }
+
+    /// The revision it was written at.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    /// When it was written, by the clock of the store.
+    #[must_use]
+    pub fn committed(&self) -> Time {
+        self.0.committed
+    }
+
+    /// What all objects have.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+
+    /// Its bytes, as the API serves them.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.0.bytes
+    }
+
+    /// The whole object, parsed anew: for the rare plan that must copy what no view holds.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        json::parse(&self.0.bytes).unwrap_or(Value::Null)
+    }
+
+    /// What planners read of it. Nothing if it is of another kind, or cannot be read as this one.
+    #[must_use]
+    pub fn view<V: View>(&self) -> Option<&V> {
+        if self.0.key.resource().as_str() != V::RESOURCE {
+            return None;
+        }
+        let decode = || {
+            let view: V = serde_json::from_slice(&self.0.bytes).ok()?;
+            Some(Box::new(view) as Box<dyn Any + Send + Sync>)
+        };
+        self.0.view.get_or_init(decode).as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.0.key, self.0.revision)
+    }
+}
+
+/// What all objects have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// The name.
+    pub name: Box<str>,
+    /// The namespace; empty if the object is in none.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: Box<str>,
+    /// The identity: another object of the same name has another one.
+    pub uid: Box<str>,
+    /// How often what is wanted has changed.
+    pub generation: i64,
+    /// When it was made.
+    #[serde(deserialize_with = "time")]
+    pub creation_timestamp: Option<Time>,
+    /// When it was, or will be, deleted; nothing if nobody deleted it.
+    #[serde(deserialize_with = "time")]
+    pub deletion_timestamp: Option<Time>,
+    /// How long it was given to go.
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// Its labels.
+    pub labels: Pairs,
+    /// Its annotations.
+    pub annotations: Pairs,
+    /// Who owns it.
+    pub owner_references: Vec<Owner>,
+    /// What must be done before it goes.
+    pub finalizers: Vec<Box<str>>,
+}
+
+impl Meta {
+    /// Whether it was deleted and is on its way out.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// The owner that manages it.
+    #[must_use]
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+
+    /// Whether this is the identity of the owner that manages it.
+    #[must_use]
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller().is_some_and(|owner| &*owner.uid == uid)
+    }
+
+    /// Whether something must be done before it goes.
+    #[must_use]
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|finalizer| &**finalizer == name)
+    }
+
+    /// When it was made; the beginning of time if nobody knows.
+    #[must_use]
+    pub fn created(&self) -> Time {
+        self.creation_timestamp.unwrap_or(Time::EPOCH)
+    }
+}
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Owner {
+    /// Group and version of its kind.
+    pub api_version: Box<str>,
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its identity.
+    pub uid: Box<str>,
+    /// Whether it manages the object.
+    pub controller: bool,
+    /// Whether it may not go before the object, when it is deleted in the foreground.
+    pub block_owner_deletion: bool,
+}
+
+impl Owner {
+    /// The group of its kind; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+/// Names with values, in the order of the names: labels, annotations, selectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs(Box<[(Box<str>, Box<str>)]>);
+
+impl Pairs {
+    /// The value of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
+        Some(&self.0[found].1)
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As a value, to write it.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        Value::Map(self.iter().map(|(name, value)| (name, Value::from(value))).collect())
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Pairs {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Pairs {
+        Pairs::sorted(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl Pairs {
+    fn sorted(mut pairs: Vec<(Box<str>, Box<str>)>) -> Pairs {
+        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        pairs.dedup_by(|(a, _), (b, _)| a == b);
+        Pairs(pairs.into_boxed_slice())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pairs, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names with values")
+            }
+
+            fn visit_unit<E>(self) -> Result<Pairs, E> {
+                Ok(Pairs::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(4));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs::sorted(pairs))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Reads a time, for views: `#[serde(default, deserialize_with = "setpoint_reconcile::object::time")]`.
+///
+/// # Errors
+/// If it is there and is none.
+pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+    text.map(|text| rfc3339::parse(&text)).transpose().map_err(serde::de::Error::custom)
+}
+
+/// Reads a value or `null`, which stands for the default.
+///
+/// # Errors
+/// If it is neither.
+pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::Resource;
+
+    use super::*;
+
+    fn object(text: &'static str) -> Object {
+        let key = Key::from_path(&Resource::new("pods").unwrap(), "a/x").unwrap();
+        Object::read(key, Revision(7), Time::EPOCH, Bytes::from_static(text.as_bytes())).unwrap()
+    }
+
+    #[derive(Deserialize)]
+    struct Pod {
+        spec: Spec,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        node_name: String,
+    }
+
+    impl View for Pod {
+        const RESOURCE: &'static str = "pods";
+    }
+
+    #[test]
+    fn metadata_and_view_are_read_from_the_same_bytes() {
+        let pod = object(
+            r#"{"metadata":{"name":"x","namespace":"a","uid":"u","creationTimestamp":"2026-11-15T20:07:00Z",
+            "labels":{"b":"2","a":"1"},"ownerReferences":[{"kind":"ReplicaSet","uid":"o","controller":true}]},
+            "spec":{"nodeName":"n"}}"#,
+        );
+        assert_eq!(pod.meta().labels.get("a"), Some("1"));
+        assert_eq!(pod.meta().labels.get("c"), None);
+        assert!(pod.meta().is_controlled_by("o") && !pod.meta().is_deleted());
+        assert_eq!(pod.meta().creation_timestamp.map(|t| t.0 % 60_000_000), Some(0));
+        assert_eq!(pod.view::<Pod>().unwrap().spec.node_name, "n");
+    }
+
+    #[test]
+    fn a_view_that_does_not_fit_is_nothing() {
+        assert!(object(r#"{"metadata":{"name":"x"},"spec":3}"#).view::<Pod>().is_none());
+    }
+}

@@ -1,0 +1,356 @@
+//! What a planner answers: data, never deeds.
+//!
+//! A [`Plan`] is a list of stages. The acts of a stage go out together, in batches of 1, 2, 4 … so that a refusal
+//! stops early; the next stage starts when all are committed; a failure or a conflict drops the rest, and the key
+//! is planned anew. Every write carries its precondition, and every act the words that people get to read.
+
+use serde::Serialize;
+use setpoint_api::{Key, Resource, Revision, Time, Value, json};
+
+use crate::object::Object;
+
+/// What to do about a key.
+#[derive(Clone, Debug)]
+pub struct Plan<M = ()> {
+    /// What to do, one stage after the other.
+    pub stages: Vec<Vec<Act>>,
+    /// What to tell people, whatever becomes of the stages.
+    pub notes: Vec<Note>,
+    /// Questions to the world outside of the API.
+    pub asks: Vec<Ask>,
+    /// When to look again, though nothing may have changed.
+    pub look_again: Option<Time>,
+    /// What to be reminded of the next time. It may be lost.
+    pub memo: M,
+}
+
+impl<M: Default> Default for Plan<M> {
+    fn default() -> Plan<M> {
+        Plan { stages: Vec::new(), notes: Vec::new(), asks: Vec::new(), look_again: None, memo: M::default() }
+    }
+}
+
+impl<M> Plan<M> {
+    /// Whether nothing is to be done: the world is as it should be.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.stages.iter().all(Vec::is_empty) && self.notes.is_empty() && self.asks.is_empty()
+    }
+
+    /// Adds a stage of acts; none if there are none.
+    pub fn stage(&mut self, acts: impl IntoIterator<Item = Act>) {
+        let acts: Vec<Act> = acts.into_iter().collect();
+        if !acts.is_empty() {
+            self.stages.push(acts);
+        }
+    }
+
+    /// Adds an act to the last stage.
+    pub fn act(&mut self, act: impl Into<Act>) {
+        match self.stages.last_mut() {
+            Some(stage) => stage.push(act.into()),
+            None => self.stages.push(vec![act.into()]),
+        }
+    }
+
+    /// Looks again at a time, or earlier if that was planned already.
+    pub fn look_again_at(&mut self, time: Time) {
+        self.look_again = Some(self.look_again.map_or(time, |planned| planned.min(time)));
+    }
+
+    /// The same plan with another memo.
+    pub fn with_memo<N>(self, memo: N) -> Plan<N> {
+        Plan { stages: self.stages, notes: self.notes, asks: self.asks, look_again: self.look_again, memo }
+    }
+}
+
+/// One write, and what to tell people about it.
+#[derive(Clone, Debug)]
+pub struct Act {
+    /// The write.
+    pub write: Write,
+    /// What to say when it is done. `{name}` stands for the name of the object that was written.
+    pub done: Option<Note>,
+    /// What to say when it was refused. `{error}` stands for the reason.
+    pub failed: Option<Note>,
+}
+
+impl Act {
+    /// The same act that says this when it is done.
+    #[must_use]
+    pub fn on_done(mut self, note: Note) -> Act {
+        self.done = Some(note);
+        self
+    }
+
+    /// The same act that says this when it was refused.
+    #[must_use]
+    pub fn on_failed(mut self, note: Note) -> Act {
+        self.failed = Some(note);
+        self
+    }
+}
+
+impl From<Write> for Act {
+    fn from(write: Write) -> Act {
+        Act { write, done: None, failed: None }
+    }
+}
+
+/// A write to the API.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Makes an object.
+    Create {
+        /// Its resource.
+        resource: Resource,
+        /// Its namespace; empty for none.
+        namespace: Box<str>,
+        /// The object.
+        object: Value,
+    },
+    /// Changes an object.
+    Patch {
+        /// Which.
+        key: Key,
+        /// The subresource: empty, `status`, `scale` …
+        part: &'static str,
+        /// How the patch is meant.
+        sort: Sort,
+        /// The patch.
+        patch: Value,
+        /// The identity it must have.
+        uid: Option<Box<str>>,
+        /// The revision it must have.
+        revision: Option<Revision>,
+    },
+    /// Deletes an object.
+    Delete {
+        /// Which.
+        key: Key,
+        /// The identity it must have.
+        uid: Option<Box<str>>,
+        /// The revision it must have.
+        revision: Option<Revision>,
+        /// What becomes of what it owns: `Background`, `Foreground`, `Orphan`; the kind's own way if not said.
+        propagation: Option<&'static str>,
+        /// How long it is given to go.
+        grace: Option<i64>,
+    },
+    /// Posts to a subresource: `binding`, `eviction` …
+    Post {
+        /// Of which object.
+        key: Key,
+        /// The subresource.
+        part: &'static str,
+        /// What is posted.
+        object: Value,
+    },
+}
+
+/// How a patch is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// A merge patch (RFC 7386): maps merge, all else is replaced, `null` removes.
+    Merge,
+    /// A strategic merge patch: lists merge by their keys.
+    Strategic,
+}
+
+impl Write {
+    /// Makes an object of a resource in a namespace, or in none if that is empty.
+    ///
+    /// # Panics
+    /// If the resource has no valid name; planners name resources that exist.
+    #[must_use]
+    pub fn create(resource: &str, namespace: &str, object: Value) -> Write {
+        let resource = Resource::new(resource).expect("a resource has a valid name");
+        Write::Create { resource, namespace: namespace.into(), object }
+    }
+
+    /// Merges `patch` into a part of an object, if it is still as it was seen.
+    #[must_use]
+    pub fn merge(seen: &Object, part: &'static str, patch: Value) -> Write {
+        Write::Patch {
+            key: seen.key().clone(),
+            part,
+            sort: Sort::Merge,
+            patch,
+            uid: Some(seen.meta().uid.clone()),
+            revision: Some(seen.revision()),
+        }
+    }
+
+    /// Merges `status` into the status of an object, if it is still as it was seen.
+    #[must_use]
+    pub fn status(seen: &Object, status: Value) -> Write {
+        Write::merge(seen, "status", Value::Map([("status", status)].into_iter().collect()))
+    }
+
+    /// Deletes an object, if it is still the one that was seen.
+    #[must_use]
+    pub fn delete(seen: &Object) -> Write {
+        Write::Delete {
+            key: seen.key().clone(),
+            uid: Some(seen.meta().uid.clone()),
+            revision: None,
+            propagation: None,
+            grace: None,
+        }
+    }
+
+    /// Deletes an object, if nobody has written it since it was seen.
+    #[must_use]
+    pub fn delete_unchanged(seen: &Object) -> Write {
+        match Write::delete(seen) {
+            Write::Delete { key, uid, propagation, grace, .. } => {
+                Write::Delete { key, uid, revision: Some(seen.revision()), propagation, grace }
+            }
+            other => other,
+        }
+    }
+
+    /// The same delete with another fate for what the object owns.
+    #[must_use]
+    pub fn propagating(self, policy: &'static str) -> Write {
+        match self {
+            Write::Delete { key, uid, revision, grace, .. } => {
+                Write::Delete { key, uid, revision, propagation: Some(policy), grace }
+            }
+            other => other,
+        }
+    }
+
+    /// The same delete with so many seconds for the object to go.
+    #[must_use]
+    pub fn within(self, seconds: i64) -> Write {
+        match self {
+            Write::Delete { key, uid, revision, propagation, .. } => {
+                Write::Delete { key, uid, revision, propagation, grace: Some(seconds) }
+            }
+            other => other,
+        }
+    }
+
+    /// The same patch as a strategic merge patch.
+    #[must_use]
+    pub fn strategic(self) -> Write {
+        match self {
+            Write::Patch { key, part, patch, uid, revision, .. } => {
+                Write::Patch { key, part, sort: Sort::Strategic, patch, uid, revision }
+            }
+            other => other,
+        }
+    }
+
+    /// The same patch whatever the revision of the object is, as long as it is the same object.
+    #[must_use]
+    pub fn at_any_revision(self) -> Write {
+        match self {
+            Write::Patch { key, part, sort, patch, uid, .. } => {
+                Write::Patch { key, part, sort, patch, uid, revision: None }
+            }
+            other => other,
+        }
+    }
+
+    /// The resource it writes.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        match self {
+            Write::Create { resource, .. } => resource,
+            Write::Patch { key, .. } | Write::Delete { key, .. } | Write::Post { key, .. } => key.resource(),
+        }
+    }
+
+    /// What it does, in one word.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Write::Create { .. } | Write::Post { .. } => "create",
+            Write::Patch { .. } => "patch",
+            Write::Delete { .. } => "delete",
+        }
+    }
+}
+
+/// A plain struct as a value, to write it. What is absent becomes `null`, which removes it in a merge patch.
+#[must_use]
+pub fn value_of(part: &impl Serialize) -> Value {
+    // Only written when there is a gap, so the detour through text costs little.
+    serde_json::to_vec(part).ok().and_then(|text| json::parse(&text).ok()).unwrap_or_default()
+}
+
+/// Whether a note is good news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// What was meant to happen happened.
+    Normal,
+    /// Somebody may want to look.
+    Warning,
+}
+
+/// What people read in `kubectl describe`: an Event about an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// What it is about.
+    pub about: Subject,
+    /// Whether it is good news.
+    pub severity: Severity,
+    /// The reason, one word in camel case.
+    pub reason: &'static str,
+    /// The message.
+    pub message: String,
+}
+
+/// What a note is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Where it is kept.
+    pub key: Key,
+    /// Its group and version.
+    pub api_version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its identity.
+    pub uid: Box<str>,
+    /// The revision at which it was seen.
+    pub revision: Revision,
+}
+
+impl Subject {
+    /// An object as a note's subject.
+    #[must_use]
+    pub fn of(object: &Object, api_version: &'static str, kind: &'static str) -> Subject {
+        Subject {
+            key: object.key().clone(),
+            api_version,
+            kind,
+            uid: object.meta().uid.clone(),
+            revision: object.revision(),
+        }
+    }
+
+    /// Good news about it.
+    #[must_use]
+    pub fn normal(&self, reason: &'static str, message: impl Into<String>) -> Note {
+        Note { about: self.clone(), severity: Severity::Normal, reason, message: message.into() }
+    }
+
+    /// Bad news about it.
+    #[must_use]
+    pub fn warning(&self, reason: &'static str, message: impl Into<String>) -> Note {
+        Note { about: self.clone(), severity: Severity::Warning, reason, message: message.into() }
+    }
+}
+
+/// A question to the world outside of the API: a metric, a signature. The answer is in [`crate::Seen`] next time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Who can answer it.
+    pub whom: &'static str,
+    /// Which of the key's questions it is.
+    pub id: String,
+    /// The question.
+    pub question: Value,
+}

@@ -1,0 +1,218 @@
+//! The one shape of every controller.
+//!
+//! A [`Planner`] is a pure function from a key and the [`World`] to a [`Plan`]. It does no I/O, takes no lock,
+//! reads no clock, draws no random number and keeps no memory: what it is told is all there is, so the same
+//! question gets the same answer, in a server, in a simulator and in a fork.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use setpoint_api::{Key, Resource, Time, Value};
+
+use crate::object::Object;
+use crate::plan::Plan;
+use crate::world::World;
+
+/// A controller.
+pub trait Planner: Send + Sync + 'static {
+    /// What it may remember from one plan to the next. Losing it may cost time, never safety.
+    type Memo: Clone + Default + Send + Sync + 'static;
+
+    /// Its name, as upstream calls it: `replicaset-controller`.
+    fn name(&self) -> &'static str;
+
+    /// Which changes concern which keys.
+    fn watches(&self) -> &'static [Watch];
+
+    /// What to do about a key. Level-triggered: it sees the world as it is, never the event that woke it.
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, Self::Memo>,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<Self::Memo>;
+
+    /// Who writes. By default the service account that upstream gives the controller.
+    fn user(&self) -> String {
+        format!("system:serviceaccount:kube-system:{}", self.name())
+    }
+
+    /// Under which name fields are owned.
+    fn manager(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    /// All keys there are to look at, for the resync: by default every object of the resources that it watches for
+    /// their own sake.
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let own = self.watches().iter().filter(|watch| watch.is_primary);
+        own.flat_map(|watch| world.all(watch.resource)).map(|object| object.key().clone()).collect()
+    }
+}
+
+/// A change of this resource concerns these keys.
+#[derive(Clone, Copy)]
+pub struct Watch {
+    /// The resource; `*` for every one.
+    pub resource: &'static str,
+    /// Whether the objects are themselves the keys.
+    pub is_primary: bool,
+    /// The keys that an object concerns: asked of what it was and of what it became.
+    pub wakes: fn(&Object, &World, &mut dyn FnMut(Key)),
+}
+
+impl Watch {
+    /// The objects of the resource are the keys.
+    #[must_use]
+    pub const fn itself(resource: &'static str) -> Watch {
+        Watch { resource, is_primary: true, wakes: |object, _, wake| wake(object.key().clone()) }
+    }
+
+    /// Changes of the resource concern other keys.
+    #[must_use]
+    pub const fn via(resource: &'static str, wakes: fn(&Object, &World, &mut dyn FnMut(Key))) -> Watch {
+        Watch { resource, is_primary: false, wakes }
+    }
+}
+
+/// Wakes the owner that manages an object, if it is of a kind: for [`Watch::via`].
+pub fn wake_controller(object: &Object, kind: &str, resource: &str, wake: &mut dyn FnMut(Key)) {
+    if let Some(owner) = object.meta().controller()
+        && &*owner.kind == kind
+        && let Some(key) = key_of(resource, &object.meta().namespace, &owner.name)
+    {
+        wake(key);
+    }
+}
+
+/// The key of an object of a resource; nothing if the names cannot be any.
+#[must_use]
+pub fn key_of(resource: &str, namespace: &str, name: &str) -> Option<Key> {
+    let resource = Resource::new(resource).ok()?;
+    let key = if namespace.is_empty() {
+        Key::cluster(&resource, name)
+    } else {
+        Key::namespaced(&resource, namespace, name)
+    };
+    key.ok()
+}
+
+/// What a planner is told beside the world: soft state, which may be lost at any time.
+pub struct Seen<'a, M> {
+    /// What the last plan wanted to be reminded of.
+    pub memo: M,
+    /// What the last plans asked for, by the id of the question.
+    pub answers: &'a BTreeMap<String, Answered>,
+    /// Why the last plan could not be carried out; nothing if it was.
+    pub failure: Option<&'a Failure>,
+}
+
+/// An answer from outside, and when it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// The answer, or why there is none.
+    pub answer: Result<Value, String>,
+    /// When it came.
+    pub at: Time,
+}
+
+/// A write of the last plan that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What it was: `create`, `patch`, `delete`.
+    pub verb: &'static str,
+    /// Of which resource.
+    pub resource: Resource,
+    /// The reason, as a word of the API: `Forbidden`.
+    pub reason: String,
+    /// The message.
+    pub message: String,
+    /// When.
+    pub at: Time,
+}
+
+/// Chance as an argument: the same for the same plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub u64);
+
+impl Seed {
+    /// The `n`th number drawn from it, evenly spread.
+    #[must_use]
+    pub const fn draw(self, n: u64) -> u64 {
+        // SplitMix64: one multiplication chain per number, no state to keep.
+        let mut z = self.0.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+pub(crate) type Memo = Option<Arc<dyn Any + Send + Sync>>;
+
+/// What the loop knows of a key from earlier plans, with the type of the memo forgotten.
+#[derive(Default)]
+pub(crate) struct SoftState {
+    pub memo: Memo,
+    pub answers: BTreeMap<String, Answered>,
+    pub failure: Option<Failure>,
+}
+
+/// A planner of any type, as the loop holds it.
+pub trait Controller: Send + Sync {
+    /// See [`Planner::name`].
+    fn name(&self) -> &'static str;
+    /// See [`Planner::watches`].
+    fn watches(&self) -> &'static [Watch];
+    /// See [`Planner::user`].
+    fn user(&self) -> String;
+    /// See [`Planner::manager`].
+    fn manager(&self) -> &'static str;
+    /// See [`Planner::keys`].
+    fn keys(&self, world: &World) -> Vec<Key>;
+    /// See [`Planner::plan`].
+    #[doc(hidden)]
+    fn plan_any(&self, key: &Key, world: &World, soft: &Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered>;
+}
+
+/// Soft state on its way to a planner.
+pub struct Soft<'a>(pub(crate) &'a SoftState);
+
+/// A memo on its way back.
+#[derive(Clone, Default)]
+pub struct Remembered(pub(crate) Memo);
+
+impl<P: Planner> Controller for P {
+    fn name(&self) -> &'static str {
+        Planner::name(self)
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        Planner::watches(self)
+    }
+
+    fn user(&self) -> String {
+        Planner::user(self)
+    }
+
+    fn manager(&self) -> &'static str {
+        Planner::manager(self)
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        Planner::keys(self, world)
+    }
+
+    fn plan_any(&self, key: &Key, world: &World, soft: &Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {
+        let SoftState { memo, answers, failure } = soft.0;
+        let memo = memo.as_ref().and_then(|memo| memo.downcast_ref::<P::Memo>()).cloned().unwrap_or_default();
+        let seen = Seen { memo, answers, failure: failure.as_ref() };
+        let mut plan = self.plan(key, world, &seen, now, seed);
+        let memo = std::mem::take(&mut plan.memo);
+        // Most planners remember nothing, and then nothing is kept.
+        let kept: Memo = (size_of::<P::Memo>() > 0).then(|| Arc::new(memo) as Arc<dyn Any + Send + Sync>);
+        plan.with_memo(Remembered(kept))
+    }
+}

@@ -1,0 +1,251 @@
+//! What planners read of a Pod.
+
+use serde::{Deserialize, Serialize};
+use setpoint_api::{Time, Value};
+
+use super::{Condition, condition, or_default, time};
+use crate::object::{Pairs, View};
+
+/// A Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    /// What is wanted.
+    pub spec: PodSpec,
+    /// How it stands.
+    pub status: PodStatus,
+}
+
+impl View for Pod {
+    const RESOURCE: &'static str = "pods";
+}
+
+/// What is wanted of a Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node it is to run on; empty while it has none.
+    pub node_name: String,
+    /// Who gives it a node.
+    pub scheduler_name: String,
+    /// Whether containers are started again.
+    pub restart_policy: String,
+    /// Whose account it runs under.
+    pub service_account_name: String,
+    /// How long it is given to stop.
+    pub termination_grace_period_seconds: Option<i64>,
+    /// How long it may run.
+    pub active_deadline_seconds: Option<i64>,
+    /// How important it is.
+    pub priority: Option<i64>,
+    /// Its name on the network.
+    pub hostname: String,
+    /// The service that names it on the network.
+    pub subdomain: String,
+    /// Whether it uses the node's own network.
+    pub host_network: bool,
+    /// What it puts up with on a node.
+    pub tolerations: Vec<Toleration>,
+    /// What it mounts; those parts that planners read.
+    pub volumes: Vec<Volume>,
+    /// What runs in it.
+    pub containers: Vec<Container>,
+    /// What runs before that.
+    pub init_containers: Vec<Container>,
+    /// What must be cleared before it gets a node.
+    pub scheduling_gates: Vec<Value>,
+    /// Where it may run.
+    pub node_selector: Pairs,
+    /// Where it should run, and beside whom.
+    pub affinity: Option<Value>,
+    /// How it spreads.
+    pub topology_spread_constraints: Vec<Value>,
+    /// What it takes beside its containers.
+    pub overhead: Option<Value>,
+    /// What it asks for as a whole.
+    pub resources: Option<Value>,
+    /// When it may push others aside.
+    pub preemption_policy: String,
+    /// The devices it claims.
+    pub resource_claims: Vec<Value>,
+}
+
+/// A container of a Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// Its image.
+    pub image: String,
+    /// Its ports.
+    pub ports: Vec<ContainerPort>,
+    /// What it needs.
+    pub resources: Resources,
+    /// `Always` for one that starts first and goes on beside the others.
+    pub restart_policy: String,
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub container_port: i64,
+    /// Its number on the node; 0 for none.
+    pub host_port: i64,
+    /// Its address on the node.
+    #[serde(rename = "hostIP")]
+    pub host_ip: String,
+    /// Its protocol.
+    pub protocol: String,
+}
+
+/// What a container needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// At the least.
+    #[serde(deserialize_with = "or_default")]
+    pub requests: Pairs,
+    /// At the most.
+    #[serde(deserialize_with = "or_default")]
+    pub limits: Pairs,
+}
+
+/// A volume of a Pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The claim it is bound to.
+    pub persistent_volume_claim: Option<ClaimSource>,
+    /// The claim that is made for it.
+    pub ephemeral: Option<Value>,
+}
+
+/// The claim of a volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSource {
+    /// Its name.
+    pub claim_name: String,
+}
+
+/// What a Pod puts up with on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// The key of the taint; empty for all.
+    pub key: String,
+    /// `Equal` or `Exists`.
+    pub operator: String,
+    /// The value of the taint.
+    pub value: String,
+    /// The effect of the taint; empty for all.
+    pub effect: String,
+    /// For how long, where it is to go.
+    pub toleration_seconds: Option<i64>,
+}
+
+/// How a Pod stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub phase: String,
+    /// Why it is so, in one word.
+    pub reason: String,
+    /// Why it is so.
+    pub message: String,
+    /// Its conditions.
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+    /// Its address.
+    #[serde(rename = "podIP")]
+    pub pod_ip: String,
+    /// Its addresses.
+    #[serde(rename = "podIPs", deserialize_with = "or_default")]
+    pub pod_ips: Vec<Ip>,
+    /// When its node took it up.
+    #[serde(deserialize_with = "time")]
+    pub start_time: Option<Time>,
+    /// How its containers stand.
+    #[serde(deserialize_with = "or_default")]
+    pub container_statuses: Vec<ContainerStatus>,
+    /// How the containers that run first stand.
+    #[serde(deserialize_with = "or_default")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    /// The node that others are to make room on.
+    pub nominated_node_name: String,
+}
+
+/// An address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Ip {
+    /// It.
+    pub ip: String,
+}
+
+/// How a container stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it can serve.
+    pub ready: bool,
+    /// How often it was started again.
+    pub restart_count: i64,
+    /// What it does, as the API shows it.
+    pub state: Value,
+}
+
+impl Pod {
+    /// Whether it can serve.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        condition(&self.status.conditions, "Ready").is_some_and(Condition::is_true)
+    }
+
+    /// Since when it can serve.
+    #[must_use]
+    pub fn ready_since(&self) -> Option<Time> {
+        let ready = condition(&self.status.conditions, "Ready").filter(|ready| ready.is_true())?;
+        ready.last_transition_time
+    }
+
+    /// Whether it has been able to serve for at least so many seconds.
+    #[must_use]
+    pub fn is_available(&self, min_ready_seconds: i64, now: Time) -> bool {
+        self.available_at(min_ready_seconds).is_some_and(|since| since <= now)
+    }
+
+    /// When it will have been able to serve for so many seconds, if it stays as it is.
+    #[must_use]
+    pub fn available_at(&self, min_ready_seconds: i64) -> Option<Time> {
+        let ready = condition(&self.status.conditions, "Ready").filter(|ready| ready.is_true())?;
+        if min_ready_seconds <= 0 {
+            return Some(ready.last_transition_time.unwrap_or(Time::EPOCH).min(Time::EPOCH));
+        }
+        let wait = std::time::Duration::from_secs(min_ready_seconds.unsigned_abs());
+        Some(ready.last_transition_time?.after(wait))
+    }
+
+    /// Whether it has come to its end, well or not.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// How often its containers were started again, the most restarted one counts.
+    #[must_use]
+    pub fn restarts(&self) -> i64 {
+        let all = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
+        all.map(|container| container.restart_count).max().unwrap_or(0)
+    }
+}

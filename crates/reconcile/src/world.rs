@@ -1,0 +1,282 @@
+//! Everything that is true, at one revision, with the questions that planners ask answered in time
+//! proportional to the answer.
+//!
+//! A [`World`] is a value made of persistent trees: planners share it, a fork copies a pointer, and an old one
+//! never changes. The loop makes the next one by applying changes in order.
+
+use imbl::{OrdMap, OrdSet};
+use setpoint_api::{Key, Resource, Revision};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::object::{Object, View};
+
+/// A question that is answered from an index: which objects of a resource have this value?
+#[derive(Clone, Copy)]
+pub struct Index {
+    /// Its name; unique.
+    pub name: &'static str,
+    /// The resource whose objects it holds.
+    pub resource: &'static str,
+    /// The values under which an object is found.
+    pub values: Values,
+}
+
+/// Names the values under which an object is found.
+pub type Values = fn(&Object, &mut dyn FnMut(&str));
+
+type Entries = OrdSet<(Arc<str>, Key)>;
+
+/// Everything that is true, at one revision.
+#[derive(Clone, Default)]
+pub struct World {
+    revision: Revision,
+    tables: OrdMap<Resource, Table>,
+    /// Owner's identity to what it owns, over all resources.
+    owned: Entries,
+    indexes: Vec<(Index, Entries)>,
+}
+
+#[derive(Clone, Default)]
+struct Table {
+    /// The revision up to which changes of this resource have been taken in.
+    revision: Revision,
+    objects: OrdMap<Key, Object>,
+}
+
+impl World {
+    /// An empty world that keeps these indexes.
+    #[must_use]
+    pub fn new(indexes: impl IntoIterator<Item = Index>) -> World {
+        let indexes = indexes.into_iter().map(|index| (index, Entries::new())).collect();
+        World { indexes, ..World::default() }
+    }
+
+    /// The revision up to which everything is known.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The revision up to which changes of a resource are known: at least that of the world.
+    #[must_use]
+    pub fn revision_of(&self, resource: &Resource) -> Revision {
+        self.tables.get(resource).map_or(self.revision, |table| table.revision.max(self.revision))
+    }
+
+    /// The object at a key.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&Object> {
+        self.tables.get(key.resource())?.objects.get(key)
+    }
+
+    /// The object of a resource in a namespace (empty for none) with a name.
+    #[must_use]
+    pub fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<&Object> {
+        let (resource, table) = self.tables.get_key_value(resource)?;
+        let key = if namespace.is_empty() {
+            Key::cluster(resource, name)
+        } else {
+            Key::namespaced(resource, namespace, name)
+        };
+        table.objects.get(&key.ok()?)
+    }
+
+    /// An object and its view.
+    #[must_use]
+    pub fn view<V: View>(&self, namespace: &str, name: &str) -> Option<(&Object, &V)> {
+        let object = self.find(V::RESOURCE, namespace, name)?;
+        Some((object, object.view()?))
+    }
+
+    /// All objects of a resource, in the order of their paths.
+    pub fn all(&self, resource: &str) -> impl Iterator<Item = &Object> {
+        self.tables.get(resource).into_iter().flat_map(|table| table.objects.values())
+    }
+
+    /// All objects of a resource with their views.
+    pub fn views<V: View>(&self) -> impl Iterator<Item = (&Object, &V)> {
+        self.all(V::RESOURCE).filter_map(|object| Some((object, object.view()?)))
+    }
+
+    /// The objects of a resource in a namespace.
+    pub fn in_namespace<'a>(
+        &'a self,
+        resource: &str,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Object> {
+        let table = self.tables.get_key_value(resource);
+        let start = table.and_then(|(resource, _)| Key::namespaced(resource, namespace, "\u{20}").ok());
+        table.zip(start).into_iter().flat_map(move |((_, table), start)| {
+            let range = table.objects.range((Bound::Included(start), Bound::Unbounded));
+            range.take_while(move |(key, _)| key.namespace() == Some(namespace)).map(|(_, object)| object)
+        })
+    }
+
+    /// How many objects of a resource there are.
+    #[must_use]
+    pub fn count(&self, resource: &str) -> usize {
+        self.tables.get(resource).map_or(0, |table| table.objects.len())
+    }
+
+    /// The resources of which anything was ever known.
+    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.tables.keys()
+    }
+
+    /// What an identity owns, over all resources.
+    pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
+        self.entries(&self.owned, uid)
+    }
+
+    /// What an identity owns of one resource.
+    pub fn owned<'a>(
+        &'a self,
+        uid: &str,
+        resource: &'static str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
+        // Entries order by resource within an identity, so the range could start there; owners rarely own several.
+        self.dependents(uid).filter(move |object| object.key().resource().as_str() == resource)
+    }
+
+    /// What an index holds under a value.
+    ///
+    /// # Panics
+    /// If there is no such index: planners and the world are put together in one place.
+    pub fn indexed<'a>(&'a self, index: &str, value: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
+        let (_, entries) = declared.expect("the index was declared");
+        self.entries(entries, value)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        entries: &'a Entries,
+        value: &str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let value: Arc<str> = value.into();
+        let least = Key::from_path(&least_resource(), "!").expect("a path");
+        entries
+            .range((Bound::Included((Arc::clone(&value), least)), Bound::Unbounded))
+            .take_while(move |(found, _)| *found == value)
+            .filter_map(|(_, key)| self.get(key))
+    }
+
+    /// Puts an object in its place, and gives what stood there.
+    pub fn put(&mut self, object: Object) -> Option<Object> {
+        let table = self.table(object.key().resource());
+        table.revision = table.revision.max(object.revision());
+        let before = table.objects.insert(object.key().clone(), object.clone());
+        if let Some(before) = &before {
+            self.unindex(before);
+        }
+        for owner in &object.meta().owner_references {
+            self.owned.insert((owner.uid.as_ref().into(), object.key().clone()));
+        }
+        for (index, entries) in indexes_of(&mut self.indexes, object.key()) {
+            (index.values)(&object, &mut |value| {
+                entries.insert((value.into(), object.key().clone()));
+            });
+        }
+        before
+    }
+
+    /// Takes away the object at a key, and gives it.
+    pub fn remove(&mut self, key: &Key, revision: Revision) -> Option<Object> {
+        let table = self.table(key.resource());
+        table.revision = table.revision.max(revision);
+        let before = table.objects.remove(key)?;
+        self.unindex(&before);
+        Some(before)
+    }
+
+    /// Says that everything up to a revision is known.
+    pub fn reach(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
+    /// Says that all changes of a resource up to a revision are known.
+    pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
+        let table = self.table(resource);
+        table.revision = table.revision.max(revision);
+    }
+
+    fn table(&mut self, resource: &Resource) -> &mut Table {
+        self.tables.entry(resource.clone()).or_default()
+    }
+
+    fn unindex(&mut self, object: &Object) {
+        for owner in &object.meta().owner_references {
+            self.owned.remove(&(owner.uid.as_ref().into(), object.key().clone()));
+        }
+        for (index, entries) in indexes_of(&mut self.indexes, object.key()) {
+            (index.values)(object, &mut |value| {
+                entries.remove(&(value.into(), object.key().clone()));
+            });
+        }
+    }
+}
+
+/// The least resource name there can be, where a range over all of them starts.
+fn least_resource() -> Resource {
+    Resource::new("!").expect("a name")
+}
+
+/// The indexes over the resource of a key.
+fn indexes_of<'a>(
+    indexes: &'a mut [(Index, Entries)],
+    key: &'a Key,
+) -> impl Iterator<Item = &'a mut (Index, Entries)> {
+    indexes.iter_mut().filter(move |(index, _)| index.resource == key.resource().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use setpoint_api::Time;
+
+    use super::*;
+
+    const BY_APP: Index = Index {
+        name: "app",
+        resource: "pods",
+        values: |object, found| {
+            if let Some(app) = object.meta().labels.get("app") {
+                found(app);
+            }
+        },
+    };
+
+    fn pod(path: &str, revision: u64, app: &str, owner: &str) -> Object {
+        let key = Key::from_path(&Resource::new("pods").unwrap(), path).unwrap();
+        let text = format!(
+            r#"{{"metadata":{{"name":"{}","labels":{{"app":"{app}"}},"ownerReferences":[{{"uid":"{owner}"}}]}}}}"#,
+            key.name()
+        );
+        Object::read(key, Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap()
+    }
+
+    fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> Vec<&'a str> {
+        objects.map(|object| object.key().path()).collect()
+    }
+
+    #[test]
+    fn indexes_follow_every_change_and_old_worlds_stay() {
+        let mut world = World::new([BY_APP]);
+        world.put(pod("a/x", 1, "web", "o1"));
+        world.put(pod("a/y", 2, "web", "o2"));
+        world.put(pod("a-b/z", 3, "web", "o1"));
+        let old = world.clone();
+        world.put(pod("a/x", 4, "db", "o2"));
+        world.remove(pod("a/y", 5, "", "").key(), Revision(5));
+        assert_eq!(names(world.indexed("app", "web")), ["a-b/z"]);
+        assert_eq!(names(world.indexed("app", "db")), ["a/x"]);
+        assert_eq!(names(world.dependents("o1")), ["a-b/z"]);
+        assert_eq!(names(world.owned("o2", "pods")), ["a/x"]);
+        assert_eq!(names(old.indexed("app", "web")), ["a-b/z", "a/x", "a/y"]);
+        assert_eq!(names(old.dependents("o1")), ["a-b/z", "a/x"]);
+        assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);
+        assert_eq!(world.revision_of(&Resource::new("pods").unwrap()), Revision(5));
+        assert!(world.find("pods", "a", "y").is_none() && world.find("pods", "a", "x").is_some());
+    }
+}

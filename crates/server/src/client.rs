@@ -1,0 +1,243 @@
+//! A client of the API, as small as a loop in a process of its own needs it.
+//!
+//! It reads a kubeconfig, keeps one HTTP/2 connection, and opens another when that breaks. It never tries anything
+//! twice by itself: whoever asks decides what a broken connection means.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Method, Request, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use setpoint_api::{Value, yaml};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The kubeconfig does not say all that is needed.
+    #[error("the kubeconfig {0}")]
+    Kubeconfig(String),
+    /// The certificates cannot be used.
+    #[error("the certificates of the kubeconfig cannot be used: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The server cannot be reached.
+    #[error("the server at {address} cannot be reached: {source}")]
+    Connect {
+        /// Where it should be.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] hyper::Error),
+    /// The request cannot be made.
+    #[error("the request cannot be made: {0}")]
+    Request(#[from] http::Error),
+}
+
+type Sender = http2::SendRequest<Whole>;
+
+/// A client of one server.
+pub struct Client {
+    address: String,
+    name: ServerName<'static>,
+    connector: TlsConnector,
+    token: Option<HeaderValue>,
+    agent: HeaderValue,
+    sender: Mutex<Option<Sender>>,
+}
+
+impl Client {
+    /// A client for the current context of a kubeconfig, which calls itself `agent`.
+    ///
+    /// # Errors
+    /// If the kubeconfig is not one, or does not say all that is needed.
+    pub fn from_kubeconfig(text: &[u8], agent: &str) -> Result<Client, ClientError> {
+        let bad = |why: &str| ClientError::Kubeconfig(why.to_owned());
+        let (config, _) = yaml::parse_strict(text).map_err(|error| bad(&format!("is no YAML: {error}")))?;
+        let named = |list: &str, name: &str, part: &str| {
+            let list = config.get(list).and_then(Value::as_list).unwrap_or_default();
+            let found = list.iter().find(|one| one.str_at(&["name"]) == name);
+            found.and_then(|one| one.get(part)).cloned().unwrap_or_default()
+        };
+        let context = named("contexts", config.str_at(&["current-context"]), "context");
+        let cluster = named("clusters", context.str_at(&["cluster"]), "cluster");
+        let user = named("users", context.str_at(&["user"]), "user");
+        let server = cluster.str_at(&["server"]);
+        let address =
+            server.strip_prefix("https://").ok_or_else(|| bad("names no server that speaks HTTPS"))?;
+        let address = address.trim_end_matches('/');
+        let (host, address) = match address.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (host, address.to_owned())
+            }
+            _ => (address, format!("{address}:443")),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host).map_err(|_| bad("names a server that cannot be one"))?;
+        let token = match user.str_at(&["token"]) {
+            "" => None,
+            token => Some(
+                HeaderValue::try_from(format!("Bearer {token}"))
+                    .map_err(|_| bad("has a token that is none"))?,
+            ),
+        };
+        let connector = TlsConnector::from(Arc::new(tls(&cluster, &user)?));
+        let agent = HeaderValue::try_from(agent).map_err(http::Error::from)?;
+        Ok(Client { address, name, connector, token, agent, sender: Mutex::new(None) })
+    }
+
+    /// Sends a request, and gives what comes back as far as its headers.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or the connection breaks.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: Option<&'static str>,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>, ClientError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("https://{}{path}", self.address))
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, self.agent.clone());
+        if let Some(kind) = content_type {
+            request = request.header(CONTENT_TYPE, kind);
+        }
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        let request = request.body(Whole(Some(body)))?;
+        let mut sender = self.sender().await?;
+        Ok(sender.send_request(request).await?)
+    }
+
+    /// Sends a request, and gives the code and the whole body of the answer.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or the connection breaks.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: Option<&'static str>,
+        body: Bytes,
+    ) -> Result<(StatusCode, Vec<u8>), ClientError> {
+        let response = self.send(method, path, content_type, body).await?;
+        let status = response.status();
+        let mut body = response.into_body();
+        let mut bytes = Vec::new();
+        while let Some(part) = part(&mut body).await? {
+            bytes.extend_from_slice(&part);
+        }
+        Ok((status, bytes))
+    }
+
+    async fn sender(&self) -> Result<Sender, ClientError> {
+        let mut kept = self.sender.lock().await;
+        if let Some(sender) = kept.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok(sender.clone());
+        }
+        let failed = |source| ClientError::Connect { address: self.address.clone(), source };
+        let stream = TcpStream::connect(&self.address).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let stream = self.connector.connect(self.name.clone(), stream).await.map_err(failed)?;
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        // It ends with the connection; those who wait for answers are told why.
+        tokio::spawn(connection);
+        *kept = Some(sender.clone());
+        Ok(sender)
+    }
+}
+
+/// The next part of a body; none at its end.
+///
+/// # Errors
+/// If the connection breaks.
+pub async fn part(body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
+    loop {
+        let frame = std::future::poll_fn(|context| std::pin::Pin::new(&mut *body).poll_frame(context)).await;
+        match frame.transpose()?.map(http_body::Frame::into_data) {
+            None => return Ok(None),
+            Some(Ok(data)) => return Ok(Some(data)),
+            // Trailers say nothing here.
+            Some(Err(_)) => {}
+        }
+    }
+}
+
+fn tls(cluster: &Value, user: &Value) -> Result<rustls::ClientConfig, ClientError> {
+    let bad = |why: String| ClientError::Kubeconfig(why);
+    let pem = |part: &Value, name: &str| -> Result<Option<Vec<u8>>, ClientError> {
+        let (data, file) = (part.str_at(&[&format!("{name}-data")]), part.str_at(&[name]));
+        match (data, file) {
+            ("", "") => Ok(None),
+            ("", file) => {
+                std::fs::read(file).map(Some).map_err(|error| bad(format!("names {file}: {error}")))
+            }
+            (data, _) => {
+                STANDARD.decode(data).map(Some).map_err(|error| bad(format!("has a bad {name}: {error}")))
+            }
+        }
+    };
+    let unreadable =
+        |error: rustls::pki_types::pem::Error| bad(format!("has a certificate that is none: {error}"));
+    let certificates = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = pem(cluster, "certificate-authority")?
+        .ok_or_else(|| bad("names no certificate-authority".to_owned()))?;
+    for certificate in certificates(&authority).map_err(unreadable)? {
+        roots.add(certificate)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match (pem(user, "client-certificate")?, pem(user, "client-key")?) {
+        (Some(chain), Some(key)) => {
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(unreadable)?;
+            config.with_client_auth_cert(certificates(&chain).map_err(unreadable)?, key)?
+        }
+        _ => config.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// A body that is sent whole.
+struct Whole(Option<Bytes>);
+
+impl http_body::Body for Whole {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Whole>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, std::convert::Infallible>>> {
+        let body = self.0.take().filter(|body| !body.is_empty());
+        std::task::Poll::Ready(body.map(|body| Ok(http_body::Frame::data(body))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Bytes::is_empty)
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0.as_ref().map_or(0, |body| body.len() as u64))
+    }
+}

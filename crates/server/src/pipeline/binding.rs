@@ -1,0 +1,55 @@
+//! Giving a pod its node.
+
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::core::pod;
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::status::{Qualified, Status};
+use setpoint_api::{Value, metadata};
+use setpoint_store::Expect;
+
+use super::{Step, World, Writer, unstorable};
+use crate::{served, stored};
+
+/// Pods, as messages name them.
+const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
+
+/// What is wrong with a binding.
+///
+/// # Errors
+/// If something is.
+pub fn check(binding: &Value) -> Result<(), Status> {
+    let mut errors = ErrorList::new();
+    pod::validate_binding(binding, &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(Status::internal_error(errors)) }
+}
+
+/// Binds the pod of the binding's name in `namespace`.
+///
+/// # Errors
+/// If there is no such pod, if it is another one, or if it has a node.
+pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>) -> Result<Step, Status> {
+    let name = metadata::name(binding);
+    let missing = || Status::not_found(PODS, name);
+    let pods = served::find("", "v1", "pods").ok_or_else(missing)?;
+    let key = pods.key(namespace, name).map_err(|_| missing())?;
+    let record = world.snapshot.get(&key).ok_or_else(missing)?;
+    let mut pod = stored::object(record);
+    for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (wanted, found) = (metadata::text(binding, field), metadata::text(&pod, field));
+        if !wanted.is_empty() && wanted != found {
+            let why = format!(
+                "Precondition failed: {title} in precondition: {wanted}, {title} in object meta: {found}"
+            );
+            return Err(Status::conflict(PODS, name, why));
+        }
+    }
+    let about = Qualified { group: "", name: "pods/binding" };
+    pod::bind(&mut pod, binding, &Seconds(world.now).to_string())
+        .map_err(|error| Status::conflict(about, name, error))?;
+    if writer.dry_run {
+        return Ok(Step::Would(pod));
+    }
+    let draft = stored::draft(pods, pod).ok_or_else(unstorable)?;
+    let expect = Expect::Revision(record.revision());
+    Ok(Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft))))
+}

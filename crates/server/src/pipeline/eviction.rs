@@ -1,0 +1,241 @@
+//! Deleting a pod if its budget allows it. The budget is charged in the same commit.
+
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::policy::eviction;
+use setpoint_api::kinds::workload::{expressions, match_labels};
+use setpoint_api::labels::Selector;
+use setpoint_api::metadata::options::DeleteOptions;
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::status::{Cause, Qualified, Status};
+use setpoint_api::{Map, Value, metadata};
+use setpoint_store::{Expect, Proposal, Record};
+
+use super::delete::delete_object;
+use super::update::Part;
+use super::{Step, World, Writer, ownership, unstorable};
+use crate::served::{self, Served};
+use crate::stored;
+
+/// How many evictions can be under way before whoever keeps the budget has seen them.
+const DISRUPTED_PODS_MAX: usize = 2000;
+const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// What is wrong with the wish to evict the pod of this name.
+///
+/// # Errors
+/// If something is.
+pub fn check_wish(wish: &Value, name: &str) -> Result<(), Status> {
+    if metadata::name(wish) != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut errors = ErrorList::new();
+    eviction::validate(wish, &mut errors);
+    if !errors.is_empty() {
+        let kind = Qualified { group: "policy", name: "Eviction" };
+        return Err(Status::invalid(kind, name, &errors));
+    }
+    Ok(())
+}
+
+/// Evicts the pod that `record` holds.
+///
+/// # Errors
+/// If its budget does not allow it, or it may not be deleted.
+pub fn evict(
+    pods: &Served,
+    record: &Record,
+    options: &DeleteOptions<'_>,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Step, Status> {
+    let mut pod = stored::object(record);
+    let charge = match budget_of(&pod, record, world)? {
+        Some((budgets, budget)) => charge(budgets, &budget, &pod, writer, world)?,
+        None => None,
+    };
+    mark(&mut pod, world);
+    let step = delete_object(pods, record, pod, options, writer, world)?;
+    Ok(match (step, charge) {
+        (Step::Commit(proposal), Some(charge)) => Step::Commit(Box::new(charge.add_to(*proposal))),
+        (Step::Remove(proposal, pod), Some(charge)) => Step::Remove(Box::new(charge.add_to(*proposal)), pod),
+        (step, _) => step,
+    })
+}
+
+/// The budget that protects a pod. What has ended, has not begun or goes already is not protected.
+fn budget_of(
+    pod: &Value,
+    record: &Record,
+    world: &World<'_>,
+) -> Result<Option<(&'static Served, Record)>, Status> {
+    let phase = pod.str_at(&["status", "phase"]);
+    if matches!(phase, "Succeeded" | "Failed" | "Pending") || metadata::deletion_timestamp(pod).is_some() {
+        return Ok(None);
+    }
+    let Some(budgets) = served::find("policy", "v1", "poddisruptionbudgets") else { return Ok(None) };
+    let Some(table) = world.snapshot.table(&budgets.resource) else { return Ok(None) };
+    let prefix = format!("{}/", metadata::namespace(pod));
+    let mut found = table.range(&prefix, None).filter(|budget| {
+        let budget = stored::object(budget);
+        let selector = budget.at(&["spec", "selector"]).filter(|selector| !selector.is_null());
+        let selector = selector.map(|one| Selector::from_parts(match_labels(one), expressions(one)));
+        selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| record.label(key))))
+    });
+    let first = found.next().cloned();
+    if found.next().is_some() {
+        let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        return Err(Status::unclassified(500, message));
+    }
+    Ok(first.map(|budget| (budgets, budget)))
+}
+
+/// A budget that is charged with an eviction.
+struct Charge {
+    key: setpoint_api::Key,
+    expect: Expect,
+    draft: setpoint_store::Draft,
+}
+
+impl Charge {
+    fn add_to(self, proposal: Proposal) -> Proposal {
+        proposal.put(self.key, self.expect, self.draft)
+    }
+}
+
+/// Charges a budget; nothing where the pod does not count, since it is not ready.
+fn charge(
+    budgets: &Served,
+    record: &Record,
+    pod: &Value,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Option<Charge>, Status> {
+    let old = stored::object(record);
+    let number = |field: &str| old.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
+    if !is_ready(pod) {
+        let always = old.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
+        let desired = number("desiredHealthy");
+        if always || (desired > 0 && number("currentHealthy") >= desired) {
+            return Ok(None);
+        }
+    }
+    check(&old)?;
+    let mut new = old.clone();
+    let left = number("disruptionsAllowed") - 1;
+    let now = Seconds(world.now).to_string();
+    let status = new.ensure_map("status");
+    status.insert("disruptionsAllowed", left);
+    status.ensure_map("disruptedPods").insert(metadata::name(pod), now.as_str());
+    if left == 0 {
+        exhaust(&mut new, &now);
+    }
+    let writer = Writer { manager: "kube-apiserver".into(), ..writer.clone() };
+    ownership::note(budgets, Part::Status, &writer, world, Some(&old), &mut new);
+    let name = metadata::name(&old).to_owned();
+    let key = budgets
+        .key(metadata::namespace(&old), &name)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let draft = stored::draft(budgets, new).ok_or_else(unstorable)?;
+    Ok(Some(Charge { key, expect: Expect::Revision(record.revision()), draft }))
+}
+
+/// Refuses an eviction that a budget does not allow.
+fn check(budget: &Value) -> Result<(), Status> {
+    let name = metadata::name(budget);
+    let number = |field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
+    let forbidden = |why: &str, cause: String| {
+        let resource = Qualified { group: "policy", name: "poddisruptionbudget" };
+        because(Status::forbidden(resource, name, why), cause)
+    };
+    let stays = format!("The disruption budget {name} does not allow evicting pods currently");
+    if number("observedGeneration") < metadata::generation(budget) {
+        let why = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(because(Status::too_many_requests(VIOLATION, 10), why));
+    }
+    if number("disruptionsAllowed") < 0 {
+        let why = "pdb disruptions allowed is negative";
+        return Err(forbidden(why, format!("{stays}: {why}")));
+    }
+    let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_map).map_or(0, Map::len);
+    if disrupted > DISRUPTED_PODS_MAX {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        let cause = "too many pending evictions not confirmed by PDB controller";
+        return Err(forbidden(why, format!("{stays}: {cause}")));
+    }
+    if number("disruptionsAllowed") > 0 {
+        return Ok(());
+    }
+    let (desired, current) = (number("desiredHealthy"), number("currentHealthy"));
+    let condition = condition(budget, "DisruptionAllowed");
+    let word = |field: &str| condition.map_or("", |condition| condition.str_at(&[field]));
+    let says_no = word("status") == "False" && !word("message").is_empty();
+    let cause = if says_no && word("reason") == "SyncFailed" {
+        format!("{stays} because it failed sync: {}", word("message"))
+    } else if current <= desired {
+        format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+    } else if says_no {
+        format!("{stays} ({}): {}", word("reason"), word("message"))
+    } else {
+        stays
+    };
+    Err(because(Status::too_many_requests(VIOLATION, 0), cause))
+}
+
+fn because(mut status: Status, message: String) -> Status {
+    let cause = Cause { reason: "DisruptionBudget".into(), message: message.into(), field: Box::default() };
+    status.details.get_or_insert_default().causes.push(cause);
+    status
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
+    conditions.iter().find(|one| one.str_at(&["type"]) == kind)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready.str_at(&["status"]) == "True")
+}
+
+/// Sets a condition in place of the one of its type. One that keeps its status keeps the time since when.
+fn set_condition(object: &mut Value, mut fields: Vec<(&'static str, Value)>, now: &str) {
+    let mut new: Value = fields.drain(..).collect::<Map>().into();
+    let kind = new.str_at(&["type"]).to_owned();
+    let before = condition(object, &kind).filter(|one| one.str_at(&["status"]) == new.str_at(&["status"]));
+    let since = before.map_or("", |one| one.str_at(&["lastTransitionTime"])).to_owned();
+    let since = if since.is_empty() { now.to_owned() } else { since };
+    new.make_map().insert("lastTransitionTime", since);
+    let conditions = object.ensure_map("status").ensure("conditions", || Value::List(Vec::new()));
+    if conditions.is_null() {
+        *conditions = Value::List(Vec::new());
+    }
+    let Some(list) = conditions.as_list_mut() else { return };
+    match list.iter_mut().find(|one| one.str_at(&["type"]) == kind) {
+        Some(one) => *one = new,
+        None => list.push(new),
+    }
+}
+
+/// Says on a budget that it allows no more.
+fn exhaust(budget: &mut Value, now: &str) {
+    let generation = budget.at(&["status", "observedGeneration"]).cloned().unwrap_or_default();
+    let fields = vec![
+        ("type", "DisruptionAllowed".into()),
+        ("status", "False".into()),
+        ("reason", "InsufficientPods".into()),
+        ("message", "".into()),
+        ("observedGeneration", generation),
+    ];
+    set_condition(budget, fields, now);
+}
+
+/// Says on a pod why it goes.
+fn mark(pod: &mut Value, world: &World<'_>) {
+    let fields = vec![
+        ("type", "DisruptionTarget".into()),
+        ("status", "True".into()),
+        ("lastProbeTime", Value::Null),
+        ("reason", "EvictionByEvictionAPI".into()),
+        ("message", "Eviction API: evicting".into()),
+    ];
+    set_condition(pod, fields, &Seconds(world.now).to_string());
+}

@@ -1,0 +1,200 @@
+//! The loop in a process of its own: it lists, watches and writes over HTTP, and acts while it holds the Lease.
+//!
+//! Each resource has a task that lists and watches it; writes go out together. Only one task touches the loop, so
+//! that it needs no lock.
+
+mod following;
+mod writing;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use setpoint_api::{Revision, Time, Value, json, value};
+use setpoint_reconcile::election::{Elector, Held, Step};
+use setpoint_reconcile::{Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
+use setpoint_store::Clock;
+use tokio::sync::mpsc;
+
+use crate::api::Entropy;
+use crate::client::{Client, ClientError};
+use crate::in_process::resources;
+
+/// How many reports may wait to be taken in.
+const REPORTS_MAX: usize = 4096;
+/// How many of its own writes the loop remembers, to know their echo in a watch.
+const OWN_MAX: usize = 4096;
+/// Where the Lease is kept.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+
+/// What tasks tell the loop.
+enum Report {
+    Listed { resource: setpoint_api::Resource, objects: Vec<Object>, revision: Revision },
+    Changed(Observed),
+    Answered { ticket: Ticket, outcome: Outcome, by: Arc<str> },
+}
+
+/// A loop over HTTP.
+pub struct Remote {
+    /// The connection for watches.
+    pub watches: Arc<Client>,
+    /// The connection for writes, so that they never wait behind watches.
+    pub writes: Arc<Client>,
+    /// The name of the Lease.
+    pub lease: &'static str,
+    /// The name under which it is held, as `host_id`.
+    pub identity: String,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Gives random numbers.
+    pub entropy: Arc<Entropy>,
+}
+
+impl Remote {
+    /// Runs for ever: waits to be the leader, acts while it is, and starts anew when it no longer is. `engine` makes
+    /// a loop that knows nothing yet.
+    ///
+    /// # Errors
+    /// Never, but if the server refuses us altogether at the start.
+    pub async fn run(&self, engine: impl Fn() -> Engine) -> Result<(), ClientError> {
+        let mut elector = Elector::new(self.identity.clone());
+        // The first answer tells whether this can work at all.
+        self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
+        loop {
+            self.campaign(&mut elector).await;
+            tracing::info!(lease = self.lease, holder = %self.identity, "became the leader");
+            self.lead(&mut elector, engine()).await;
+            tracing::warn!(lease = self.lease, holder = %self.identity, "no longer the leader");
+        }
+    }
+
+    /// Waits until the Lease is ours.
+    async fn campaign(&self, elector: &mut Elector) {
+        while !elector.leads(self.clock.now()) {
+            self.look(elector).await;
+            if elector.leads(self.clock.now()) {
+                return;
+            }
+            tokio::time::sleep(elector.next().since(self.clock.now())).await;
+        }
+    }
+
+    /// Looks at the Lease, and takes or renews it. What fails is tried again next time.
+    async fn look(&self, elector: &mut Elector) {
+        let path = format!("{LEASES}/{}", self.lease);
+        let Ok((status, body)) = self.writes.ask(Method::GET, &path, None, Bytes::new()).await else {
+            // Count the attempt, so that the next one waits its time.
+            return tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        let held = match status.as_u16() {
+            200 => {
+                let lease = json::parse(&body).unwrap_or_default();
+                let revision = lease.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or(0);
+                Some(Held::of(&lease, Revision(revision)))
+            }
+            404 => None,
+            _ => return tokio::time::sleep(Duration::from_millis(200)).await,
+        };
+        let sent = self.clock.now();
+        let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
+        let (method, path, mut lease) = match elector.look(held, sent) {
+            Step::Wait(_) => return,
+            Step::Create(spec) => {
+                (Method::POST, LEASES.to_owned(), value!({"metadata": (metadata), "spec": (spec)}))
+            }
+            Step::Update(spec, revision) => {
+                let mut lease = value!({"metadata": (metadata), "spec": (spec)});
+                lease.ensure_map("metadata").insert("resourceVersion", revision.to_string());
+                (Method::PUT, path, lease)
+            }
+        };
+        lease.make_map().insert("kind", "Lease");
+        lease.make_map().insert("apiVersion", "coordination.k8s.io/v1");
+        let body = json::to_vec(&lease).into();
+        if let Ok((status, _)) = self.writes.ask(method, &path, Some("application/json"), body).await
+            && status.is_success()
+        {
+            elector.won(sent);
+        }
+    }
+
+    /// Acts, for as long as the Lease is ours.
+    async fn lead(&self, elector: &mut Elector, mut engine: Engine) {
+        let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
+        let mut tasks = tokio::task::JoinSet::new();
+        let mut unknown = 0;
+        for resource in resources() {
+            unknown += 1;
+            tasks.spawn(following::follow(
+                Arc::clone(&self.watches),
+                resource,
+                Arc::clone(&self.clock),
+                reports.clone(),
+            ));
+        }
+        let mut own: BTreeMap<u64, Arc<str>> = BTreeMap::new();
+        let mut wake = self.clock.now();
+        while elector.leads(self.clock.now()) {
+            let now = self.clock.now();
+            let pause = wake.min(elector.next()).since(now);
+            let first = tokio::time::timeout(pause, inbox.recv()).await.ok().flatten();
+            let mut turn = Turn::default();
+            let mut next = first;
+            while let Some(report) = next {
+                unknown -= usize::from(matches!(&report, Report::Listed { .. }) && unknown > 0);
+                self.take(report, &mut engine, &mut own, &mut turn);
+                next = inbox.try_recv().ok();
+            }
+            if self.clock.now() >= elector.next() {
+                self.look(elector).await;
+            }
+            // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
+            if unknown == 0 {
+                let planned = engine.turn(self.clock.now(), Seed((self.entropy)()));
+                turn.writes.extend(planned.writes);
+                wake = planned.wake.unwrap_or_else(|| self.clock.now().after(Duration::from_secs(60)));
+            } else {
+                wake = elector.next();
+            }
+            for sent in turn.writes {
+                tasks.spawn(writing::write(Arc::clone(&self.writes), sent, reports.clone()));
+            }
+            while tasks.try_join_next().is_some() {}
+        }
+        // Dropping the tasks ends what is under way; whether a write was done is found in the world next time.
+    }
+
+    fn take(&self, report: Report, engine: &mut Engine, own: &mut BTreeMap<u64, Arc<str>>, turn: &mut Turn) {
+        let now = self.clock.now();
+        match report {
+            Report::Listed { resource, objects, revision } => {
+                engine.relist(&resource, objects, revision, now);
+            }
+            Report::Changed(mut observed) => {
+                observed.by = own.get(&observed.revision.0).cloned();
+                engine.observe(observed, now);
+            }
+            Report::Answered { ticket, outcome, by } => {
+                if let Outcome::Done { revision, .. } = &outcome {
+                    own.insert(revision.0, by);
+                    if own.len() > OWN_MAX {
+                        own.pop_first();
+                    }
+                }
+                engine.answer(ticket, outcome, now, turn);
+            }
+        }
+    }
+}
+
+/// The text of the field of a body's `metadata`.
+fn meta<'a>(body: &'a Value, field: &str) -> &'a str {
+    body.str_at(&["metadata", field])
+}
+
+/// The time a change is counted from: when it arrived.
+fn arrived(clock: &dyn Clock) -> Time {
+    clock.now()
+}

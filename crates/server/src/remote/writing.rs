@@ -1,0 +1,143 @@
+//! Writes of the loop as requests.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use setpoint_api::{Map, Revision, Value, json};
+use setpoint_reconcile::plan::Sort;
+use setpoint_reconcile::{Outcome, Refusal, Sent, Write};
+use tokio::sync::mpsc;
+
+use super::{Report, meta};
+use crate::client::{Client, ClientError};
+use crate::served::{self, Served};
+
+/// Sends a write, and reports what became of it.
+pub(super) async fn write(client: Arc<Client>, sent: Sent, reports: mpsc::Sender<Report>) {
+    let outcome = match request(&sent) {
+        Some((method, path, kind, body)) => {
+            match client.ask(method, &path, Some(kind), json::to_vec(&body).into()).await {
+                Ok((status, body)) => outcome(&sent.write, status, &body),
+                Err(_) => Outcome::Lost { by: newest(&client).await },
+            }
+        }
+        None => Outcome::Refused(Refusal {
+            reason: "NotFound".to_owned(),
+            message: format!("there is no resource {}", sent.write.resource()),
+        }),
+    };
+    // A loop that is gone does not mind.
+    let _ = reports.send(Report::Answered { ticket: sent.ticket, outcome, by: sent.by }).await;
+}
+
+/// The newest revision that the server knows, asked for until it answers.
+async fn newest(client: &Client) -> Revision {
+    loop {
+        let asked: Result<_, ClientError> =
+            client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new()).await;
+        let revision = asked.ok().and_then(|(_, body)| {
+            let list = json::parse(&body).ok()?;
+            meta(&list, "resourceVersion").parse().ok()
+        });
+        match revision {
+            Some(revision) => return Revision(revision),
+            None => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
+        }
+    }
+}
+
+type Asked = (Method, String, &'static str, Value);
+
+fn request(sent: &Sent) -> Option<Asked> {
+    let served = served::stored_form(sent.write.resource())?;
+    let manager = format!("?fieldManager={}", sent.manager);
+    Some(match &sent.write {
+        Write::Create { namespace, object, .. } => {
+            let path = format!("{}{manager}", place(served, namespace, None, ""));
+            (Method::POST, path, "application/json", typed(served, object.clone()))
+        }
+        Write::Patch { key, part, sort, patch, uid, revision } => {
+            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let mut patch = patch.clone();
+            let metadata = patch.ensure_map("metadata");
+            if let Some(uid) = uid {
+                metadata.insert("uid", &**uid);
+            }
+            if let Some(revision) = revision {
+                metadata.insert("resourceVersion", revision.to_string());
+            }
+            let kind = match sort {
+                Sort::Merge => "application/merge-patch+json",
+                Sort::Strategic => "application/strategic-merge-patch+json",
+            };
+            (Method::PATCH, format!("{path}{manager}"), kind, patch)
+        }
+        Write::Delete { key, uid, revision, propagation, grace } => {
+            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), "");
+            let mut preconditions = Map::new();
+            if let Some(uid) = uid {
+                preconditions.insert("uid", &**uid);
+            }
+            if let Some(revision) = revision {
+                preconditions.insert("resourceVersion", revision.to_string());
+            }
+            let mut options = Map::new();
+            options.insert("kind", "DeleteOptions");
+            options.insert("apiVersion", "v1");
+            options.insert("preconditions", preconditions);
+            if let Some(policy) = propagation {
+                options.insert("propagationPolicy", *policy);
+            }
+            if let Some(grace) = grace {
+                options.insert("gracePeriodSeconds", *grace);
+            }
+            (Method::DELETE, path, "application/json", Value::Map(options))
+        }
+        Write::Post { key, part, object } => {
+            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
+        }
+    })
+}
+
+fn typed(served: &Served, mut object: Value) -> Value {
+    object.make_map().insert("kind", served.info.kind);
+    object.make_map().insert("apiVersion", served.api_version());
+    object
+}
+
+/// The path of an object, of its part, or of all objects in a namespace.
+fn place(served: &Served, namespace: &str, name: Option<&str>, part: &str) -> String {
+    let info = served.info;
+    let mut path = if info.group.is_empty() {
+        format!("/api/{}", info.version)
+    } else {
+        format!("/apis/{}/{}", info.group, info.version)
+    };
+    if !namespace.is_empty() {
+        path.push_str("/namespaces/");
+        path.push_str(namespace);
+    }
+    for word in [Some(info.plural), name, (!part.is_empty()).then_some(part)].into_iter().flatten() {
+        path.push('/');
+        path.push_str(word);
+    }
+    path
+}
+
+fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> Outcome {
+    let body = json::parse(body).unwrap_or_default();
+    if status.is_success() {
+        let revision = meta(&body, "resourceVersion").parse().unwrap_or(0);
+        return Outcome::Done { revision: Revision(revision), name: meta(&body, "name").into() };
+    }
+    match status.as_u16() {
+        404 if !matches!(write, Write::Create { .. }) => Outcome::Gone,
+        409 => Outcome::Conflict,
+        _ => Outcome::Refused(Refusal {
+            reason: body.str_at(&["reason"]).to_owned(),
+            message: body.str_at(&["message"]).to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,90 @@
+//! The loop beside the server: which controllers run.
+
+use anyhow::bail;
+use setpoint_controllers::holder::Holder;
+use setpoint_reconcile::{Controller, Engine};
+
+use crate::clock::entropy;
+
+/// The Lease of whoever runs the controllers.
+pub const LEASE: &str = "kube-controller-manager";
+
+/// Which controllers run, as in `*,-replicaset`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    rest: bool,
+    named: Vec<(String, bool)>,
+}
+
+/// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
+pub fn choice(text: &str) -> anyhow::Result<Choice> {
+    let mut choice = Choice { rest: false, named: Vec::new() };
+    let known: Vec<&str> = setpoint_controllers::all().iter().map(|controller| controller.name()).collect();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        if word == "*" {
+            choice.rest = true;
+            continue;
+        }
+        let (name, on) = word.strip_prefix('-').map_or((word, true), |name| (name, false));
+        if !known.iter().any(|known| is(known, name)) {
+            bail!("there is no controller {name:?}: there are {}", known.join(", "));
+        }
+        choice.named.push((name.to_owned(), on));
+    }
+    Ok(choice)
+}
+
+impl Choice {
+    fn takes(&self, controller: &str) -> bool {
+        let named = self.named.iter().find(|(name, _)| is(controller, name));
+        named.map_or(self.rest, |(_, on)| *on)
+    }
+
+    /// The loop over the controllers of the choice, as one of several candidates.
+    pub fn engine(&self) -> Engine {
+        Engine::new(self.controllers(), setpoint_controllers::indexes::all())
+    }
+
+    /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
+    /// controller is chosen, somebody else may lead.
+    pub fn engine_of_store(&self) -> Engine {
+        let mut chosen = self.controllers();
+        if !chosen.is_empty() {
+            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+        }
+        Engine::new(chosen, setpoint_controllers::indexes::all())
+    }
+
+    fn controllers(&self) -> Vec<Box<dyn Controller>> {
+        let all = setpoint_controllers::all().into_iter();
+        all.filter(|controller| self.takes(controller.name())).collect()
+    }
+}
+
+/// Who this process is among those that want to lead, as `host_id`.
+pub fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{:016x}", host.trim(), entropy())
+}
+
+/// Whether a controller is meant by a name: its own, or that without its last word.
+fn is(controller: &str, name: &str) -> bool {
+    controller == name || controller.strip_suffix("-controller") == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_chosen_by_name() {
+        let all = choice("*").unwrap();
+        assert!(all.takes("replicaset-controller"));
+        for off in ["*,-replicaset", "*,-replicaset-controller", ""] {
+            assert!(!choice(off).unwrap().takes("replicaset-controller"), "{off}");
+        }
+        let one = choice("replicaset").unwrap();
+        assert!(one.takes("replicaset-controller") && !one.takes("deployment-controller"));
+        assert!(choice("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller"));
+    }
+}

@@ -1,0 +1,445 @@
+//! The whole control plane in one thread: the store, the pipeline, the loop and its controllers, on a clock of our
+//! own, from one seed.
+//!
+//! [`Cluster`] has no faults of its own making; what it does is the product's doing. Campaigns put faults between
+//! its steps.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fastrand::Rng;
+use setpoint_api::decode::decode;
+use setpoint_api::metadata::options::DeleteOptions;
+use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::status::Status;
+use setpoint_api::{Key, Revision, Time, Value, json, value};
+use setpoint_reconcile::{Controller, Engine, Index, Observed, Outcome, Seed, Sent, Ticket, Turn, Write};
+use setpoint_server::exchange::Identity;
+use setpoint_server::in_process::{self, Prepared};
+use setpoint_server::pipeline::update::Part;
+use setpoint_server::pipeline::{Step, World, Writer, create, delete, update};
+use setpoint_server::served::{self, Served};
+use setpoint_server::stored;
+use setpoint_store::{Cursor, Filter, Retention, Store};
+
+use crate::campaign::path;
+
+/// How many turns a cluster may take to come to rest.
+const TURNS_MAX: usize = 10_000;
+
+/// Makes the controllers of a loop: again after each crash.
+pub type Controllers = fn() -> (Vec<Box<dyn Controller>>, Vec<Index>);
+
+/// The whole control plane.
+pub struct Cluster {
+    /// What is true.
+    pub store: Store,
+    /// The loop.
+    pub engine: Engine,
+    /// What time it is.
+    pub now: Time,
+    /// Chance.
+    pub rng: Rng,
+    /// What was written, in order, for whoever reads a failure.
+    pub history: Vec<String>,
+    controllers: Controllers,
+    watches: Vec<Watching>,
+    outbox: VecDeque<Sent>,
+}
+
+/// The loop's watch of one resource.
+struct Watching {
+    resource: setpoint_api::Resource,
+    /// None while it is broken: then only a list helps.
+    cursor: Option<Cursor>,
+    /// The last changes it told, to tell them again.
+    told: VecDeque<Observed>,
+}
+
+/// How many changes a watch remembers, to tell them again.
+const TOLD_MAX: usize = 8;
+
+impl Cluster {
+    /// An empty cluster with the namespace `default`.
+    ///
+    /// # Panics
+    /// If the namespace cannot be made.
+    #[must_use]
+    pub fn new(controllers: Controllers, seed: u64) -> Cluster {
+        let store = Store::in_memory(Retention::default());
+        let (list, indexes) = controllers();
+        let mut cluster = Cluster {
+            store,
+            engine: Engine::new(list, indexes),
+            now: Time::from_seconds(1_800_000_000),
+            rng: Rng::with_seed(seed),
+            history: Vec::new(),
+            controllers,
+            watches: Vec::new(),
+            outbox: VecDeque::new(),
+        };
+        cluster.follow();
+        cluster.create("namespaces", "", value!({"metadata": {"name": "default"}}));
+        cluster
+    }
+
+    fn follow(&mut self) {
+        self.watches = in_process::resources()
+            .map(|resource| Watching { resource: resource.clone(), cursor: None, told: VecDeque::new() })
+            .collect();
+        self.mend_watches();
+    }
+
+    /// Lists what is watched no longer, and watches it again.
+    pub fn mend_watches(&mut self) {
+        for watch in &mut self.watches {
+            if watch.cursor.is_none() {
+                watch.list(&self.store, &mut self.engine, self.now);
+            }
+        }
+        self.observe();
+    }
+
+    /// Breaks one of the watches: what happens meanwhile is not told.
+    pub fn break_watch(&mut self) {
+        let number = self.rng.usize(..self.watches.len());
+        self.watches[number].cursor = None;
+    }
+
+    /// Tells changes again that were told before.
+    pub fn repeat_events(&mut self) {
+        for watch in &mut self.watches {
+            for observed in watch.told.iter().cloned() {
+                self.engine.observe(observed, self.now);
+            }
+        }
+    }
+
+    /// Takes in what changed, of some resources and up to a point; a broken watch may be mended.
+    pub fn observe_some(&mut self) {
+        for number in 0..self.watches.len() {
+            let events = 1 << self.rng.u32(..4);
+            let skips = self.rng.u8(..4) == 0;
+            let mends = self.rng.u8(..3) == 0;
+            let watch = &mut self.watches[number];
+            if watch.cursor.is_none() && mends {
+                watch.list(&self.store, &mut self.engine, self.now);
+            } else if !skips {
+                watch.tell(&mut self.engine, self.now, events);
+            }
+        }
+    }
+
+    /// Kills the loop with all it knew, and starts another. Writes that were not sent are lost.
+    pub fn crash(&mut self) {
+        let (list, indexes) = (self.controllers)();
+        self.engine = Engine::new(list, indexes);
+        self.outbox.clear();
+        self.follow();
+    }
+
+    /// Takes in everything that changed.
+    pub fn observe(&mut self) {
+        for watch in &mut self.watches {
+            watch.tell(&mut self.engine, self.now, usize::MAX);
+        }
+        if self.watches.iter().all(|watch| watch.cursor.is_some()) {
+            self.engine.reach(self.store.snapshot().revision());
+        }
+    }
+
+    /// Plans what is due. Says when to come again.
+    pub fn plan(&mut self) -> Option<Time> {
+        let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
+        self.outbox.extend(turn.writes);
+        turn.wake
+    }
+
+    /// Performs the next write that was planned. Says whether there was one.
+    pub fn perform(&mut self) -> bool {
+        let Some(sent) = self.outbox.pop_front() else { return false };
+        let outcome = self.write(&sent);
+        self.answer(sent.ticket, outcome);
+        true
+    }
+
+    /// The next write that will be performed.
+    #[must_use]
+    pub fn next_write(&self) -> Option<&Sent> {
+        self.outbox.front()
+    }
+
+    /// Performs the next write, and loses the answer: the loop is told that the connection broke.
+    pub fn lose_answer(&mut self) {
+        if let Some(sent) = self.outbox.front().cloned() {
+            self.write(&sent);
+            self.lose_write();
+        }
+    }
+
+    /// Loses the next write on its way, and says so to the loop, as a broken connection would.
+    pub fn lose_write(&mut self) {
+        if let Some(sent) = self.outbox.pop_front() {
+            let by = self.store.snapshot().revision();
+            self.answer(sent.ticket, Outcome::Lost { by });
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
+        let mut turn = Turn::default();
+        self.engine.answer(ticket, outcome, self.now, &mut turn);
+        self.outbox.extend(turn.writes);
+    }
+
+    fn write(&mut self, sent: &Sent) -> Outcome {
+        let snapshot = self.store.snapshot();
+        let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
+        let outcome = match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy })
+        {
+            Prepared::Settled(outcome) => outcome,
+            Prepared::Commit(proposal, name) => in_process::outcome(self.store.commit(*proposal), name),
+        };
+        let what = match &sent.write {
+            Write::Create { resource, .. } => resource.to_string(),
+            Write::Patch { key, patch, .. } => format!("{key} {}", json::to_text(patch)),
+            Write::Delete { key, .. } | Write::Post { key, .. } => key.to_string(),
+        };
+        let (by, verb, seen) = (&sent.by, sent.write.verb(), sent.seen);
+        self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
+        outcome
+    }
+
+    /// Observes, plans and writes until nothing is left to do at this moment.
+    ///
+    /// # Panics
+    /// If it does not come to rest.
+    pub fn settle(&mut self) {
+        for _ in 0..TURNS_MAX {
+            self.observe();
+            let wake = self.plan();
+            let mut wrote = false;
+            while self.perform() {
+                wrote = true;
+            }
+            if !wrote && wake.is_none_or(|wake| wake > self.now) {
+                return;
+            }
+        }
+        panic!("no rest after {TURNS_MAX} turns: {:?}", self.engine.gaps(self.now, Seed(0)));
+    }
+
+    /// Lets time pass, and everything happen that is due in it.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now.after(span);
+        loop {
+            self.settle();
+            let wake = self.plan();
+            match wake.filter(|wake| *wake <= end) {
+                Some(wake) => self.now = wake.max(self.now),
+                None => break,
+            }
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    /// Writes as a user would.
+    ///
+    /// # Errors
+    /// If the write is refused.
+    pub fn act(
+        &mut self,
+        decide: impl Fn(&Writer, &World<'_>) -> Result<Step, Status>,
+    ) -> Result<Revision, Status> {
+        let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
+        let writer =
+            Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() };
+        let snapshot = self.store.snapshot();
+        let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
+        match decide(&writer, &World { snapshot: &snapshot, now: self.now, entropy })? {
+            Step::Commit(proposal) | Step::Remove(proposal, _) => {
+                let wrote: Vec<String> = proposal.writes().map(|write| write.key.to_string()).collect();
+                let committed = self.store.commit(*proposal).map_err(Status::internal_error)?;
+                self.history.push(format!("user: {} at {}", wrote.join(", "), committed.revision));
+                Ok(committed.revision)
+            }
+            _ => Ok(snapshot.revision()),
+        }
+    }
+
+    /// Makes an object, as a user would.
+    ///
+    /// # Panics
+    /// If it is refused.
+    pub fn create(&mut self, resource: &str, namespace: &str, object: Value) {
+        let made = self.try_create(resource, namespace, object);
+        made.unwrap_or_else(|status| panic!("{resource}: {status}"));
+    }
+
+    /// Makes an object, as a user would.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
+        let served = kind(resource);
+        let object = typed(served, object);
+        self.act(|writer, world| create::create(served, namespace, object.clone(), None, writer, world))
+    }
+
+    /// Merges a patch into a part of an object, as a user or a node would.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn patch(
+        &mut self,
+        resource: &str,
+        path: &str,
+        part: &str,
+        patch: Value,
+    ) -> Result<Revision, Status> {
+        let served = kind(resource);
+        let key = Key::from_path(&served.resource, path).expect("a path");
+        let patch = Patch::new(PatchType::Merge, patch);
+        self.act(|writer, world| {
+            let record =
+                world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
+            let patched = patch.apply(stored::object(record), served.stored_schema);
+            let patched = typed(served, patched.map_err(|error| error.to_status())?);
+            let part = Part::of(part).expect("a part");
+            update::update(served, part, patched, None, record, writer, world)
+        })
+    }
+
+    /// Deletes an object, as a user would, with options such as `{"propagationPolicy": "Orphan"}`.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn delete(&mut self, resource: &str, path: &str, options: &Value) -> Result<Revision, Status> {
+        let served = kind(resource);
+        let key = Key::from_path(&served.resource, path).expect("a path");
+        self.act(|writer, world| {
+            let record =
+                world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
+            delete::delete(served, record, &DeleteOptions::from_value(options), writer, world)
+        })
+    }
+
+    /// An object as it is stored.
+    #[must_use]
+    pub fn get(&self, resource: &str, path: &str) -> Option<Value> {
+        let key = Key::from_path(&kind(resource).resource, path).ok()?;
+        self.store.snapshot().get(&key).map(stored::object)
+    }
+
+    /// All objects of a resource.
+    #[must_use]
+    pub fn list(&self, resource: &str) -> Vec<Value> {
+        let snapshot = self.store.snapshot();
+        let table = snapshot.table(&kind(resource).resource);
+        table.into_iter().flat_map(|table| table.iter()).map(stored::object).collect()
+    }
+
+    /// Plays the part of the nodes: every pod runs and is ready; every deleted pod goes at once.
+    pub fn run_pods(&mut self) {
+        for pod in self.list("pods") {
+            self.run_pod(&pod);
+        }
+    }
+
+    /// As [`Cluster::run_pods`], but for some of them; others fail.
+    pub fn run_some_pods(&mut self) {
+        for pod in self.list("pods") {
+            match self.rng.u8(..16) {
+                0..8 => self.run_pod(&pod),
+                8 => {
+                    let failed = value!({"status": {"phase": "Failed", "conditions": []}});
+                    let _ = self.patch("pods", &path(&pod), "status", failed);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn run_pod(&mut self, pod: &Value) {
+        if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
+            let _ = self.delete("pods", &path(pod), &value!({"gracePeriodSeconds": 0}));
+        } else if pod.str_at(&["status", "phase"]) == "Pending" {
+            let now = setpoint_api::rfc3339::Seconds(self.now).to_string();
+            let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": (now)});
+            let status = value!({"status": {"phase": "Running", "conditions": [(ready)]}});
+            let _ = self.patch("pods", &path(pod), "status", status);
+        }
+    }
+
+    /// Lets the loop and the nodes go on by turns until both rest.
+    pub fn settle_with_pods(&mut self) {
+        for _ in 0..TURNS_MAX {
+            self.settle();
+            let before = self.store.snapshot().revision();
+            self.run_pods();
+            if self.store.snapshot().revision() == before {
+                return;
+            }
+        }
+    }
+
+    /// Demands that no controller wants anything: quiet means quiet.
+    ///
+    /// # Panics
+    /// If one does.
+    pub fn assert_quiet(&mut self) {
+        self.observe();
+        let gaps = self.engine.gaps(self.now, Seed(self.rng.u64(..)));
+        assert!(gaps.is_empty(), "not quiet: {gaps:#?}");
+    }
+}
+
+impl Watching {
+    fn tell(&mut self, engine: &mut Engine, now: Time, events_max: usize) {
+        for _ in 0..events_max {
+            let Some(Ok(Some(event))) = self.cursor.as_mut().map(Cursor::try_next) else { return };
+            let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { continue };
+            let Some(observed) = in_process::observed(key, &event) else { continue };
+            if self.told.len() == TOLD_MAX {
+                self.told.pop_front();
+            }
+            self.told.push_back(observed.clone());
+            engine.observe(observed, now);
+        }
+    }
+
+    fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
+        let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
+        let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
+        let objects = records.filter_map(|record| {
+            let key = Key::from_path(&self.resource, record.path()).ok()?;
+            in_process::object(key, record)
+        });
+        engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
+        self.told.clear();
+        self.cursor = Some(cursor);
+    }
+}
+
+fn kind(resource: &str) -> &'static Served {
+    let resource = setpoint_api::Resource::new(resource).expect("a resource");
+    served::stored_form(&resource).unwrap_or_else(|| panic!("there are no {resource}"))
+}
+
+fn typed(served: &Served, mut object: Value) -> Value {
+    object.make_map().insert("kind", served.info.kind);
+    object.make_map().insert("apiVersion", served.api_version());
+    match decode(object, served.stored_schema, &[]) {
+        Ok(decoded) => decoded.value,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A value from JSON text, for tests.
+///
+/// # Panics
+/// If the text is no JSON.
+#[must_use]
+pub fn parsed(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
