@@ -27,6 +27,9 @@ pub const DUPLICATES_MAX: usize = 100;
 /// `special`, which must not branch, so that the bytes of a block are compared together.
 fn plain_blocks(bytes: &[u8], special: impl Fn(u8) -> bool) -> usize {
     const BLOCK: usize = 32;
+    if bytes.len() < BLOCK {
+        return 0;
+    }
     let is_plain = |block: &&[u8]| !block.iter().fold(false, |any, byte| any | special(*byte));
     bytes.chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK
 }

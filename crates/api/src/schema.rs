@@ -139,7 +139,7 @@ impl Schemas {
 
     #[inline]
     fn u16(&self, at: usize) -> u16 {
-        u16::from_le_bytes([self.table[at], self.table[at + 1]])
+        u16::from_le_bytes(*self.table[at..].first_chunk().expect("a record is whole"))
     }
 
     #[inline]
@@ -184,7 +184,8 @@ impl fmt::Debug for Schemas {
 }
 
 const fn u32_at(table: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]])
+    // Taken as a chunk, its bounds are looked at once and it is read at once.
+    u32::from_le_bytes(*table.split_at(at).1.first_chunk().expect("a record is whole"))
 }
 
 /// The index among `count` sorted records that compares equal.

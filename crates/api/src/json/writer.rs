@@ -105,11 +105,10 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
-    let mut plain = 0;
-    for (at, byte) in bytes.iter().enumerate().skip(plain_blocks(bytes, needs_care)) {
-        if !NEEDS_CARE[usize::from(*byte)] {
-            continue;
-        }
+    let (mut plain, mut at) = (0, plain_blocks(bytes, needs_care));
+    while let Some(found) = bytes[at..].iter().position(|byte| NEEDS_CARE[usize::from(*byte)]) {
+        at += found;
+        let byte = bytes[at];
         let mut width = 1;
         let escaped: &[u8] = match byte {
             b'"' => b"\\\"",
@@ -124,14 +123,18 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
                 match &bytes[at + 1..at + 3] {
                     [0x80, 0xa8] => b"\\u2028",
                     [0x80, 0xa9] => b"\\u2029",
-                    _ => continue,
+                    _ => {
+                        at += 1;
+                        continue;
+                    }
                 }
             }
             _ => &[b'\\', b'u', b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]],
         };
         out.extend_from_slice(&bytes[plain..at]);
         out.extend_from_slice(escaped);
-        plain = at + width;
+        at += width;
+        plain = at;
     }
     out.extend_from_slice(&bytes[plain..]);
     out.push(b'"');
