@@ -12,7 +12,7 @@ use crate::json::Duplicate;
 use crate::schema::{Field, SchemaOr, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
-pub(crate) mod bytes;
+mod bytes;
 mod error;
 mod path;
 mod scalar;
@@ -21,7 +21,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use error::{DecodeError, StrictError, TimeError};
+pub use error::{DecodeError, StrictError};
 use path::{Path, Step};
 
 /// How many strict errors are named, as upstream bounds them.
@@ -34,40 +34,61 @@ pub struct Decoded {
     pub value: Value,
     /// Fields that the schema does not know and fields that came twice, in the order they were met.
     pub strict: Vec<StrictError>,
+    /// Whether the value still has empty lists or maps that are not stored; see [`decode_sent`].
+    pub hollow: bool,
 }
 
 /// Decodes a value against a definition. `duplicates` are what the parser found.
 ///
 /// # Errors
 /// If a value has the wrong type, in the words of Go's decoder. The first one counts.
-pub fn decode(mut value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
-    let mut walk = Walk { duplicates, strict: Vec::new(), ranks: Vec::new(), quiet: false, checked: false };
-    let root = Path::root();
-    match &mut value {
-        Value::Map(map) => walk.fields(map, of, &root)?,
-        Value::Null => value = zero_struct(of),
-        other => {
-            let go = format!("{}.{}", of.version(), of.name());
-            return Err(root.type_error(other.type_name().to_owned(), &go));
+pub fn decode(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
+    let walk = Walk { duplicates, ..Walk::default() };
+    walk.run(value, of)
+}
+
+/// Decodes what a client sent, and keeps two sorts of emptiness that are not stored, but say who owns what: an empty
+/// list or map where none would be written as null, and an empty `managedFields`. [`Decoded::hollow`] tells whether
+/// there was any; [`decode`] takes them out.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_sent(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
+    let walk = Walk { duplicates, keeps_empty: true, ..Walk::default() };
+    walk.run(value, of)
+}
+
+/// The list whose emptiness means something.
+const MANAGED_FIELDS: &str = "managedFields";
+
+impl Walk<'_> {
+    fn run(mut self, mut value: Value, of: Struct<'_>) -> Result<Decoded, DecodeError> {
+        let root = Path::root();
+        match &mut value {
+            Value::Map(map) => self.fields(map, of, &root)?,
+            Value::Null => value = zero_struct(of),
+            other => {
+                let go = format!("{}.{}", of.version(), of.name());
+                return Err(root.type_error(other.type_name().to_owned(), &go));
+            }
         }
+        Ok(Decoded { value, strict: self.strict, hollow: self.hollow })
     }
-    Ok(Decoded { value, strict: walk.strict })
 }
 
 /// Brings an object that was decoded and then changed by code of ours into the same shape again: what
-/// [`decode`] does to it, but that texts and numbers are taken as they are, for they have been looked at.
-#[must_use]
-pub fn tidy(mut value: Value, of: Struct<'_>) -> Value {
-    let mut walk =
-        Walk { duplicates: &[], strict: Vec::new(), ranks: Vec::new(), quiet: true, checked: true };
-    if let Value::Map(map) = &mut value {
-        // Objects and lists stand where they should, so there is nothing left to refuse.
-        let _ = walk.fields(map, of, &Path::root());
-    }
-    value
+/// [`decode`] does to it, the emptiness that [`decode_sent`] keeps included, but that texts and numbers are taken as
+/// they are, for they have been looked at.
+///
+/// # Errors
+/// If a schema stands where none can, which [`decode`] would have refused.
+pub fn tidy(value: Value, of: Struct<'_>) -> Result<Value, DecodeError> {
+    let walk = Walk { quiet: true, checked: true, ..Walk::default() };
+    Ok(walk.run(value, of)?.value)
 }
 
 /// The state of one run.
+#[derive(Default)]
 struct Walk<'a> {
     duplicates: &'a [Duplicate],
     strict: Vec<StrictError>,
@@ -77,6 +98,10 @@ struct Walk<'a> {
     quiet: bool,
     /// Texts and numbers are known to be of their types and in their form.
     checked: bool,
+    /// Whether emptiness that means something is kept.
+    keeps_empty: bool,
+    /// Whether some was.
+    hollow: bool,
 }
 
 impl Walk<'_> {
@@ -126,6 +151,11 @@ impl Walk<'_> {
         }
         match ty.shape() {
             Shape::List(_) | Shape::Map(_) if value.is_empty() => {
+                let means_something = !field.omits_empty() || field.name() == MANAGED_FIELDS;
+                if self.keeps_empty && means_something {
+                    self.hollow = true;
+                    return Ok(true);
+                }
                 // A list without items is stored as none, and none is shown as null.
                 *value = Value::Null;
                 Ok(!field.omits_empty())

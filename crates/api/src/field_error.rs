@@ -309,7 +309,11 @@ const fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
     if n == 1 { one } else { many }
 }
 
-/// All faults that were found in an object; empty if it is valid.
+/// How many faults are told at a time. Nobody reads more, and without a bound a small object could ask for an answer
+/// that is a hundred times its size.
+pub const ERRORS_MAX: usize = 1000;
+
+/// All faults that were found in an object, up to [`ERRORS_MAX`]; empty if it is valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList(Vec<FieldError>);
 
@@ -322,12 +326,14 @@ impl ErrorList {
 
     /// Adds a fault.
     pub fn push(&mut self, error: FieldError) {
-        self.0.push(error);
+        if self.0.len() < ERRORS_MAX {
+            self.0.push(error);
+        }
     }
 
     /// Adds all faults of another list.
-    pub fn append(&mut self, mut other: ErrorList) {
-        self.0.append(&mut other.0);
+    pub fn append(&mut self, other: ErrorList) {
+        self.extend(other);
     }
 
     /// Adds a fault for each complaint about a value.
@@ -337,7 +343,9 @@ impl ErrorList {
         value: &str,
         complaints: impl IntoIterator<Item = Cow<'static, str>>,
     ) {
-        self.0.extend(complaints.into_iter().map(|detail| FieldError::invalid(path, value, detail)));
+        for detail in complaints {
+            self.push(FieldError::invalid(path, value, detail));
+        }
     }
 
     /// Whether there is no fault.
@@ -377,7 +385,8 @@ impl fmt::Display for ErrorList {
 }
 
 impl From<Vec<FieldError>> for ErrorList {
-    fn from(errors: Vec<FieldError>) -> ErrorList {
+    fn from(mut errors: Vec<FieldError>) -> ErrorList {
+        errors.truncate(ERRORS_MAX);
         ErrorList(errors)
     }
 }
@@ -390,7 +399,8 @@ impl From<FieldError> for ErrorList {
 
 impl Extend<FieldError> for ErrorList {
     fn extend<T: IntoIterator<Item = FieldError>>(&mut self, errors: T) {
-        self.0.extend(errors);
+        let room = ERRORS_MAX.saturating_sub(self.0.len());
+        self.0.extend(errors.into_iter().take(room));
     }
 }
 
@@ -474,5 +484,16 @@ mod tests {
         list.push(FieldError::required(&f, ""));
         assert_eq!(list.to_string(), "[f: Required value, f: Forbidden: no]");
         assert_eq!(list.len(), 4);
+    }
+
+    #[test]
+    fn no_more_faults_are_kept_than_anybody_reads() {
+        let path = Path::root("a");
+        let fault = || FieldError::required(&path, "");
+        let mut list = ErrorList::new();
+        (0..2 * ERRORS_MAX).for_each(|_| list.push(fault()));
+        list.append(ErrorList::from(vec![fault(); 2 * ERRORS_MAX]));
+        list.push_invalid(&path, "x", ["bad".into()]);
+        assert_eq!(list.len(), ERRORS_MAX);
     }
 }

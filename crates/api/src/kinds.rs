@@ -10,6 +10,7 @@ pub mod batch;
 mod check;
 pub mod core;
 pub mod policy;
+mod read;
 pub mod workload;
 
 pub mod admissionregistration;
@@ -34,13 +35,29 @@ mod group_tests;
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
 use crate::names::NameRule;
+use crate::time::Time;
 use crate::value::Value;
+
+/// Who writes, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Author<'a> {
+    /// The time.
+    pub now: Time,
+    /// The name of the user.
+    pub user: &'a str,
+    /// The groups of the user.
+    pub groups: &'a [String],
+}
+
+/// What a status update sets back where it can change nothing but the status.
+pub const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
 
 /// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
 ///
 /// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For
 /// an update: `default`, admission, `prepare_update`, `check_update`. For the status subresource:
-/// `default`, `prepare_status`, `validate_status`.
+/// `default`, `prepare_status`, `validate_status`. What takes a clock or the writer goes with these: `default_times`
+/// after `default`, `sign` after `prepare_create` and `prepare_update`, `sign_status` after `prepare_status`.
 pub trait Rules: Send + Sync {
     /// How the object may be called.
     fn name_rule(&self) -> NameRule {
@@ -49,6 +66,9 @@ pub trait Rules: Send + Sync {
 
     /// Fills in what the client left out, as upstream's versioned defaults do. Idempotent.
     fn default(&self, _object: &mut Value) {}
+
+    /// Fills in the times that the client left out, where upstream's defaults look at the clock.
+    fn default_times(&self, _object: &mut Value, _now: Time) {}
 
     /// What a create may not say: by default nothing but `status`, where that is a subresource.
     fn prepare_create(&self, object: &mut Value) {
@@ -66,9 +86,27 @@ pub trait Rules: Send + Sync {
         }
     }
 
-    /// What a status update may not change: by default `spec`. The pipeline has kept the metadata already.
+    /// What a status update may not change: by default `spec`. Of the metadata, the pipeline keeps what
+    /// [`Rules::status_reset_fields`] names.
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         keep(new, old, "spec");
+    }
+
+    /// Writes down who writes, or when, for a create (`old` is nothing) or an update.
+    fn sign(&self, _new: &mut Value, _old: Option<&Value>, _author: &Author<'_>) {}
+
+    /// Writes down who writes, or when, for a status update.
+    fn sign_status(&self, _new: &mut Value, _old: &Value, _author: &Author<'_>) {}
+
+    /// Which fields nobody comes to own by a create or an update, because they are set back: by default `status`,
+    /// where that is a subresource.
+    fn reset_fields(&self) -> &'static [&'static str] {
+        if self.has_status() { &["status"] } else { &[] }
+    }
+
+    /// Which fields nobody comes to own by a status update. What it names of the metadata stays as it was.
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        &["spec"]
     }
 
     /// Whether `status` is written through a subresource of its own.
@@ -95,8 +133,6 @@ pub trait Rules: Send + Sync {
     /// What is wrong with a change, beside what is wrong with the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
-    /// What is wrong with an update, the new object and the change together: by default both, one after the other.
-    /// Kinds that let a fault stay which the old object had, or that name faults in another order, say so here.
     /// What is wrong with an update: by default [`Rules::validate`] of the new object, then
     /// [`Rules::validate_update`]. A kind that forgives what the old object said already, or that judges
     /// updates by other rules than creates, says so here.
@@ -110,6 +146,16 @@ pub trait Rules: Send + Sync {
 
     /// What the writer should know, although it is no error.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What the maker of an object should know of what it said, before [`Rules::prepare_create`] puts it right.
+    fn early_warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What the writer of a status should know.
+    fn status_warnings(&self, _new: &Value) -> Vec<String> {
         Vec::new()
     }
 

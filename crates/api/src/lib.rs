@@ -14,6 +14,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number.
 
 pub mod apply;
+mod base64;
 pub mod decode;
 pub mod field_error;
 pub mod fields;

@@ -14,7 +14,6 @@ use crate::schema::{self, Struct};
 use crate::status::Status;
 use crate::value::Value;
 
-mod base64;
 mod envelope;
 mod read;
 pub(crate) mod wire;

@@ -183,12 +183,18 @@ impl Status {
             format!("{kind} {quoted} is invalid: {errors}")
         };
         let mut status = Status::about(Reason::Invalid, kind, name, message);
-        let causes = errors.iter().map(|error| Cause {
-            reason: error.kind.reason().into(),
-            message: error.body().to_string().into(),
-            field: error.field.as_str().into(),
-        });
-        status.details.get_or_insert_default().causes = causes.collect();
+        let causes = &mut status.details.get_or_insert_default().causes;
+        for error in errors.iter() {
+            let cause = Cause {
+                reason: error.kind.reason().into(),
+                message: error.body().to_string().into(),
+                field: error.field.as_str().into(),
+            };
+            // What two rules found alike is told once.
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
         status
     }
 

@@ -1,7 +1,10 @@
-//! YAML in, as the API takes it: the dialect of kubectl, where `0644` is octal and `yes` is true.
+//! YAML in, as the API takes it: the dialect of kubectl, where `0644` is octal and `yes` is true. YAML out is
+//! [`write`].
 //!
 //! Nesting, nodes, aliases and text are bounded, so that no document costs more than its size allows. A body that
 //! is JSON, as apply requests mostly are, is read as JSON.
+
+mod writer;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -10,6 +13,8 @@ use compact_str::{CompactString, ToCompactString};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use thiserror::Error as ThisError;
+
+pub use self::writer::write;
 
 use crate::json::{self, DUPLICATES_MAX, Duplicate};
 use crate::value::{Map, Value};

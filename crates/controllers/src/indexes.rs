@@ -1,9 +1,14 @@
 //! The questions that controllers ask of the world, beside who owns what.
 
+use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::{Index, Object};
+use setpoint_reconcile::{Index, Object, View};
 
+use crate::kinds::definition_kind;
+
+/// Definitions of custom resources by the kind that they define.
+pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
 /// Pods that nobody manages, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
 /// Pods by the node they are bound to.
@@ -24,6 +29,11 @@ pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
 #[must_use]
 pub fn all() -> Vec<Index> {
     vec![
+        Index {
+            name: DEFINITIONS_BY_KIND,
+            resource: CustomResourceDefinition::RESOURCE,
+            values: definition_kind,
+        },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         Index { name: PODS_BY_NODE, resource: "pods", values: node },

@@ -4,13 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use setpoint_api::{Value, value};
+use setpoint_controllers::Settings;
 use setpoint_sim::campaign::{self, Marks, Scenario, path};
 use setpoint_sim::cluster::{Cluster, Controllers};
 
 /// How many steps of the first phase a history has at the least.
 const STEPS: usize = 160;
 
-const CONTROLLERS: Controllers = || (setpoint_controllers::all(), setpoint_controllers::indexes::all());
+const CONTROLLERS: Controllers =
+    || (setpoint_controllers::all(&Settings::default()), setpoint_controllers::indexes::all());
 
 /// ReplicaSets whose users cannot make up their minds.
 struct ReplicaSets;

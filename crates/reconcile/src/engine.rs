@@ -119,6 +119,20 @@ struct Running {
     resync_slice: usize,
 }
 
+impl Running {
+    /// Keeps in mind that a write of a key could not be done.
+    fn fail(&mut self, key: &Key, write: &Write, reason: &str, message: &str, now: Time) {
+        self.stats.failures += 1;
+        self.queue.entry(key).soft.failure = Some(Failure {
+            verb: write.verb(),
+            resource: write.resource().clone(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            at: now,
+        });
+    }
+}
+
 /// Whose write it is.
 enum Flight {
     Act { running: usize, key: Key, act: Box<Act> },
@@ -249,21 +263,14 @@ impl Engine {
                 sending.stop(End::Conflict);
             }
             Outcome::Lost { by } => {
-                running.stats.failures += 1;
                 sending.stop(End::Failed);
                 running.queue.entry(&key).note_write(act.write.resource().clone(), by);
+                running.fail(&key, &act.write, "Unknown", "the connection broke", now);
             }
-            Outcome::Refused(refusal) => {
-                running.stats.failures += 1;
+            Outcome::Refused(Refusal { reason, message }) => {
                 sending.stop(End::Failed);
-                note = act.failed.map(|note| fill(note, "{error}", &refusal.message));
-                running.queue.entry(&key).soft.failure = Some(Failure {
-                    verb: act.write.verb(),
-                    resource: act.write.resource().clone(),
-                    reason: refusal.reason,
-                    message: refusal.message,
-                    at: now,
-                });
+                note = act.failed.map(|note| fill(note, "{error}", &message));
+                running.fail(&key, &act.write, &reason, &message, now);
             }
         }
         if let Some(note) = note {
@@ -386,7 +393,7 @@ impl Engine {
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let by: Arc<str> = tag(name, &note.about.key).into();
-        let Some(write) = self.recorder.record(name, note, now, nonce) else { return };
+        let Some(write) = self.recorder.record(running.controller.source(), note, now, nonce) else { return };
         let event = match &write {
             Write::Patch { key, .. } => Some(key.clone()),
             _ => None,

@@ -45,6 +45,11 @@ pub trait Planner: Send + Sync + 'static {
         "kube-controller-manager"
     }
 
+    /// Who speaks in its Events. By default the controller by its name.
+    fn source(&self) -> &'static str {
+        self.name()
+    }
+
     /// All keys there are to look at, for the resync: by default every object of the resources that it watches for
     /// their own sake.
     fn keys(&self, world: &World) -> Vec<Key> {
@@ -170,6 +175,8 @@ pub trait Controller: Send + Sync {
     fn user(&self) -> String;
     /// See [`Planner::manager`].
     fn manager(&self) -> &'static str;
+    /// See [`Planner::source`].
+    fn source(&self) -> &'static str;
     /// See [`Planner::keys`].
     fn keys(&self, world: &World) -> Vec<Key>;
     /// See [`Planner::plan`].
@@ -199,6 +206,10 @@ impl<P: Planner> Controller for P {
 
     fn manager(&self) -> &'static str {
         Planner::manager(self)
+    }
+
+    fn source(&self) -> &'static str {
+        Planner::source(self)
     }
 
     fn keys(&self, world: &World) -> Vec<Key> {

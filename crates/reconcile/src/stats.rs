@@ -39,12 +39,15 @@ pub struct Stats {
     pub resync_gaps: u64,
     /// How long keys waited from the change that woke them to their plan, in classes; the last has no bound.
     pub lag: [u64; LAG_BOUNDS.len() + 1],
+    /// How long they waited in all.
+    pub lag_sum: Duration,
 }
 
 impl Stats {
     pub(crate) fn note_lag(&mut self, lag: Duration) {
         let class = LAG_BOUNDS.iter().position(|bound| lag <= *bound).unwrap_or(LAG_BOUNDS.len());
         self.lag[class] += 1;
+        self.lag_sum += lag;
     }
 
     /// An upper bound of the lag that a share of the plans stayed within; nothing if it has none.

@@ -3,8 +3,11 @@
 //! Views are read from the stored form, in which defaults are filled in; what may be absent there has a default
 //! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
 
+pub mod config_map;
+pub mod custom_resource_definition;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod namespace;
 pub mod pod;
 pub mod replica_set;
 pub mod service;

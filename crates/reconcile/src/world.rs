@@ -32,6 +32,8 @@ type Entries = OrdSet<(Arc<str>, Key)>;
 pub struct World {
     revision: Revision,
     tables: OrdMap<Resource, Table>,
+    /// Identities and who has them, over all resources.
+    identities: OrdMap<Arc<str>, Key>,
     /// Owner's identity to what it owns, over all resources.
     owned: Entries,
     indexes: Vec<(Index, Entries)>,
@@ -124,6 +126,12 @@ impl World {
         self.tables.keys()
     }
 
+    /// The object with an identity, of whatever resource.
+    #[must_use]
+    pub fn identified(&self, uid: &str) -> Option<&Object> {
+        self.get(self.identities.get(uid)?)
+    }
+
     /// What an identity owns, over all resources.
     pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.entries(&self.owned, uid)
@@ -170,6 +178,12 @@ impl World {
         if let Some(before) = &before {
             self.unindex(before);
         }
+        // An identity seldom changes hands, so most writes leave the tree of identities alone.
+        let uid = &object.meta().uid;
+        if before.as_ref().is_none_or(|before| before.meta().uid != *uid) {
+            self.forget_identity(before.as_ref());
+            self.identities.insert(uid.as_ref().into(), object.key().clone());
+        }
         for owner in &object.meta().owner_references {
             self.owned.insert((owner.uid.as_ref().into(), object.key().clone()));
         }
@@ -187,6 +201,7 @@ impl World {
         table.revision = table.revision.max(revision);
         let before = table.objects.remove(key)?;
         self.unindex(&before);
+        self.forget_identity(Some(&before));
         Some(before)
     }
 
@@ -199,6 +214,13 @@ impl World {
     pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
         let table = self.table(resource);
         table.revision = table.revision.max(revision);
+    }
+
+    fn forget_identity(&mut self, of: Option<&Object>) {
+        let Some(object) = of else { return };
+        if self.identities.get(&*object.meta().uid) == Some(object.key()) {
+            self.identities.remove(&*object.meta().uid);
+        }
     }
 
     fn table(&mut self, resource: &Resource) -> &mut Table {
@@ -250,7 +272,7 @@ mod tests {
     fn pod(path: &str, revision: u64, app: &str, owner: &str) -> Object {
         let key = Key::from_path(&Resource::new("pods").unwrap(), path).unwrap();
         let text = format!(
-            r#"{{"metadata":{{"name":"{}","labels":{{"app":"{app}"}},"ownerReferences":[{{"uid":"{owner}"}}]}}}}"#,
+            r#"{{"metadata":{{"name":"{}","uid":"uid of {path} at {revision}","labels":{{"app":"{app}"}},"ownerReferences":[{{"uid":"{owner}"}}]}}}}"#,
             key.name()
         );
         Object::read(key, Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap()
@@ -273,6 +295,11 @@ mod tests {
         assert_eq!(names(world.indexed("app", "db")), ["a/x"]);
         assert_eq!(names(world.dependents("o1")), ["a-b/z"]);
         assert_eq!(names(world.owned("o2", "pods")), ["a/x"]);
+        assert_eq!(names(world.identified("uid of a/x at 4").into_iter()), ["a/x"]);
+        assert!(
+            world.identified("uid of a/x at 1").is_none() && world.identified("uid of a/y at 2").is_none()
+        );
+        assert_eq!(names(old.identified("uid of a/x at 1").into_iter()), ["a/x"]);
         assert_eq!(names(old.indexed("app", "web")), ["a-b/z", "a/x", "a/y"]);
         assert_eq!(names(old.dependents("o1")), ["a-b/z", "a/x"]);
         assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);

@@ -9,7 +9,7 @@ use setpoint_api::printing::table::{
     write_partial_list, write_table,
 };
 use setpoint_api::status::{Reason, Status};
-use setpoint_api::{Time, Value, json, protobuf};
+use setpoint_api::{Time, Value, json, protobuf, yaml};
 
 use crate::body::Expected;
 use crate::exchange::{Answer, Body};
@@ -19,6 +19,7 @@ use crate::served::Served;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 fn answer(code: u16, kind: HeaderValue, parts: Vec<Bytes>) -> Answer {
@@ -78,6 +79,40 @@ pub fn status(status: &Status) -> Answer {
     answer
 }
 
+/// A refusal in the form that the client wants.
+#[must_use]
+pub fn refusal(refusal: &Status, form: Form) -> Answer {
+    let mut answer = status(refusal);
+    let schema = setpoint_api::schema::builtin().meta("Status");
+    match (form, schema, json::parse(&refusal.to_json())) {
+        (Form::Yaml, ..) => to_yaml(answer),
+        (Form::Protobuf, Some(schema), Ok(value)) => {
+            let (mut message, mut out) = (Vec::new(), Vec::new());
+            protobuf::encode(&value, schema, &mut message);
+            protobuf::write_object("v1", "Status", &message, &mut out);
+            answer.headers.insert(CONTENT_TYPE, PROTOBUF);
+            answer.body = Body::Whole(vec![out.into()]);
+            answer
+        }
+        _ => answer,
+    }
+}
+
+/// An answer that is JSON, as YAML.
+#[must_use]
+pub fn to_yaml(mut answer: Answer) -> Answer {
+    if let Body::Whole(parts) = &answer.body
+        && answer.headers.get(CONTENT_TYPE) == Some(&JSON)
+        && let Ok(value) = json::parse(&parts.concat())
+    {
+        let mut out = Vec::new();
+        yaml::write(&value, &mut out);
+        answer.headers.insert(CONTENT_TYPE, YAML);
+        answer.body = Body::Whole(vec![out.into()]);
+    }
+    answer
+}
+
 /// An object, given as the bytes of the form in which it is served.
 #[must_use]
 pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool) -> Answer {
@@ -117,7 +152,11 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
     json_bytes(code, vec![out.into()])
 }
 
-fn table_options(query: &Query) -> Result<TableOptions, Status> {
+/// What a request says of the tables that it wants.
+///
+/// # Errors
+/// If it says what cannot be.
+pub fn table_options(query: &Query) -> Result<TableOptions, Status> {
     let include = IncludeObject::parse(query.get("includeObject")).ok_or_else(|| {
         Status::bad_request(format!("unrecognized includeObject value: {:?}", query.get("includeObject")))
     })?;
@@ -179,12 +218,53 @@ pub fn view_of_list(
     Ok(json_bytes(200, vec![out.into()]))
 }
 
-/// Adds warnings, as headers that kubectl prints.
+/// How many characters of warnings are sent before each is cut.
+const WARNINGS_CHARS_MAX: usize = 4096;
+/// How many characters are left of a warning that is cut.
+const WARNING_CHARS_MAX: usize = 256;
+
+/// Adds warnings, as headers that kubectl prints. Each is told once; where they are too much together, each is cut,
+/// and the last are left out.
 pub fn warn(answer: &mut Answer, warnings: &[String]) {
-    for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut told: Vec<&str> = Vec::new();
+    for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
+        if !told.contains(&warning) {
+            told.push(warning);
+        }
+    }
+    let all: usize = told.iter().map(|warning| warning.chars().count()).sum();
+    let cuts = all > WARNINGS_CHARS_MAX;
+    let mut sent = 0;
+    for warning in told {
+        if cuts && sent >= WARNINGS_CHARS_MAX {
+            break;
+        }
+        let most = if cuts { WARNING_CHARS_MAX } else { usize::MAX };
+        let text: String = warning.chars().take(most).collect();
+        sent += text.chars().count();
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             answer.headers.append(WARNING, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(warnings: &[String]) -> Vec<usize> {
+        let mut answer = status(&Status::bad_request("x"));
+        warn(&mut answer, warnings);
+        answer.headers.get_all(WARNING).iter().map(HeaderValue::len).collect()
+    }
+
+    #[test]
+    fn a_warning_is_sent_once_and_too_many_are_cut() {
+        assert_eq!(sent(&["a".into(), "b".into(), "a".into()]).len(), 2);
+        let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "x".repeat(500))).collect();
+        let cut = sent(&long);
+        assert_eq!(cut.len(), WARNINGS_CHARS_MAX / WARNING_CHARS_MAX);
+        assert!(cut.iter().all(|len| *len == WARNING_CHARS_MAX + "299 - \"\"".len()));
     }
 }

@@ -1,28 +1,37 @@
 //! The service behind the sockets: reads a request, has the pipeline decide, performs it.
 
+mod components;
+mod document;
 mod patching;
 mod review;
 mod subresource;
 mod write;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use parking_lot::Mutex;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
-use setpoint_api::openapi;
 use setpoint_api::status::{Generic, Qualified, Status};
+use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
+use tokio::time::Instant;
 
 use crate::exchange::{Answer, Body, Request, Service};
+use crate::health::{Check, Endpoint, Health};
+use crate::in_process::report;
+use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
+use crate::metrics::{Counted, Key, Metrics};
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
-use crate::{answers, bootstrap, discovery, list, stored, watch};
+use crate::{answers, bootstrap, list, stored, watch};
 
 pub(crate) use write::commit_status;
 
@@ -38,48 +47,131 @@ pub struct Options {
     pub entropy: Arc<Entropy>,
     /// The address to tell clients, `host:port`.
     pub address: String,
+    /// The address of the server that is behind the `kubernetes` service, if others can reach it.
+    pub advertised: Option<SocketAddr>,
 }
 
 /// The API over a store.
 pub struct Api {
     store: Store,
     options: Options,
+    health: Health,
+    metrics: Arc<Metrics>,
+    inflight: Inflight,
+    engine: OnceLock<Arc<Mutex<Engine>>>,
 }
+
+/// In which series a request is counted, and since when.
+type Counting = (Key, Instant);
 
 /// The service over `store`, with what every cluster has from the start.
 ///
 /// # Errors
 /// If that cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
-    let api = Api { store, options };
+    let api = Api {
+        store,
+        options,
+        health: Health::default(),
+        metrics: Arc::default(),
+        inflight: Inflight::default(),
+        engine: OnceLock::new(),
+    };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
 }
 
+impl Api {
+    /// Has the health of something else asked for too.
+    #[must_use]
+    pub fn with_check(mut self, check: Check) -> Api {
+        self.health.add(check);
+        self
+    }
+
+    /// With other bounds on what is done at a time.
+    #[must_use]
+    pub fn with_bounds(mut self, inflight: Inflight) -> Api {
+        self.inflight = inflight;
+        self
+    }
+
+    /// Shows how a loop does, in the metrics and under `/setpoint/loop`.
+    pub fn show(&self, engine: &Arc<Mutex<Engine>>) {
+        let shown = Arc::clone(engine);
+        if self.engine.set(Arc::clone(engine)).is_ok() {
+            self.metrics.register(move |text| report::write_metrics(&shown.lock(), text));
+        }
+    }
+
+    /// What is counted, for others to add to.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// From now on the server says that it is not ready, so that nobody sends new work its way.
+    pub fn begin_shutdown(&self) {
+        self.health.begin_shutdown();
+    }
+}
+
 impl Service for Api {
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
-        Box::pin(async move { self.respond(request).await.unwrap_or_else(|status| answers::status(&status)) })
+        Box::pin(self.count(request))
+    }
+
+    fn enter(&self, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
+        self.inflight.enter(method, path, query).inspect_err(|status| {
+            self.metrics.count_refused(Key::new(&route(path), method, query, false), status.http_code());
+        })
     }
 }
 
 impl Api {
-    async fn respond(&self, request: Request) -> Result<Answer, Status> {
-        match route(&request.path) {
+    /// Answers a request, and counts it.
+    async fn count(&self, request: Request) -> Answer {
+        let begun = Instant::now();
+        let route = route(&request.path);
+        let key = Key::of(&route, &request);
+        let accept = request.headers.get(ACCEPT).cloned().filter(|_| has_forms(&route));
+        let accept = accept.as_ref().and_then(|accept| accept.to_str().ok());
+        let answer = match self.respond(request, route, (key, begun)).await {
+            // All that is not read by programs is put together as JSON, and becomes YAML here alone.
+            Ok(answer) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
+                Form::Yaml => answers::to_yaml(answer),
+                _ => answer,
+            },
+            Ok(answer) => answer,
+            Err(status) => answers::refusal(&status, negotiated(accept)),
+        };
+        self.metrics.count_answer(key, &answer, begun);
+        answer
+    }
+
+    async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Answer, Status> {
+        match route {
             Route::Objects(target) => {
                 let deprecation = target.served.deprecation();
-                let answer = self.objects(&request, target).await;
+                let answer = self.objects(&request, target, counted).await;
                 let Some(deprecation) = deprecation else { return answer };
                 let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
                 answers::warn(&mut answer, &[deprecation.to_owned()]);
                 Ok(answer)
             }
-            Route::Document(parts) => self.document(&request, &parts),
+            Route::Document(parts) => match Endpoint::find(&parts) {
+                Some((endpoint, check)) => {
+                    Ok(self.health.answer(endpoint, &check, &request.query, &self.store).await)
+                }
+                None if parts == ["metrics"] => Ok(self.measures().await),
+                None => self.document(&request, &parts),
+            },
             Route::Nothing if request.path.starts_with("/api/v1/") => Err(unknown(&request.method)),
             Route::Nothing => Ok(answers::text(404, "404 page not found\n")),
         }
     }
 
-    async fn objects(&self, request: &Request, target: Target) -> Result<Answer, Status> {
+    async fn objects(&self, request: &Request, target: Target, counted: Counting) -> Result<Answer, Status> {
         let query = Query::parse(&request.query);
         subresource::check_verb(request, &target)?;
         if target.served.is_virtual {
@@ -90,9 +182,9 @@ impl Api {
         }
         let collection = target.name.is_empty();
         match (request.method.clone(), collection) {
-            (Method::GET | Method::HEAD, true) => self.list_or_watch(request, &target, &query),
+            (Method::GET | Method::HEAD, true) => self.list_or_watch(request, &target, &query, counted),
             (Method::GET | Method::HEAD, false) if target.watch || query.flag("watch") == Some(true) => {
-                self.list_or_watch(request, &target, &query)
+                self.list_or_watch(request, &target, &query, counted)
             }
             (Method::GET | Method::HEAD, false) => self.get(request, &target, &query),
             (Method::POST, true) => self.create(request, &target, &query).await,
@@ -127,7 +219,13 @@ impl Api {
         Ok(answers::object(200, served, bytes, form, query.flag("pretty") == Some(true)))
     }
 
-    fn list_or_watch(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+    fn list_or_watch(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+        (key, begun): Counting,
+    ) -> Result<Answer, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
         let mut errors = ErrorList::new();
         ListOptions {
@@ -151,84 +249,45 @@ impl Api {
             let page = list::page(&self.store, target, query, now)?;
             return list::answer(target, &page, (form, view), query, now);
         }
-        let watch = watch::start(&self.store, target, query, form, view, now)?;
+        if form == Form::Yaml {
+            return Err(Status::not_acceptable(&media::STREAMED));
+        }
+        let watch = watch::start(&self.store, target, query, form, view, Arc::clone(&self.options.clock))?;
         let mut answer = answers::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
             answer.headers.insert(CONTENT_TYPE, kind);
         }
+        let watch = Counted::new(watch, Arc::clone(&self.metrics), key, begun);
         answer.body = Body::Stream(Box::new(watch));
         Ok(answer)
     }
+}
 
-    fn document(&self, request: &Request, parts: &[String]) -> Result<Answer, Status> {
-        if request.method != Method::GET && request.method != Method::HEAD {
-            return Err(unknown(&request.method));
-        }
-        match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            [] => return Ok(answers::document(&discovery::paths())),
-            ["openapi", ref rest @ ..] => return self.openapi(request, rest),
-            ["healthz" | "livez" | "readyz", ..] => return Ok(answers::text(200, "ok")),
-            _ => {}
-        }
-        let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let aggregated = accept.split(',').any(|clause| {
-            clause.contains("g=apidiscovery.k8s.io")
-                && clause.contains("v=v2;")
-                && clause.contains("application/json")
-                || clause.trim().ends_with("v=v2") && clause.contains("g=apidiscovery.k8s.io")
-        });
-        match discovery::document(parts, &self.options.address, aggregated) {
-            Some(value) => {
-                let mut answer = answers::document(&value);
-                if aggregated {
-                    let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-                    answer.headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
-                }
-                Ok(answer)
-            }
-            None if parts.first().is_some_and(|word| word == "api") => Err(unknown(&request.method)),
-            None => Ok(answers::text(404, "404 page not found\n")),
-        }
+/// Whether what a path leads to comes in several forms.
+fn has_forms(route: &Route) -> bool {
+    match route {
+        Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
+        Route::Objects(_) | Route::Nothing => true,
     }
 }
 
-impl Api {
-    /// Documents about the API, made when somebody asks and kept by nobody.
-    fn openapi(&self, request: &Request, rest: &[&str]) -> Result<Answer, Status> {
-        let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        match rest {
-            ["v2"] => {
-                let document = openapi::v2::document(discovery::VERSION);
-                if !accept.contains("proto-openapi") {
-                    return Ok(answers::document(&document));
-                }
-                let mut answer = answers::json_bytes(200, vec![openapi::gnostic::to_vec(&document).into()]);
-                let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-                answer.headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
-                Ok(answer)
-            }
-            ["v3"] => Ok(answers::document(&openapi::v3::index(std::iter::empty()))),
-            ["v3", name @ ..] => match openapi::v3::document(&name.join("/")) {
-                Some(document) => Ok(answers::document(&document)),
-                None => Ok(answers::text(404, "404 page not found\n")),
-            },
-            _ => Ok(answers::text(404, "404 page not found\n")),
-        }
-    }
+/// The form in which the client wants to be answered; JSON if there is none that it takes.
+fn negotiated(accept: Option<&str>) -> Form {
+    media::wanted(accept, |_, _| true).map_or(Form::Json, |(form, _)| form)
 }
 
 /// The form and the view that the client wants and can have.
 fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let can = |form, view| form == Form::Json || (form == Form::Protobuf && view == View::Whole);
+    let can = |form, view| form != Form::Protobuf || view == View::Whole;
     media::wanted(accept, can).ok_or_else(answers::not_acceptable)
 }
 
 /// The form that the client wants of an object that has no other view.
 fn wanted_whole(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let can = |form, view| view == View::Whole && form != Form::Yaml;
+    let can = |_, view| view == View::Whole;
     media::wanted(accept, can).map(|(form, _)| form).ok_or_else(answers::not_acceptable)
 }
 

@@ -1,6 +1,6 @@
 //! An object out of a request's body.
 
-use setpoint_api::decode::{StrictError, decode};
+use setpoint_api::decode::{StrictError, decode_sent};
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json, protobuf, yaml};
@@ -41,6 +41,17 @@ pub struct Expected<'a> {
     pub schema: Struct<'static>,
 }
 
+/// What a body says.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// The object, decoded.
+    pub object: Value,
+    /// Whether it still has empty lists that are not stored.
+    pub hollow: bool,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+}
+
 /// The object in a body, decoded, and warnings for the client.
 ///
 /// # Errors
@@ -50,7 +61,7 @@ pub fn object(
     content_type: Option<&str>,
     expected: Expected<'_>,
     strictness: Strictness,
-) -> Result<(Value, Vec<String>), Status> {
+) -> Result<Sent, Status> {
     let unrecognized = |why: String| {
         let kind = expected.kind;
         let message = format!(
@@ -86,15 +97,18 @@ pub fn object(
         let (kind, version) = (expected.kind, expected.api_version.rsplit('/').next().unwrap_or_default());
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     };
-    let mut decoded = decode(value, expected.schema, &duplicates).map_err(|error| about(&error))?;
+    let mut decoded = decode_sent(value, expected.schema, &duplicates).map_err(|error| about(&error))?;
     let map = decoded.value.make_map();
     map.insert("kind", expected.kind);
     map.insert("apiVersion", expected.api_version);
-    match strictness {
-        Strictness::Strict if !decoded.strict.is_empty() => Err(about(&StrictError::join(&decoded.strict))),
-        Strictness::Warn => Ok((decoded.value, decoded.strict.iter().map(ToString::to_string).collect())),
-        _ => Ok((decoded.value, Vec::new())),
-    }
+    let warnings = match strictness {
+        Strictness::Strict if !decoded.strict.is_empty() => {
+            return Err(about(&StrictError::join(&decoded.strict)));
+        }
+        Strictness::Warn => decoded.strict.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
 }
 
 /// Refuses an object of another type. What does not say its type is taken for the right one.

@@ -66,15 +66,7 @@ impl Client {
     /// If the kubeconfig is not one, or does not say all that is needed.
     pub fn from_kubeconfig(text: &[u8], agent: &str) -> Result<Client, ClientError> {
         let bad = |why: &str| ClientError::Kubeconfig(why.to_owned());
-        let (config, _) = yaml::parse_strict(text).map_err(|error| bad(&format!("is no YAML: {error}")))?;
-        let named = |list: &str, name: &str, part: &str| {
-            let list = config.get(list).and_then(Value::as_list).unwrap_or_default();
-            let found = list.iter().find(|one| one.str_at(&["name"]) == name);
-            found.and_then(|one| one.get(part)).cloned().unwrap_or_default()
-        };
-        let context = named("contexts", config.str_at(&["current-context"]), "context");
-        let cluster = named("clusters", context.str_at(&["cluster"]), "cluster");
-        let user = named("users", context.str_at(&["user"]), "user");
+        let (cluster, user) = context(text)?;
         let server = cluster.str_at(&["server"]);
         let address =
             server.strip_prefix("https://").ok_or_else(|| bad("names no server that speaks HTTPS"))?;
@@ -97,6 +89,17 @@ impl Client {
         let connector = TlsConnector::from(Arc::new(tls(&cluster, &user)?));
         let agent = HeaderValue::try_from(agent).map_err(http::Error::from)?;
         Ok(Client { address, name, connector, token, agent, sender: Mutex::new(None) })
+    }
+
+    /// The certificates by which the server of a kubeconfig is known, in PEM.
+    ///
+    /// # Errors
+    /// If the kubeconfig is not one, or names none.
+    pub fn authority(text: &[u8]) -> Result<String, ClientError> {
+        let (cluster, _) = context(text)?;
+        let missing = || ClientError::Kubeconfig("names no certificate-authority".to_owned());
+        let pem = pem(&cluster, "certificate-authority")?.ok_or_else(missing)?;
+        String::from_utf8(pem).map_err(|_| missing())
     }
 
     /// Sends a request, and gives what comes back as far as its headers.
@@ -180,20 +183,35 @@ pub async fn part(body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
     }
 }
 
+/// The cluster and the user of the current context of a kubeconfig.
+fn context(text: &[u8]) -> Result<(Value, Value), ClientError> {
+    let bad = |error| ClientError::Kubeconfig(format!("is no YAML: {error}"));
+    let (config, _) = yaml::parse_strict(text).map_err(bad)?;
+    let named = |list: &str, name: &str, part: &str| {
+        let list = config.get(list).and_then(Value::as_list).unwrap_or_default();
+        let found = list.iter().find(|one| one.str_at(&["name"]) == name);
+        found.and_then(|one| one.get(part)).cloned().unwrap_or_default()
+    };
+    let context = named("contexts", config.str_at(&["current-context"]), "context");
+    let cluster = named("clusters", context.str_at(&["cluster"]), "cluster");
+    Ok((cluster, named("users", context.str_at(&["user"]), "user")))
+}
+
+/// What a part of a kubeconfig says under a name: itself, or the file that it names.
+fn pem(part: &Value, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
+    let bad = |why: String| ClientError::Kubeconfig(why);
+    let (data, file) = (part.str_at(&[&format!("{name}-data")]), part.str_at(&[name]));
+    match (data, file) {
+        ("", "") => Ok(None),
+        ("", file) => std::fs::read(file).map(Some).map_err(|error| bad(format!("names {file}: {error}"))),
+        (data, _) => {
+            STANDARD.decode(data).map(Some).map_err(|error| bad(format!("has a bad {name}: {error}")))
+        }
+    }
+}
+
 fn tls(cluster: &Value, user: &Value) -> Result<rustls::ClientConfig, ClientError> {
     let bad = |why: String| ClientError::Kubeconfig(why);
-    let pem = |part: &Value, name: &str| -> Result<Option<Vec<u8>>, ClientError> {
-        let (data, file) = (part.str_at(&[&format!("{name}-data")]), part.str_at(&[name]));
-        match (data, file) {
-            ("", "") => Ok(None),
-            ("", file) => {
-                std::fs::read(file).map(Some).map_err(|error| bad(format!("names {file}: {error}")))
-            }
-            (data, _) => {
-                STANDARD.decode(data).map(Some).map_err(|error| bad(format!("has a bad {name}: {error}")))
-            }
-        }
-    };
     let unreadable =
         |error: rustls::pki_types::pem::Error| bad(format!("has a certificate that is none: {error}"));
     let certificates = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();

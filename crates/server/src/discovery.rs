@@ -1,20 +1,57 @@
 //! What is served, for clients to find out: the old documents and the aggregated one.
 
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use setpoint_api::resources::{SubresourceInfo, Verbs};
-use setpoint_api::{Map, Value};
+use setpoint_api::{Map, Value, json};
 
 use crate::served::{self, Served, api_version};
 
 /// The version that is reported.
 pub const VERSION: &str = "v1.37.0";
 
+/// A document that never changes, with a tag by which clients know it again.
+pub struct Tagged {
+    /// The document.
+    pub json: Bytes,
+    /// Its tag, without quotes.
+    pub tag: String,
+}
+
+impl Tagged {
+    fn new(document: &Value) -> Tagged {
+        let mut json = json::to_vec(document);
+        json.push(b'\n');
+        Tagged { tag: tag(&json), json: json.into() }
+    }
+}
+
+/// The tag of bytes.
+#[must_use]
+pub fn tag(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// The document that shows everything at once below a path; nothing if there is none.
+#[must_use]
+pub fn aggregated(parts: &[&str]) -> Option<&'static Tagged> {
+    static CORE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&[("", vec!["v1"])])));
+    static GROUPS: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups())));
+    match parts {
+        ["api"] => Some(&CORE),
+        ["apis"] => Some(&GROUPS),
+        _ => None,
+    }
+}
+
 /// The document at a path of parts; nothing if there is none.
 #[must_use]
-pub fn document(parts: &[String], address: &str, aggregated: bool) -> Option<Value> {
-    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
-    match &words[..] {
-        ["api"] if aggregated => Some(aggregate(&[("", vec!["v1"])])),
-        ["apis"] if aggregated => Some(aggregate(&groups())),
+pub fn document(parts: &[&str], address: &str) -> Option<Value> {
+    match parts {
         ["api"] => Some(api_versions(address)),
         ["apis"] => Some(group_list()),
         ["api", "v1"] => Some(resource_list("", "v1")),
@@ -32,15 +69,18 @@ pub fn document(parts: &[String], address: &str, aggregated: bool) -> Option<Val
     }
 }
 
-/// The paths at the root.
+/// The paths at the root, with those of `more`.
 #[must_use]
-pub fn paths() -> Value {
+pub fn paths(more: impl Iterator<Item = String>) -> Value {
     let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
     for (group, versions) in groups() {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
     }
-    paths.extend(["/healthz", "/livez", "/readyz", "/version"].map(str::to_owned));
+    let others = ["/metrics", "/openapi/v2", "/openapi/v3", "/setpoint/loop", "/version"];
+    paths.extend(others.map(str::to_owned));
+    paths.extend(more);
+    paths.sort();
     map([("paths", paths.into_iter().map(Value::from).collect::<Vec<_>>().into())])
 }
 
@@ -128,6 +168,9 @@ fn resource_list(group: &str, version: &str) -> Value {
         if !info.categories.is_empty() {
             fields.insert("categories", texts(&info.categories));
         }
+        if !served.is_virtual {
+            fields.insert("storageVersionHash", storage_version_hash(served));
+        }
         resources.push(entry);
         resources.extend(info.subresources.iter().map(|sub| subresource(served, sub)));
     }
@@ -138,6 +181,13 @@ fn resource_list(group: &str, version: &str) -> Value {
     list.make_map().insert("groupVersion", api_version(group, version));
     list.make_map().insert("resources", resources);
     list
+}
+
+/// Tells clients when the version changes in which objects are stored.
+fn storage_version_hash(served: &Served) -> String {
+    let (group, version) = served.storage();
+    let text = format!("{group}/{version}/{}", served.info.kind);
+    STANDARD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..8])
 }
 
 fn subresource(served: &Served, sub: &SubresourceInfo) -> Value {
@@ -170,7 +220,6 @@ fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
         if !group.is_empty() {
             metadata.make_map().insert("name", *group);
         }
-        metadata.make_map().insert("creationTimestamp", Value::Null);
         map([("metadata", metadata), ("versions", versions.collect::<Vec<_>>().into())])
     });
     map([
@@ -230,4 +279,56 @@ fn version() -> Value {
         ("compiler", "rustc".into()),
         ("platform", format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH).into()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_versions_have_the_hashes_that_clients_know() {
+        for (group, version, plural, expected) in [
+            ("", "v1", "pods", "xPOwRZ+Yhw8="),
+            ("apps", "v1", "deployments", "8aSe+NMegvE="),
+            ("", "v1", "events", "r2yiGXH7wu8="),
+            ("events.k8s.io", "v1", "events", "r2yiGXH7wu8="),
+        ] {
+            assert_eq!(storage_version_hash(served::find(group, version, plural).unwrap()), expected);
+        }
+        let core = resource_list("", "v1");
+        let hashed = |name: &str| {
+            let entries = core.get("resources").and_then(Value::as_list).unwrap();
+            let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name).unwrap();
+            entry.get("storageVersionHash").is_some()
+        };
+        assert!(
+            hashed("pods") && !hashed("pods/status") && !hashed("bindings") && !hashed("componentstatuses")
+        );
+    }
+
+    #[test]
+    fn every_resource_of_the_table_is_shown_with_all_its_parts_in_both_documents() {
+        // Definitions of other kinds are known, but there is nothing behind them yet.
+        let known = setpoint_api::resources::all().iter();
+        for info in known.filter(|info| info.group != "apiextensions.k8s.io") {
+            let list = resource_list(info.group, info.version);
+            let listed = list.get("resources").and_then(Value::as_list).unwrap();
+            let names = [info.plural.to_owned()].into_iter();
+            let names =
+                names.chain(info.subresources.iter().map(|sub| format!("{}/{}", info.plural, sub.name)));
+            for name in names {
+                assert!(listed.iter().any(|entry| entry.str_at(&["name"]) == name), "{} {name}", info.group);
+            }
+            let path = if info.group.is_empty() { "api" } else { "apis" };
+            let all = json::parse(&aggregated(&[path]).unwrap().json).unwrap();
+            let items = all.get("items").and_then(Value::as_list).unwrap();
+            let group = items.iter().find(|item| item.str_at(&["metadata", "name"]) == info.group).unwrap();
+            let versions = group.get("versions").and_then(Value::as_list).unwrap();
+            let version = versions.iter().find(|entry| entry.str_at(&["version"]) == info.version).unwrap();
+            let resources = version.get("resources").and_then(Value::as_list).unwrap();
+            let entry = resources.iter().find(|entry| entry.str_at(&["resource"]) == info.plural).unwrap();
+            let parts = entry.get("subresources").and_then(Value::as_list).unwrap_or_default();
+            assert_eq!(parts.len(), info.subresources.len(), "{}", info.plural);
+        }
+    }
 }

@@ -6,6 +6,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
+use setpoint_api::status::Status;
+
+use crate::inflight::Place;
 
 /// Who asks: what the connection proved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,14 @@ pub trait Frames: Send {
 
 /// Something that answers requests.
 pub trait Service: Send + Sync + 'static {
+    /// Says whether a request may come in, before its body is read. The place is held until it is answered.
+    ///
+    /// # Errors
+    /// If there are too many already.
+    fn enter(&self, _method: &Method, _path: &str, _query: &str) -> Result<Place, Status> {
+        Ok(Place::default())
+    }
+
     /// Answers one.
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
 }

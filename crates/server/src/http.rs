@@ -152,7 +152,7 @@ pub async fn serve(
             Ok((stream, peer)) => match Arc::clone(&slots).try_acquire_owned() {
                 Ok(slot) => {
                     let (shared, phase) = (Arc::clone(&shared), phase.subscribe());
-                    let tls = tls.acceptor();
+                    let tls = tls.secured();
                     tokio::spawn(async move {
                         connection::run(stream, tls, shared, phase).await;
                         drop(slot);

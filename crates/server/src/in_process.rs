@@ -3,6 +3,7 @@
 //! [`prepare`] and [`outcome`] are pure, so that a simulator uses them too; [`Shell`] is the thread that runs the
 //! loop in a server.
 
+pub mod report;
 mod shell;
 
 use setpoint_api::decode::decode;
@@ -17,7 +18,7 @@ use setpoint_store::{CommitError, Committed, Event, Proposal, Record, Refusal as
 
 use crate::exchange::Identity;
 use crate::pipeline::update::Part;
-use crate::pipeline::{Step, World, Writer, binding, create, delete, eviction, update};
+use crate::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
 use crate::served::{self, Served};
 use crate::stored;
 
@@ -90,7 +91,7 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
     match &sent.write {
         Write::Create { namespace, object, .. } => {
             let object = typed(served, object.clone())?;
-            create::create(served, namespace, object, None, &writer, world)
+            Ok(create::create(served, namespace, Wish::of(object), &writer, world)?.step)
         }
         Write::Patch { key, part, sort, patch, uid, revision } => {
             let record = find(served, key, world)?;
@@ -108,7 +109,8 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
             let patched = Patch::new(sort, patch.clone())
                 .apply(live, served.stored_schema)
                 .map_err(|error| error.to_status())?;
-            update::update(served, part, typed(served, patched)?, None, &record, &writer, world)
+            let wish = Wish::of(typed(served, patched)?);
+            Ok(update::update(served, part, wish, &record, &writer, world)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {
             let record = find(served, key, world)?;

@@ -4,8 +4,9 @@
 //! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, [`kubeconfig`] tells clients. Behind it,
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
-//! put answers together. [`in_process`] runs the loop beside the store, through the same pipeline;
-//! [`remote`] runs it elsewhere, through a [`client`]. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
+//! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
+//! at a time. [`in_process`] runs the loop beside the store, through the same pipeline; [`remote`] runs it elsewhere,
+//! through a [`client`]. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
 //! there are, [`stored`] in which form they are kept.
 
 pub mod answers;
@@ -16,11 +17,14 @@ pub mod certs;
 pub mod client;
 pub mod discovery;
 pub mod exchange;
+pub mod health;
 pub mod http;
 pub mod in_process;
+pub mod inflight;
 pub mod kubeconfig;
 pub mod list;
 pub mod media;
+pub mod metrics;
 pub mod pipeline;
 pub mod query;
 pub mod remote;

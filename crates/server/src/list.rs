@@ -1,5 +1,7 @@
 //! Lists, in pages of one snapshot.
 
+mod token;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value, json};
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
 
+use self::token::Token;
 use crate::exchange::Answer;
 use crate::media::{Form, View};
 use crate::query::Query;
@@ -38,25 +41,32 @@ pub struct Page {
 /// If its options are wrong, or its snapshot is gone.
 pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
     let selection = Selection::parse(target, query)?;
-    let limit = query.number("limit").map_err(|errors| Status::bad_request(errors.to_string()))?;
+    let limit = query.number("limit").map_err(|error| Status::bad_request(error.to_string()))?;
+    query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
     let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
     let (snapshot, after) = match query.get("continue") {
         "" => (fresh(store, query)?, None),
         text => {
-            let token = Token::parse(text).ok_or_else(|| Status::bad_request("continue key is not valid"))?;
-            let gone = || {
-                Status::continue_expired(Some(&Token { revision: Revision::ZERO, ..token.clone() }.to_text()))
-            };
-            if token.revision == Revision::ZERO {
-                (store.snapshot(), Some(token.after))
-            } else if now.since(token.issued) > PAGE_AGE_MAX {
-                return Err(gone());
-            } else {
-                (store.at(token.revision).map_err(|_| gone())?, Some(token.after))
+            let token = Token::parse(text)
+                .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
+            if !matches!(query.get("resourceVersion"), "" | "0") {
+                let message = "specifying resource version is not allowed when using continue";
+                return Err(Status::bad_request(message));
             }
+            (rest(store, &token, now)?, Some(token.after))
         }
     };
     Ok(collect(&snapshot, target, &selection, limit, after.as_deref(), now))
+}
+
+/// The state that the rest of a list is about.
+fn rest(store: &Store, token: &Token, now: Time) -> Result<Snapshot, Status> {
+    let Some(revision) = token.revision else { return Ok(store.snapshot()) };
+    let gone = || Status::continue_expired(Some(&Token { revision: None, ..token.clone() }.to_text()));
+    if now.since(token.issued) > PAGE_AGE_MAX {
+        return Err(gone());
+    }
+    store.at(revision).map_err(|_| gone())
 }
 
 /// The state that a list without a token is about.
@@ -105,7 +115,7 @@ fn collect(
                 records.next().map_or(0, |_| 1 + if selection.is_everything() { records.count() } else { 0 });
             if rest > 0 {
                 let after = record.path().to_owned();
-                page.continue_token = Token { revision, issued: now, after }.to_text();
+                page.continue_token = Token { revision: Some(revision), issued: now, after }.to_text();
                 page.remaining = selection.is_everything().then_some(rest);
             }
             break;
@@ -208,43 +218,4 @@ fn message(value: &Value, of: Struct<'static>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     protobuf::encode(value, of, &mut out);
     out
-}
-
-/// Where a list goes on. Revision zero: with whatever is newest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Token {
-    revision: Revision,
-    issued: Time,
-    after: String,
-}
-
-impl Token {
-    fn to_text(&self) -> String {
-        let path: String = self.after.bytes().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}.{}.{path}", self.revision, self.issued.0)
-    }
-
-    fn parse(text: &str) -> Option<Token> {
-        let mut parts = text.splitn(3, '.');
-        let revision = Revision(parts.next()?.parse().ok()?);
-        let issued = Time(parts.next()?.parse().ok()?);
-        let hex = parts.next()?;
-        let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(digits).collect();
-        Some(Token { revision, issued, after: String::from_utf8(bytes?).ok()? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_comes_back_and_nonsense_does_not() {
-        let token = Token { revision: Revision(7), issued: Time(-3), after: "a/ü".into() };
-        assert_eq!(Token::parse(&token.to_text()), Some(token));
-        for text in ["", "x", "1.2", "1.2.zz", "1.x.61", "1.2.ff"] {
-            assert_eq!(Token::parse(text), None, "{text}");
-        }
-    }
 }

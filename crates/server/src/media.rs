@@ -44,6 +44,10 @@ fn form(text: &str) -> Option<Form> {
     }
 }
 
+/// The media types in which changes can be followed, for messages.
+pub const STREAMED: [&str; 2] =
+    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
 /// The first of the wanted forms that `can` be given, best first; JSON if the client does not say.
 #[must_use]
 pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
@@ -55,8 +59,27 @@ pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     clauses.iter().filter(|clause| clause.quality > 0.0).find_map(|clause| {
         let wanted = (form(clause.media)?, clause.view()?);
-        can(wanted.0, wanted.1).then_some(wanted)
+        let streams = clause.parameter("stream").filter(|stream| !stream.is_empty());
+        let is_known = streams.is_none_or(|stream| stream == "watch" && wanted.0 != Form::Yaml);
+        (is_known && can(wanted.0, wanted.1)).then_some(wanted)
     })
+}
+
+/// Whether a client of discovery wants everything at once rather than the old documents.
+#[must_use]
+pub fn wants_aggregated(accept: Option<&str>) -> bool {
+    let mut clauses: Vec<Clause<'_>> =
+        accept.unwrap_or_default().split(',').filter_map(Clause::parse).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    let first = clauses.iter().find_map(|clause| {
+        let of = ["g", "v", "as"].map(|name| clause.parameter(name).unwrap_or_default());
+        match (form(clause.media)?, of) {
+            (Form::Json, ["apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"]) => Some(true),
+            (_, ["", "", ""]) => Some(false),
+            _ => None,
+        }
+    });
+    first == Some(true)
 }
 
 /// One alternative of an `Accept` header.
@@ -99,6 +122,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_aggregated_document_is_for_those_who_want_it_first() {
+        let second = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let older = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+        assert!(wants_aggregated(Some(&format!("{second},{older},application/json"))));
+        assert!(wants_aggregated(Some(&format!("{older},{second};q=0.9,application/json;q=0.8"))));
+        assert!(!wants_aggregated(Some(&format!("application/json,{second}"))));
+        assert!(!wants_aggregated(Some(older)) && !wants_aggregated(Some("*/*")) && !wants_aggregated(None));
+    }
+
+    #[test]
     fn the_best_form_that_can_be_given_is_chosen() {
         let any = |_, _| true;
         let json = |form, view| form == Form::Json && view == View::Whole;
@@ -112,6 +145,11 @@ mod tests {
         assert_eq!(wanted(Some(both), json), Some((Form::Json, View::Whole)));
         let quality = "application/json;q=0.1,application/yaml";
         assert_eq!(wanted(Some(quality), any), Some((Form::Yaml, View::Whole)));
+        let streamed =
+            "application/yaml;stream=watch,application/json;stream=other,application/json;stream=watch";
+        assert_eq!(wanted(Some(streamed), any), Some((Form::Json, View::Whole)));
+        let fallback = "application/xml;q=0.9,application/yaml;q=0,*/*;q=0.1";
+        assert_eq!(wanted(Some(fallback), any), Some((Form::Json, View::Whole)));
         assert_eq!(wanted(Some("text/html"), any), None);
         assert_eq!(sent(Some("application/json; charset=utf-8")), Some(Form::Json));
         assert_eq!(sent(Some("text/plain")), None);

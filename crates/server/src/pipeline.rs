@@ -14,14 +14,24 @@ pub mod part;
 pub mod service_network;
 pub mod update;
 
+use setpoint_api::apply::FieldSet;
+use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
 use setpoint_api::status::Status;
 use setpoint_api::{Resource, Time, Value};
 use setpoint_store::{Cause, Expect, Proposal, Record, Snapshot};
 
+use self::ownership::Owners;
+use self::update::Part;
 use crate::exchange::Identity;
 use crate::served::Served;
+
+/// The path that stands for all of an object.
+const WHOLE: &str = ".";
+/// How many paths a cause names.
+const CAUSE_PATHS_MAX: usize = 64;
 
 /// The world a write meets.
 #[derive(Clone, Copy)]
@@ -47,6 +57,62 @@ pub struct Writer {
     pub reconciler: String,
 }
 
+/// An object as somebody wants it.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The object, in the form in which it is stored.
+    pub object: Value,
+    /// Whether it still has empty lists that are not stored; see [`setpoint_api::decode::decode_sent`].
+    pub hollow: bool,
+    /// Who owns what, where an apply has settled that already.
+    pub owners: Option<Owners>,
+}
+
+impl Wish {
+    /// A wish for an object that is decoded as it is stored.
+    #[must_use]
+    pub fn of(object: Value) -> Wish {
+        Wish { object, hollow: false, owners: None }
+    }
+
+    /// Notes who owns what of the object, which is then brought into the form in which it is stored. Answers with
+    /// the object and what is changed.
+    fn settle(
+        self,
+        served: &Served,
+        part: Part,
+        writer: &Writer,
+        world: &World<'_>,
+        live: Option<&Value>,
+    ) -> (Value, FieldSet) {
+        let Wish { mut object, hollow, owners } = self;
+        served.rules.default(&mut object);
+        served.rules.default_times(&mut object, world.now);
+        let changed = match owners {
+            Some(Owners { managed, changed }) => {
+                ownership::set(&mut object, managed);
+                changed
+            }
+            None => ownership::note(served, part, writer, world, live, &mut object),
+        };
+        if hollow {
+            object = match decode(object.clone(), served.stored_schema, &[]) {
+                Ok(decoded) => decoded.value,
+                Err(_) => object,
+            };
+        }
+        (object, changed)
+    }
+}
+
+/// What a write comes to, and what the writer should know.
+pub struct Decided {
+    /// What it comes to.
+    pub step: Step,
+    /// What to warn the writer of.
+    pub warnings: Vec<String>,
+}
+
 /// What a write comes to.
 pub enum Step {
     /// Make this commit; the object it puts is the answer.
@@ -62,15 +128,34 @@ pub enum Step {
 }
 
 impl Writer {
+    /// A commit that makes or removes an object as a whole.
     pub(crate) fn proposal(&self, world: &World<'_>) -> Proposal {
+        self.proposal_for(world, vec![WHOLE.to_owned()])
+    }
+
+    /// A commit that changes these paths of an object.
+    pub(crate) fn proposal_of(&self, world: &World<'_>, changed: &FieldSet) -> Proposal {
+        let paths = changed.leaves().paths();
+        // A change of everything is told as such: the cause is kept with every version of an object.
+        if paths.len() > CAUSE_PATHS_MAX {
+            return self.proposal(world);
+        }
+        self.proposal_for(world, paths.iter().map(ToString::to_string).collect())
+    }
+
+    fn proposal_for(&self, world: &World<'_>, paths: Vec<String>) -> Proposal {
         let cause = Cause {
             user: self.identity.user.clone(),
             manager: self.manager.clone(),
             reconciler: self.reconciler.clone(),
             seen: world.snapshot.revision(),
-            ..Cause::default()
+            paths,
         };
         Proposal::new(cause, world.now)
+    }
+
+    pub(crate) fn author(&self, world: &World<'_>) -> Author<'_> {
+        Author { now: world.now, user: &self.identity.user, groups: &self.identity.groups }
     }
 }
 

@@ -1,6 +1,16 @@
 //! The words after the question mark.
 
-use setpoint_api::field_error::{ErrorList, FieldError, Path};
+use std::num::IntErrorKind;
+
+use setpoint_api::quote::Quoted;
+
+/// Why a parameter is no whole number, in the words that clients know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.ParseInt: parsing {}: {why}", Quoted(.text))]
+pub struct NumberError {
+    text: String,
+    why: &'static str,
+}
 
 /// The parameters of a request, in the order they came.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +37,12 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// Whether a parameter is there, with a value or without.
+    #[must_use]
+    pub fn is_given(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, _)| key == name)
+    }
+
     /// All values of a parameter.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<&str> {
@@ -44,17 +60,23 @@ impl Query {
     ///
     /// # Errors
     /// If it is none.
-    pub fn number(&self, name: &'static str) -> Result<Option<i64>, ErrorList> {
-        match self.get(name) {
-            "" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|_| FieldError::invalid(&Path::root(name), text, "must be an integer").into()),
+    pub fn number(&self, name: &str) -> Result<Option<i64>, NumberError> {
+        let text = self.get(name);
+        if text.is_empty() {
+            return Ok(None);
         }
+        text.parse::<i64>().map(Some).map_err(|error| NumberError {
+            text: text.to_owned(),
+            why: match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            },
+        })
     }
 }
 
+/// The text behind the escapes, unless they are malformed. What is no UTF-8 stays, visibly broken: a selector must
+/// not vanish, because then it selects everything.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -63,14 +85,14 @@ fn unescape(text: &str) -> Option<String> {
         match first {
             b'+' => bytes.push(b' '),
             b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                let digit = |index: usize| (*rest.get(index)? as char).to_digit(16);
+                bytes.push(u8::try_from(digit(0)? << 4 | digit(1)?).ok()?);
                 rest = &rest[2..];
             }
             byte => bytes.push(*byte),
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -85,6 +107,15 @@ mod tests {
         assert_eq!((query.flag("watch"), query.flag("none")), (Some(true), None));
         assert_eq!(query.number("limit").unwrap(), Some(5));
         assert_eq!(query.get("bad"), "");
-        assert!(Query::parse("limit=x").number("limit").is_err());
+        let error = Query::parse("limit=x").number("limit").unwrap_err().to_string();
+        assert_eq!(error, "strconv.ParseInt: parsing \"x\": invalid syntax");
+        let error = Query::parse("limit=99999999999999999999").number("limit").unwrap_err().to_string();
+        assert!(error.ends_with("value out of range"), "{error}");
+    }
+
+    #[test]
+    fn a_selector_that_is_no_text_does_not_vanish() {
+        assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
+        assert_eq!(Query::parse("limit=%+5&limit=%5").get("limit"), "");
     }
 }

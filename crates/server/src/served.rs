@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use setpoint_api::decode::decode;
+use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::autoscaling::convert;
 use setpoint_api::kinds::core::event_convert;
 use setpoint_api::kinds::{self, Rules};
@@ -22,6 +23,8 @@ struct Conversion {
 
 /// A resource in one version.
 pub struct Served {
+    /// Its place among all that is served.
+    pub index: usize,
     /// Its names, scope and verbs.
     pub info: &'static ResourceInfo,
     /// The definition of its objects, as clients see them.
@@ -56,8 +59,13 @@ impl Served {
     /// What clients are told who still use the resource.
     #[must_use]
     pub fn deprecation(&self) -> Option<&'static str> {
-        let is_endpoints = self.info.group.is_empty() && self.info.kind == "Endpoints";
-        is_endpoints.then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        match (self.info.group, self.info.kind) {
+            ("", "Endpoints") => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            }
+            ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            _ => None,
+        }
     }
 
     /// The resource as messages name it.
@@ -66,16 +74,23 @@ impl Served {
         Qualified { group: self.info.group, name: self.info.plural }
     }
 
-    /// The kind as messages name it.
+    /// The kind as messages name it: that of the stored form.
     #[must_use]
     pub fn qualified_kind(&self) -> Qualified<'static> {
-        Qualified { group: self.info.group, name: self.info.kind }
+        let group = self.conversion.map_or(self.info.group, |conversion| conversion.storage.0);
+        Qualified { group, name: self.info.kind }
     }
 
     /// Whether objects are served in another form than they are stored in.
     #[must_use]
     pub fn is_converted(&self) -> bool {
         self.conversion.is_some()
+    }
+
+    /// Group and version of the form in which objects are stored.
+    #[must_use]
+    pub fn storage(&self) -> (&'static str, &'static str) {
+        self.conversion.map_or((self.info.group, self.info.version), |conversion| conversion.storage)
     }
 
     /// A stored object in the form in which it is served.
@@ -116,8 +131,10 @@ pub fn api_version(group: &str, version: &str) -> String {
 /// Everything that is served.
 #[must_use]
 pub fn all() -> &'static [Served] {
-    static ALL: LazyLock<Vec<Served>> =
-        LazyLock::new(|| resources::all().iter().filter_map(served).collect());
+    static ALL: LazyLock<Vec<Served>> = LazyLock::new(|| {
+        let all = resources::all().iter().filter_map(served).enumerate();
+        all.map(|(index, served)| Served { index, ..served }).collect()
+    });
     &ALL
 }
 
@@ -167,18 +184,28 @@ fn is_answered(info: &ResourceInfo) -> bool {
     matches!(
         info.kind,
         "Binding"
+            | "ComponentStatus"
             | "SelfSubjectReview"
             | "SelfSubjectAccessReview"
             | "SelfSubjectRulesReview"
             | "SubjectAccessReview"
             | "LocalSubjectAccessReview"
+            | "TokenReview"
     )
 }
 
+/// The rules of what only the server itself says.
+struct Told;
+
+impl Rules for Told {
+    fn validate(&self, _object: &Value, _errors: &mut ErrorList) {}
+}
+
 fn served(info: &'static ResourceInfo) -> Option<Served> {
-    let rules = kinds::rules(info.group, info.kind)?;
+    let is_told = (info.group, info.kind) == ("", "ComponentStatus");
+    let rules = kinds::rules(info.group, info.kind).or(is_told.then_some(&Told as &dyn Rules))?;
     let schema = schema::builtin().kind(info.group, info.version, info.kind)?;
-    let is_virtual = !info.verbs.contains(resources::Verb::List);
+    let is_virtual = is_told || !info.verbs.contains(resources::Verb::List);
     if is_virtual && !is_answered(info) {
         return None;
     }
@@ -187,6 +214,7 @@ fn served(info: &'static ResourceInfo) -> Option<Served> {
     let name = if group.is_empty() { info.plural.to_owned() } else { format!("{}.{group}", info.plural) };
     let api_version = api_version(group, version);
     Some(Served {
+        index: 0,
         info,
         schema,
         stored_schema: schema::builtin().kind(group, version, info.kind)?,

@@ -31,7 +31,7 @@ pub fn draft(served: &Served, mut object: Value) -> Option<Draft> {
 fn tidied(object: Value, schema: Struct<'static>) -> Option<Value> {
     #[cfg(debug_assertions)]
     let decoded = decode(object.clone(), schema, &[]).ok()?.value;
-    let object = tidy(object, schema);
+    let object = tidy(object, schema).ok()?;
     #[cfg(debug_assertions)]
     assert_eq!(json::to_text(&object), json::to_text(&decoded), "the pipeline writes what a decoder would");
     Some(object)

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use setpoint_api::printing::table::{
     MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
 };
 use setpoint_api::status::Status;
-use setpoint_api::{Revision, Time, Value, json, protobuf};
-use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
+use setpoint_api::{Revision, Value, json, protobuf};
+use setpoint_store::{Change, Clock, Compacted, Cursor, Event, Filter, Record, Store};
 use tokio::time::{Instant, Sleep};
 
+use crate::answers;
 use crate::exchange::Frames;
 use crate::media::{Form, View};
 use crate::query::Query;
@@ -41,7 +43,9 @@ pub struct Watch {
     cursor: Cursor,
     form: Form,
     view: View,
-    now: Time,
+    /// Ages are told as of the time of each event.
+    clock: Arc<dyn Clock>,
+    table: TableOptions,
     /// Whether a table has shown its columns yet.
     columns_shown: Cell<bool>,
     /// Objects that are shown first.
@@ -54,21 +58,26 @@ pub struct Watch {
     /// Until when it rests.
     rest: Pin<Box<Sleep>>,
     resting: bool,
+    /// Why there is nothing to show. A watch has begun by then, so that it is said as its only event.
+    expired: Option<Status>,
     ended: bool,
+    /// How many events were shown since somebody last asked.
+    events: Cell<u64>,
 }
 
 /// Starts the watch that a request asks for.
 ///
 /// # Errors
-/// If its options are wrong, or its revision is gone.
+/// If its options are wrong.
 pub fn start(
     store: &Store,
     target: &Target,
     query: &Query,
     form: Form,
     view: View,
-    now: Time,
+    clock: Arc<dyn Clock>,
 ) -> Result<Watch, Status> {
+    let table = if view == View::Table { answers::table_options(query)? } else { TableOptions::default() };
     let selection = Selection::parse(target, query)?;
     let filter = selection.filter(target);
     let resource = &target.served.resource;
@@ -79,6 +88,7 @@ pub fn start(
         Some(wanted) => wanted,
         None => matches!(asked, "" | "0"),
     };
+    let mut expired = None;
     let (records, cursor, announce_end) = if from_list {
         let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
         let records = matching(&snapshot, target, &filter);
@@ -93,19 +103,25 @@ pub fn start(
                 ))
             })?,
         };
-        let cursor = store
-            .follow_after(resource, filter, revision)
-            .map_err(|Compacted { floor }| Status::too_old_resource_version(revision.0, floor.0))?;
+        let cursor = match store.follow_after(resource, filter.clone(), revision) {
+            Ok(cursor) => cursor,
+            Err(Compacted { floor }) => {
+                expired = Some(Status::too_old_resource_version(revision.0, floor.0));
+                store.list_and_follow(resource, filter).1
+            }
+        };
         (Vec::new(), cursor, None)
     };
-    let seconds = query.number("timeoutSeconds").ok().flatten().and_then(|n| u64::try_from(n).ok());
+    let seconds = query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
         served: target.served,
         cursor,
         form,
         view,
-        now,
+        clock,
+        table,
         columns_shown: Cell::new(false),
         initial: records.into_iter(),
         announce_end,
@@ -114,7 +130,9 @@ pub fn start(
         bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
         rest: Box::pin(tokio::time::sleep(GATHER)),
         resting: false,
+        expired,
         ended: false,
+        events: Cell::new(0),
     })
 }
 
@@ -125,6 +143,17 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filte
 }
 
 impl Watch {
+    /// What is watched.
+    #[must_use]
+    pub fn served(&self) -> &'static Served {
+        self.served
+    }
+
+    /// How many events were shown since the last call.
+    pub fn take_events(&mut self) -> u64 {
+        self.events.take()
+    }
+
     /// Appends an object that is given as it is stored.
     fn put_stored(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
         if self.served.is_converted() && self.view != View::Table {
@@ -146,6 +175,7 @@ impl Watch {
 
     /// Appends one line, or one frame of protobuf.
     fn put(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
+        self.events.set(self.events.get() + 1);
         let viewed;
         let object = if self.view != View::Whole && word != "ERROR" {
             viewed = self.viewed(object);
@@ -182,10 +212,10 @@ impl Watch {
         }
         let kind = (self.served.info.group, self.served.info.kind);
         let with_columns = !self.columns_shown.replace(true);
-        let options = TableOptions { with_columns, ..TableOptions::default() };
+        let options = TableOptions { with_columns, ..self.table };
         let shown = self.served.to_served(value.clone());
         let row = TableObject { stored: &value, served: &shown };
-        write_object_table(kind, row, options, self.now, &mut out);
+        write_object_table(kind, row, options, self.clock.now(), &mut out);
         out
     }
 
@@ -200,6 +230,11 @@ impl Watch {
     }
 
     fn fill(&mut self, out: &mut BytesMut, context: &mut Context<'_>) {
+        if let Some(status) = self.expired.take() {
+            self.put(out, "ERROR", &status.to_json());
+            self.ended = true;
+            return;
+        }
         while out.len() < CHUNK_BYTES {
             let Some(record) = self.initial.next() else { break };
             self.put_stored(out, "ADDED", record.value_bytes());

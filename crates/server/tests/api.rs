@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/fuzz.rs"]
+mod fuzz;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use setpoint_api::{Time, Value, json};
+use setpoint_api::{Key, Resource, Time, Value, json};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Body, Identity, Request, Service};
 use setpoint_store::{Clock, Retention, Store};
@@ -31,14 +34,19 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::over(Store::in_memory(Retention::default()))
+    }
+
+    fn over(store: Store) -> World {
         let clock = Hand::default();
         let counter = AtomicU64::new(1);
         let options = Options {
             clock: Arc::new(clock.clone()),
             entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
+            advertised: None,
         };
-        let api = service(Store::in_memory(Retention::default()), options).unwrap();
+        let api = service(store, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         World { api, clock, runtime }
     }
@@ -250,6 +258,31 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
 }
 
 #[test]
+fn options_of_a_delete_come_in_the_version_of_any_group() {
+    let world = World::new();
+    let schema = setpoint_api::schema::builtin().meta("DeleteOptions").unwrap();
+    for (i, version) in ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"].into_iter().enumerate() {
+        let text = format!(
+            r#"{{"kind":"DeleteOptions","apiVersion":"{version}","preconditions":{{"uid":"another"}}}}"#
+        );
+        let options = json::parse(text.as_bytes()).unwrap();
+        let message = String::from_utf8(setpoint_api::protobuf::to_vec(&options, schema)).unwrap();
+        let forms = [
+            ("application/json", text.as_str()),
+            ("application/yaml", text.as_str()),
+            ("application/vnd.kubernetes.protobuf", message.as_str()),
+        ];
+        let name = format!("x{i}");
+        world.make(&name, "");
+        for (form, body) in forms {
+            let (code, _, out) =
+                world.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
+            assert_eq!(code, 409, "{version} {form}: {}", String::from_utf8_lossy(&out));
+        }
+    }
+}
+
+#[test]
 fn protobuf_is_spoken() {
     let world = World::new();
     let made = world.make("x", "");
@@ -298,4 +331,155 @@ fn discovery_names_everything_that_is_served() {
     let aggregated = json::parse(&out).unwrap();
     let items = aggregated.get("items").and_then(Value::as_list).unwrap().len();
     assert_eq!(items, groups.get("groups").and_then(Value::as_list).unwrap().len());
+}
+
+const RESET: &str =
+    r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","managedFields":[]},"data":{"k":"z"}}"#;
+
+fn managers(object: &Value) -> Vec<&str> {
+    let entries = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
+    entries.iter().map(|entry| entry.str_at(&["manager"])).collect()
+}
+
+#[test]
+fn an_empty_list_of_owners_makes_them_forgotten() {
+    let world = World::new();
+    assert_eq!(managers(&world.make("x", "")), ["unknown"]);
+    let (code, reset) = world.call("PUT", &format!("{MAPS}/x"), RESET);
+    assert_eq!((code, managers(&reset)), (200, vec![]));
+}
+
+#[test]
+fn an_empty_list_that_is_always_written_has_an_owner() {
+    let world = World::new();
+    let body = r#"{"kind":"CSINode","apiVersion":"storage.k8s.io/v1","metadata":{"name":"n"},"spec":{"drivers":[]}}"#;
+    let (code, made) = world.call("POST", "/apis/storage.k8s.io/v1/csinodes", body);
+    assert_eq!(code, 201, "{}", json::to_text(&made));
+    assert_eq!(made.at(&["spec", "drivers"]), Some(&Value::Null));
+    let owned = made.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap()[0].clone();
+    assert_eq!(json::to_text(owned.get("fieldsV1").unwrap()), r#"{"f:spec":{"f:drivers":{}}}"#);
+    let again = r#"{"spec":{"drivers":[]}}"#;
+    let (_, same) = world.call("PATCH", "/apis/storage.k8s.io/v1/csinodes/n", again);
+    assert_eq!(same.str_at(&["metadata", "resourceVersion"]), made.str_at(&["metadata", "resourceVersion"]));
+}
+
+#[test]
+fn a_commit_says_which_paths_it_changed() {
+    let store = Store::in_memory(Retention::default());
+    let world = World::over(store.clone());
+    world.make("x", "");
+    let paths = || {
+        let resource = Resource::new("configmaps").unwrap();
+        let key = Key::namespaced(&resource, "default", "x").unwrap();
+        store.snapshot().get(&key).unwrap().cause().paths
+    };
+    assert_eq!(paths(), ["."], "a new object is new as a whole");
+    world.call(
+        "PATCH",
+        &format!("{MAPS}/x"),
+        r#"{"data":{"k":"w","l":"v"},"metadata":{"labels":{"a":"b"}}}"#,
+    );
+    assert_eq!(paths(), [".data.k", ".data.l", ".metadata.labels.a"]);
+}
+
+#[test]
+fn the_namespaces_of_the_system_stay() {
+    let world = World::new();
+    for name in ["default", "kube-system", "kube-public"] {
+        let (code, status) = world.call("DELETE", &format!("/api/v1/namespaces/{name}"), "");
+        let message = format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
+        assert_eq!((code, status.str_at(&["message"])), (403, message.as_str()));
+    }
+}
+
+#[test]
+fn a_request_for_a_certificate_names_who_asks() {
+    let world = World::new();
+    let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KYUdWcwotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+    let body = format!(
+        r#"{{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{{"name":"c"}},"spec":{{"request":"{pem}","signerName":"a.b/c","usages":["any"],"username":"eve"}}}}"#
+    );
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let (code, made) = world.call("POST", path, &body);
+    assert_eq!((code, made.str_at(&["spec", "username"])), (201, "ann"), "{}", json::to_text(&made));
+    assert_eq!(made.at(&["metadata", "managedFields"]), None, "nobody owns what is set back");
+}
+
+#[test]
+fn what_a_status_update_keeps_of_the_metadata_is_a_matter_of_the_kind() {
+    let world = World::new();
+    let annotated = r#"{"metadata":{"annotations":{"a":"b"},"labels":{"c":"d"}},"status":{}}"#;
+    let body =
+        r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
+    let services = "/api/v1/namespaces/default/services";
+    assert_eq!(world.call("POST", services, body).0, 201);
+    let (_, service) = world.call("PATCH", &format!("{services}/s/status"), annotated);
+    assert_eq!(service.str_at(&["metadata", "annotations", "a"]), "b");
+    assert_eq!(service.str_at(&["metadata", "labels", "c"]), "d");
+    let template = r#"{"metadata":{"labels":{"x":"y"}},"spec":{"containers":[{"name":"a","image":"b"}]}}"#;
+    let body = format!(
+        r#"{{"kind":"Deployment","apiVersion":"apps/v1","metadata":{{"name":"d"}},"spec":{{"selector":{{"matchLabels":{{"x":"y"}}}},"template":{template}}}}}"#
+    );
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    assert_eq!(world.call("POST", deployments, &body).0, 201);
+    let (_, deployment) = world.call("PATCH", &format!("{deployments}/d/status"), annotated);
+    assert_eq!(deployment.str_at(&["metadata", "annotations", "a"]), "b");
+    assert_eq!(deployment.at(&["metadata", "labels"]), None);
+}
+
+#[test]
+fn a_refusal_carries_the_warnings_about_its_body() {
+    let world = World::new();
+    let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"Bad_Name"},"nonsense":1}"#;
+    let (code, headers, _) = world.send("POST", MAPS, body, &[("content-type", "application/json")]);
+    assert_eq!(
+        (code, headers["warning"].to_str().unwrap()),
+        (422, "299 - \"unknown field \\\"nonsense\\\"\"")
+    );
+}
+
+#[test]
+fn a_patch_that_says_a_field_twice_is_warned_of() {
+    let world = World::new();
+    world.make("x", "");
+    let kind = [("content-type", "application/merge-patch+json")];
+    let twice = r#"{"data":{"k":"a","k":"b"}}"#;
+    let (code, headers, _) = world.send("PATCH", &format!("{MAPS}/x"), twice, &kind);
+    assert_eq!(
+        (code, headers["warning"].to_str().unwrap()),
+        (200, "299 - \"duplicate field \\\"data.k\\\"\"")
+    );
+    let (code, ..) = world.send("PATCH", &format!("{MAPS}/x?fieldValidation=Strict"), twice, &kind);
+    assert_eq!(code, 422);
+}
+
+#[test]
+fn a_name_is_taken_until_its_object_is_gone() {
+    let world = World::new();
+    world.make("x", r#","finalizers":["a.b/c"]"#);
+    world.call("DELETE", &format!("{MAPS}/x"), "");
+    let (code, status) =
+        world.call("POST", MAPS, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#);
+    let message = "object is being deleted: configmaps \"x\" already exists";
+    assert_eq!((code, status.str_at(&["message"])), (409, message));
+}
+
+#[test]
+fn a_revision_that_is_missing_is_told_of_the_resource() {
+    let world = World::new();
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let body = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"}}"#;
+    assert_eq!(world.call("POST", path, body).0, 201);
+    let (code, status) = world.call("PUT", &format!("{path}/l"), body);
+    let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    assert_eq!((code, status.str_at(&["message"])), (422, message));
+}
+
+#[test]
+fn faults_of_an_event_are_those_of_the_stored_kind() {
+    let body = r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"e"},"regarding":{"namespace":"default"}}"#;
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let (code, status) = World::new().call("POST", path, body);
+    let message = status.str_at(&["message"]);
+    assert!(code == 422 && message.starts_with("Event \"e\" is invalid"), "{message}");
 }

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "how long a process takes is measured with the real clock")]
 
+#[path = "up/bad_input.rs"]
+mod bad_input;
+
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -108,8 +111,14 @@ impl Client {
 
     /// The head and the body of an answer.
     fn send(&mut self, head: &str, body: &[u8]) -> (String, String) {
+        self.send_as(head, "", body)
+    }
+
+    /// The same, with more headers.
+    fn send_as(&mut self, head: &str, headers: &str, body: &[u8]) -> (String, String) {
         let stream = &mut self.0;
-        write!(stream, "{head} HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
+        write!(stream, "{head} HTTP/1.1\r\nhost: a\r\n{headers}content-length: {}\r\n\r\n", body.len())
+            .unwrap();
         stream.write_all(body).unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();

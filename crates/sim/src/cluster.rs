@@ -17,7 +17,7 @@ use setpoint_reconcile::{Controller, Engine, Index, Observed, Outcome, Seed, Sen
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
-use setpoint_server::pipeline::{Step, World, Writer, create, delete, update};
+use setpoint_server::pipeline::{Step, Wish, World, Writer, create, delete, update};
 use setpoint_server::served::{self, Served};
 use setpoint_server::stored;
 use setpoint_store::{Cursor, Filter, Retention, Store};
@@ -283,7 +283,9 @@ impl Cluster {
     pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
         let served = kind(resource);
         let object = typed(served, object);
-        self.act(|writer, world| create::create(served, namespace, object.clone(), None, writer, world))
+        self.act(|writer, world| {
+            Ok(create::create(served, namespace, Wish::of(object.clone()), writer, world)?.step)
+        })
     }
 
     /// Merges a patch into a part of an object, as a user or a node would.
@@ -306,7 +308,7 @@ impl Cluster {
             let patched = patch.apply(stored::object(record), served.stored_schema);
             let patched = typed(served, patched.map_err(|error| error.to_status())?);
             let part = Part::of(part).expect("a part");
-            update::update(served, part, patched, None, record, writer, world)
+            Ok(update::update(served, part, Wish::of(patched), record, writer, world)?.step)
         })
     }
 

@@ -382,7 +382,13 @@ impl Store {
         self.shared.with_writer(|writer| writer.catch_up(&self.shared).map(|_| ()))
     }
 
-    /// How large it is.
+    /// Why nothing is committed any more; none while all is well.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<LogError>> {
+        self.shared.failure.get().cloned()
+    }
+
+    /// How large it is. This waits for a batch that is being written.
     #[must_use]
     pub fn stat(&self) -> StoreStat {
         let log = self.shared.with_writer(|writer| writer.log.stat());

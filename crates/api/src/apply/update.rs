@@ -25,11 +25,10 @@ pub struct Updated {
 /// The owners after an object was created or replaced, by whatever verb but apply.
 ///
 /// `live` is nothing for a create. `new` is the object that the client sent or made by its patch, still with the
-/// `metadata.managedFields` that it had then. `reset` says that this was an empty list, which decoding does not keep;
-/// see [`is_reset`].
+/// `metadata.managedFields` that it had then; an empty list makes all owners forgotten, see [`is_reset`].
 #[must_use]
-pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value, reset: bool) -> Updated {
-    let managers = managers_of_update(writer, live, new, reset);
+pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated {
+    let managers = managers_of_update(writer, live, new);
     let zero;
     let old = if let Some(live) = live {
         live
@@ -51,10 +50,10 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value, reset: boo
 }
 
 /// The owners that an update begins with: those it sent, or else those of the object.
-fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value, reset: bool) -> Managers {
+fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Managers {
     if writer.subresource.is_empty() {
         let sent = managed_fields(new);
-        if reset || is_reset(sent) {
+        if is_reset(sent) {
             return Managers::default();
         }
         if let Ok(managers) = Managers::from_value(sent)

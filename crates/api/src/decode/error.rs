@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::quantity::QuantityError;
 use crate::quote::Quoted;
+use crate::rfc3339::TimeError;
 
 /// Why a value cannot be decoded. The texts are those that clients know from Go.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -37,45 +38,6 @@ pub enum DecodeError {
 fn place(field: Option<&str>) -> String {
     field.map_or_else(|| "value of type ".to_owned(), |field| format!("struct field {field} of type "))
 }
-
-/// Why a text is no time, in the words of Go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimeError {
-    /// The text.
-    pub(super) text: String,
-    /// What is wrong with it.
-    pub(super) problem: TimeProblem,
-}
-
-/// What is wrong with a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TimeProblem {
-    /// The rest of the text does not start with this element of the layout.
-    Element { layout: &'static str, rest: String, element: &'static str },
-    /// A part is larger than it can be.
-    Range(&'static str),
-    /// Something follows.
-    Extra(String),
-}
-
-impl fmt::Display for TimeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = Quoted(&self.text);
-        match &self.problem {
-            TimeProblem::Element { layout, rest, element } => {
-                write!(
-                    f,
-                    "parsing time {text} as \"{layout}\": cannot parse {} as \"{element}\"",
-                    Quoted(rest)
-                )
-            }
-            TimeProblem::Range(part) => write!(f, "parsing time {text}: {part} out of range"),
-            TimeProblem::Extra(rest) => write!(f, "parsing time {text}: extra text: {}", Quoted(rest)),
-        }
-    }
-}
-
-impl std::error::Error for TimeError {}
 
 /// Something that a body said and that only strict validation refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The kinds of apiregistration.k8s.io: APIService, a version of a group and who serves it.
 
-use super::{Rules, check};
+use super::{ALL_BUT_STATUS, Rules, check};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::{NameRule, dns, key};
 use crate::quote::Quoted;
@@ -28,6 +28,10 @@ impl Rules for ApiService {
         }
     }
 
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }
@@ -45,7 +49,7 @@ impl Rules for ApiService {
         }
         errors.push_invalid(&path.child("version"), version, dns::label_1035(version));
         for (name, max) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
-            let priority = check::int(spec, name);
+            let priority = check::number(spec, name);
             if !(1..=max).contains(&priority) {
                 let detail = format!("must be positive and less than {max}");
                 errors.push(FieldError::invalid(&path.child(name), priority, detail));
@@ -99,7 +103,7 @@ fn service(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
             errors.push(FieldError::required(&path.child(name), ""));
         }
     }
-    let port = check::int(service, "port");
+    let port = check::number(service, "port");
     let faults = key::port_number(port);
     if !faults.is_empty() {
         let detail = format!("port is not valid: {}", faults.join(", "));

@@ -54,7 +54,7 @@ impl Rules for TokenRequest {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
-        let (seconds, at) = (check::int(spec, "expirationSeconds"), path.child("expirationSeconds"));
+        let (seconds, at) = (check::number(spec, "expirationSeconds"), path.child("expirationSeconds"));
         let mut faults = ErrorList::new();
         if seconds < TOKEN_SECONDS_MIN {
             let detail = "may not specify a duration less than 10 minutes";

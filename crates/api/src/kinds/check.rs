@@ -7,21 +7,19 @@ use compact_str::CompactString;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
-use crate::labels::{self, Expression};
 use crate::names::key;
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
+pub(super) use super::read::{expression, list, number, selector, text, texts, truth};
+
 mod condition;
 mod go;
-mod node_selector;
-mod toleration;
 
+pub(super) use super::core::pod_spec::{node_selector, validate_tolerations as tolerations};
 pub(super) use condition::conditions;
 pub(super) use condition::reason_faults;
 pub(super) use go::{Go, shown_go};
-pub(super) use node_selector::node_selector;
-pub(super) use toleration::tolerations;
 
 /// What an absent field reads as.
 pub(super) const NOTHING: &Value = &Value::Null;
@@ -37,31 +35,6 @@ pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
 /// Whether a field is there: what is a pointer in Go points to something.
 pub(super) fn is_set(value: &Value, name: &str) -> bool {
     !field(value, name).is_null()
-}
-
-/// The text of a field; empty where there is none.
-pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    field(value, name).as_str().unwrap_or_default()
-}
-
-/// The number in a field; 0 where there is none.
-pub(super) fn int(value: &Value, name: &str) -> i64 {
-    field(value, name).as_i64().unwrap_or_default()
-}
-
-/// Whether a field is true.
-pub(super) fn truth(value: &Value, name: &str) -> bool {
-    field(value, name).as_bool().unwrap_or_default()
-}
-
-/// The elements of a list; none where it is absent.
-pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    field(value, name).as_list().unwrap_or_default()
-}
-
-/// The elements of a list of texts.
-pub(super) fn texts<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
-    list(value, name).iter().map(|text| text.as_str().unwrap_or_default()).collect()
 }
 
 /// The entries of a map, by key.
@@ -114,29 +87,11 @@ pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, suppo
     }
 }
 
-/// Checks a `LabelSelector`.
-pub(super) fn selector(
-    errors: &mut ErrorList,
-    path: &Path<'_>,
-    selector: &Value,
-    allow_invalid_values: bool,
-) {
-    let expressions: Vec<Expression<'_>> =
-        list(selector, "matchExpressions").iter().map(expression).collect();
-    let labels = text_entries(selector, "matchLabels");
-    labels::validate(errors, path, labels, &expressions, allow_invalid_values);
-}
-
 /// Whether a `LabelSelector` has faults.
 pub(super) fn selector_is_invalid(of: &Value) -> bool {
     let mut errors = ErrorList::new();
     selector(&mut errors, &Path::NONE, of, false);
     !errors.is_empty()
-}
-
-/// One expression of a `LabelSelector`.
-pub(super) fn expression(of: &Value) -> Expression<'_> {
-    Expression { key: text(of, "key"), operator: text(of, "operator"), values: texts(of, "values") }
 }
 
 /// Checks a label key.

@@ -2,7 +2,6 @@
 
 pub mod binding;
 pub mod config_map;
-mod defaults;
 pub mod endpoints;
 pub mod event;
 pub mod event_convert;

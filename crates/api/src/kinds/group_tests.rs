@@ -8,12 +8,13 @@
 use std::fmt::Write as _;
 
 use super::certificates::signing_request;
-use super::{Rules, rules};
+use super::{Author, Rules, rules};
 use crate::decode::decode;
 use crate::field_error::ErrorList;
 use crate::json;
 use crate::resources;
 use crate::schema::builtin;
+use crate::time::Time;
 use crate::value::Value;
 use crate::yaml;
 
@@ -264,4 +265,39 @@ fn every_served_kind_of_these_groups_has_rules() {
             assert!(rules(info.group, info.kind).is_some(), "{} {}", info.group, info.kind);
         }
     }
+}
+
+#[test]
+fn what_nobody_owns_through_an_endpoint_is_what_it_sets_back() {
+    for info in resources::all().iter().filter(|info| info.version == "v1") {
+        let Some(rules) = rules(info.group, info.kind) else { continue };
+        let whole = rules.reset_fields();
+        match (info.kind, rules.has_status()) {
+            ("CertificateSigningRequest", _) => assert_eq!(whole, ["spec", "status"]),
+            (_, true) => assert_eq!(whole, ["status"], "{}", info.kind),
+            (_, false) => assert!(whole.is_empty(), "{}", info.kind),
+        }
+        assert!(rules.status_reset_fields().contains(&"spec"), "{}", info.kind);
+    }
+    let of = |group, kind| rules(group, kind).unwrap().status_reset_fields();
+    assert_eq!(of("apps", "Deployment"), ["spec", "metadata.labels"]);
+    assert_eq!(of("apps", "StatefulSet"), ["spec"]);
+    assert_eq!(of("", "Pod"), ["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]);
+    assert_eq!(of("storage.k8s.io", "VolumeAttachment"), ["metadata", "spec"]);
+}
+
+#[test]
+fn the_time_of_a_taint_is_a_default_and_new_when_its_effect_is() {
+    let rules = rules("resource.k8s.io", "DeviceTaintRule").unwrap();
+    let rule = |text: &str| json::parse(text.as_bytes()).unwrap();
+    let author = Author { now: Time::from_seconds(60), user: "", groups: &[] };
+    let mut new = rule(r#"{"spec":{"taint":{"effect":"NoExecute"}}}"#);
+    rules.default_times(&mut new, Time::from_seconds(0));
+    assert_eq!(new.str_at(&["spec", "taint", "timeAdded"]), "1970-01-01T00:00:00Z");
+    let old = new.clone();
+    rules.sign(&mut new, Some(&old), &author);
+    assert_eq!(new, old);
+    let mut new = rule(r#"{"spec":{"taint":{"effect":"None","timeAdded":"1970-01-01T00:00:00Z"}}}"#);
+    rules.sign(&mut new, Some(&old), &author);
+    assert_eq!(new.str_at(&["spec", "taint", "timeAdded"]), "1970-01-01T00:01:00Z");
 }

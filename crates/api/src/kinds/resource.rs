@@ -16,7 +16,7 @@ pub mod resource_slice;
 pub mod taint;
 
 use super::{Rules, check};
-use crate::field_error::{ErrorList, FieldError, Path};
+use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
 use crate::value::Value;
 
 /// The rules of a kind of this group.
@@ -62,6 +62,11 @@ impl Report {
 
     /// Complains about elements that have the same key as one before.
     fn unique<K: PartialEq>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
+        // A list that is too long is not looked into.
+        let place = path.to_string();
+        if self.late.iter().any(|error| error.kind == ErrorKind::TooMany && error.field.as_str() == place) {
+            return;
+        }
         for (i, one) in list.iter().enumerate() {
             if list[..i].iter().any(|other| key(other) == key(one)) {
                 let value = one.as_str().map_or_else(|| check::shown(one), Into::into);

@@ -5,22 +5,15 @@
 use std::borrow::Cow;
 
 use super::core::pod_spec::{self, internal};
+pub use super::read::{expressions, match_labels};
+use super::read::{list, number_part, shown, text};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::labels::{self, Expression};
+use crate::labels;
 use crate::names::{dns, key};
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// What a counter must be.
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
-
-/// How a message shows a value that is not a plain text or number.
-#[must_use]
-pub fn shown(value: Option<&Value>) -> BadValue {
-    match value {
-        None | Some(Value::Null) => BadValue::Null,
-        Some(value) => BadValue::Json(crate::json::to_text(value).into()),
-    }
-}
 
 /// The error for a structure that differs from what it was. `ty` is its type inside upstream's server, which the
 /// message shows.
@@ -44,48 +37,10 @@ pub fn drop_disabled_template(object: &mut Value, path: &[&str]) {
     }
 }
 
-/// The value of a field that may be written as null.
-#[must_use]
-pub fn part<'a>(parent: &'a Value, field: &str) -> Option<&'a Value> {
-    parent.get(field).filter(|value| !value.is_null())
-}
-
-/// The integer in a field.
-#[must_use]
-pub fn int(parent: &Value, field: &str) -> Option<i64> {
-    parent.get(field)?.as_i64()
-}
-
-/// The text in a field; empty where there is none.
-#[must_use]
-pub fn text<'a>(parent: &'a Value, field: &str) -> &'a str {
-    parent.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The items of the list in a field.
-#[must_use]
-pub fn items<'a>(parent: &'a Value, field: &str) -> &'a [Value] {
-    parent.get(field).and_then(Value::as_list).unwrap_or_default()
-}
-
-/// Sets a field that the client left out.
-pub fn default_field(parent: &mut Map, field: &str, value: impl Into<Value>) {
-    if parent.get(field).is_none_or(Value::is_null) {
-        parent.insert(field, value.into());
-    }
-}
-
-/// Sets a text that the client left out or left empty.
-pub fn default_text(parent: &mut Map, field: &str, value: &str) {
-    if parent.get_str(field).is_none_or(str::is_empty) {
-        parent.insert(field, value);
-    }
-}
-
 /// Checks that the counters in `fields` are not negative where they are set.
 pub fn nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
     for field in fields {
-        if let Some(count) = int(parent, field).filter(|count| *count < 0) {
+        if let Some(count) = number_part(parent, field).filter(|count| *count < 0) {
             errors.push(FieldError::invalid(&path.child(field), count, NOT_NEGATIVE));
         }
     }
@@ -100,9 +55,9 @@ pub fn at_most(
     limit: &str,
     detail: &'static str,
 ) {
-    let limit = int(status, limit).unwrap_or(0);
+    let limit = number_part(status, limit).unwrap_or(0);
     for field in fields {
-        if let Some(count) = int(status, field).filter(|count| *count > limit) {
+        if let Some(count) = number_part(status, field).filter(|count| *count > limit) {
             errors.push(FieldError::invalid(&path.child(field), count, detail));
         }
     }
@@ -149,7 +104,7 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let holds = |expression: &Value| {
         let value = label(text(expression, "key"));
-        let listed = || items(expression, "values").iter().any(|one| one.as_str() == value);
+        let listed = || list(expression, "values").iter().any(|one| one.as_str() == value);
         match text(expression, "operator") {
             "In" => value.is_some() && listed(),
             "NotIn" => value.is_none() || !listed(),
@@ -158,7 +113,7 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
         }
     };
     match_labels(selector).all(|(key, wanted)| label(key) == Some(wanted))
-        && items(selector, "matchExpressions").iter().all(holds)
+        && list(selector, "matchExpressions").iter().all(holds)
 }
 
 /// Whether a label selector asks for nothing.
@@ -166,28 +121,6 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
 pub fn is_empty_selector(selector: &Value) -> bool {
     let is_empty = |field: &str| selector.get(field).is_none_or(Value::is_empty);
     is_empty("matchLabels") && is_empty("matchExpressions")
-}
-
-/// The labels that a label selector asks for.
-pub fn match_labels(selector: &Value) -> impl Iterator<Item = (&str, &str)> {
-    entries(selector.get("matchLabels"))
-}
-
-/// The further conditions of a label selector.
-#[must_use]
-pub fn expressions(selector: &Value) -> Vec<Expression<'_>> {
-    let expression = |value| Expression {
-        key: text(value, "key"),
-        operator: text(value, "operator"),
-        values: items(value, "values").iter().filter_map(Value::as_str).collect(),
-    };
-    items(selector, "matchExpressions").iter().map(expression).collect()
-}
-
-/// The entries of a map of texts.
-pub fn entries(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
-    let map = map.and_then(Value::as_map);
-    map.into_iter().flat_map(Map::iter).filter_map(|(key, value)| Some((key, value.as_str()?)))
 }
 
 /// Checks that `selector` selects the pods of `template`, found at `path`.

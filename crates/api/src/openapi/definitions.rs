@@ -216,7 +216,12 @@ fn of_field(of: Struct<'_>, field: Field<'_>, dialect: Dialect) -> Value {
         schema.insert("default", default);
     }
     if field.values().len() > 0 {
-        schema.insert("enum", texts(field.values()));
+        let values = texts(field.values());
+        // Of a list, each element is one of them.
+        match schema.get_mut("items").and_then(Value::as_map_mut) {
+            Some(items) => items.insert_first("enum", values),
+            None => drop(schema.insert("enum", values)),
+        }
     }
     markers(field, &mut schema);
     // In version 3 nothing may stand beside a reference.

@@ -134,6 +134,9 @@ fn fields_say_what_the_schema_knows() {
     let protocol = schema_of(&apps, "io.k8s.api.core.v1.ContainerPort", &["properties", "protocol"]);
     assert!(protocol.starts_with(r#"{"default":"TCP","description":"#), "{protocol}");
     assert!(protocol.ends_with(r#""enum":["SCTP","TCP","UDP"],"type":"string"}"#), "{protocol}");
+    let modes =
+        schema_of(&apps, "io.k8s.api.core.v1.PersistentVolumeClaimSpec", &["properties", "accessModes"]);
+    assert!(modes.contains(r#""items":{"enum":["ReadOnlyMany","#), "{modes}");
     let reference = "io.k8s.api.core.v1.SecretKeySelector";
     assert_eq!(schema_of(&apps, reference, &["required"]), r#"["key"]"#);
     assert_eq!(schema_of(&apps, reference, &["properties", "name", "default"]), r#""""#);

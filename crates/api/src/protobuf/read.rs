@@ -4,7 +4,8 @@
 use compact_str::CompactString;
 
 use super::wire::{Payload, Reader};
-use super::{DEPTH_MAX, MAGIC, PIECES_MAX, ProtoError, base64, envelope};
+use super::{DEPTH_MAX, MAGIC, PIECES_MAX, ProtoError, envelope};
+use crate::base64;
 use crate::json;
 use crate::rfc3339;
 use crate::schema::{Field, SchemaOr, Shape, Struct};

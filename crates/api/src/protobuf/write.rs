@@ -1,8 +1,8 @@
 //! From values to messages, byte for byte as Go writes them: fields go up by number, numbers and texts that are
 //! no pointers are written even when they say nothing, and the keys of maps are in order.
 
-use super::base64;
 use super::wire::{close, open, payload, write_bytes, write_number, write_tag, write_varint};
+use crate::base64;
 use crate::json;
 use crate::rfc3339;
 use crate::schema::{Field, SchemaOr, Shape, Struct, TypeRef};
@@ -143,7 +143,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
         let text = value.and_then(Value::as_str);
         match ty.shape() {
             Shape::Struct(of) => self.message(value, of),
-            Shape::Bytes => base64::decode(text.unwrap_or_default(), self.out),
+            Shape::Bytes => base64::decode_into(text.unwrap_or_default(), self.out),
             Shape::List(of) => {
                 for item in value.and_then(Value::as_list).unwrap_or_default() {
                     self.value(1, Some(item), of);

@@ -154,3 +154,13 @@ fn generic_answers_name_what_was_asked() {
     let cause = &Status::generic(418, &about).details.unwrap().causes[0];
     assert_eq!((&*cause.reason, &*cause.message), (CAUSE_UNEXPECTED_SERVER_RESPONSE, "why"));
 }
+
+#[test]
+fn a_fault_that_was_found_twice_is_one_cause() {
+    let mut errors = ErrorList::new();
+    for _ in 0..2 {
+        errors.push(FieldError::required(&Path::root("spec"), ""));
+    }
+    let status = Status::invalid(Qualified { group: "", name: "Pod" }, "x", &errors);
+    assert_eq!(status.details.unwrap().causes.len(), 1);
+}

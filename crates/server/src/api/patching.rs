@@ -1,14 +1,14 @@
 //! What a patch makes of an object, whichever endpoint it came through.
 
 use setpoint_api::Value;
-use setpoint_api::decode::decode;
+use setpoint_api::decode::decode_sent;
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::write::header;
 use crate::answers;
-use crate::body::Strictness;
+use crate::body::{Sent, Strictness};
 use crate::exchange::Request;
 use crate::query::Query;
 
@@ -37,7 +37,7 @@ impl Patching {
     /// If it is malformed.
     pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<Patching, Status> {
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let patch = Patch::parse(sort, &request.body, strictness == Strictness::Strict)
+        let patch = Patch::parse(sort, &request.body, strictness != Strictness::Ignore)
             .map_err(|error| error.to_status())?;
         Ok(Patching { patch, strictness })
     }
@@ -46,16 +46,20 @@ impl Patching {
     ///
     /// # Errors
     /// If the patch does not fit, or makes something that is no such object.
-    pub(super) fn apply(&self, live: Value, schema: Struct<'static>) -> Result<(Value, Vec<String>), Status> {
+    pub(super) fn apply(&self, live: Value, schema: Struct<'static>) -> Result<Sent, Status> {
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
-        let decoded = decode(patched.clone(), schema, &[])
+        let decoded = decode_sent(patched.clone(), schema, &[])
             .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
-        match self.strictness {
-            Strictness::Strict if !decoded.strict.is_empty() => {
-                Err(self.patch.strict_invalid(&patched, &decoded.strict))
+        let warnings = match self.strictness {
+            Strictness::Strict if !decoded.strict.is_empty() || !self.patch.strict().is_empty() => {
+                return Err(self.patch.strict_invalid(&patched, &decoded.strict));
             }
-            Strictness::Warn => Ok((decoded.value, decoded.strict.iter().map(ToString::to_string).collect())),
-            _ => Ok((decoded.value, Vec::new())),
-        }
+            Strictness::Warn => {
+                let own = self.patch.strict().iter().map(ToString::to_string);
+                own.chain(decoded.strict.iter().map(ToString::to_string)).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
     }
 }

@@ -4,6 +4,7 @@
 
 use http::Method;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::authentication::token_review_fault;
 use setpoint_api::kinds::authorization::rules_review_fault;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Generic, Status};
@@ -12,7 +13,7 @@ use setpoint_api::{Map, Time, Value, metadata};
 use super::write::writer;
 use super::{Api, wanted_whole};
 use crate::answers;
-use crate::body::{self, Expected, Strictness};
+use crate::body::{self, Expected, Sent, Strictness};
 use crate::exchange::{Answer, Identity, Request};
 use crate::pipeline::update::Part;
 use crate::pipeline::{World, ownership};
@@ -31,6 +32,9 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
+        if target.served.info.kind == "ComponentStatus" {
+            return self.components(request, target, query).await;
+        }
         let has_scope = target.served.info.namespaced != target.namespace.is_empty();
         if request.method != Method::POST || !target.name.is_empty() || !has_scope {
             return Err(Status::generic(
@@ -50,7 +54,7 @@ impl Api {
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let (mut review, warnings) =
+        let Sent { object: mut review, warnings, .. } =
             body::object(&request.body, super::write::header(request), expected, strictness)?;
         metadata::create::ensure_namespace(&mut review, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -66,6 +70,12 @@ impl Api {
         ownership::note(served, Part::Whole, &writer, &world, None, &mut review);
         let identity = &request.identity;
         match served.info.kind {
+            "TokenReview" => {
+                if let Some(fault) = token_review_fault(&review) {
+                    return Err(Status::bad_request(fault));
+                }
+                doubt(&mut review);
+            }
             "SelfSubjectReview" => review = who(identity, &review, now),
             "SelfSubjectAccessReview" => {
                 let allowed = is_administrator(identity.groups.iter().map(String::as_str));
@@ -109,6 +119,14 @@ fn who(identity: &Identity, review: &Value, now: Time) -> Value {
         info.insert("groups", groups);
     }
     answer
+}
+
+/// This server has issued no token, so it knows none.
+fn doubt(review: &mut Value) {
+    let mut status = Map::with_capacity(2);
+    status.insert("user", Value::map());
+    status.insert("error", "invalid bearer token");
+    review.make_map().insert("status", status);
 }
 
 fn decide(review: &mut Value, allowed: bool) {

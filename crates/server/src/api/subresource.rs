@@ -3,24 +3,24 @@
 //! Parts of an object (status, finalizers, approval, ephemeral containers, resources) are written like the object.
 
 mod binding;
+mod connect;
 mod eviction;
 mod scale;
 
 use http::Method;
+use setpoint_api::Value;
 use setpoint_api::metadata;
 use setpoint_api::resources::Verb;
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Generic, Reason, Status};
-use setpoint_api::{Value, json};
 
 use super::write::header;
 use super::{Api, unknown};
 use crate::answers;
-use crate::body::{self, Expected, Strictness};
+use crate::body::{self, Expected, Sent, Strictness};
 use crate::exchange::{Answer, Request};
 use crate::query::Query;
 use crate::route::Target;
-use crate::stored;
 
 /// The verb that a method asks for below an object.
 fn verb(method: &Method) -> Option<Verb> {
@@ -65,7 +65,8 @@ fn object(
     expected: Expected<'_>,
 ) -> Result<(Value, Vec<String>), Status> {
     let strictness = Strictness::of(query.get("fieldValidation"));
-    let (mut object, warnings) = body::object(&request.body, header(request), expected, strictness)?;
+    let Sent { mut object, warnings, .. } =
+        body::object(&request.body, header(request), expected, strictness)?;
     metadata::create::ensure_namespace(&mut object, &target.namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     Ok((object, warnings))
@@ -88,33 +89,19 @@ impl Api {
             "scale" => self.scale(request, target, query).await,
             "binding" => self.bind(request, target, query, &target.name).await,
             "eviction" => self.evict(request, target, query).await,
-            _ => Err(self.only_nodes_can(target)),
+            "token" => Err(self.no_tokens(target)),
+            _ => self.connect(target, query),
         }
     }
 
-    /// Why a request cannot be answered that takes a node, or a key to sign with.
-    fn only_nodes_can(&self, target: &Target) -> Status {
-        let record = match self.find(target, &self.store.snapshot()) {
-            Ok(record) => record,
-            Err(missing) => return missing,
-        };
-        let (plural, name, word) = (target.served.info.plural, &target.name, &target.subresource);
-        match plural {
-            "pods" if stored::object(&record).str_at(&["spec", "nodeName"]).is_empty() => {
-                Status::bad_request(format!("pod {name} does not have a host assigned"))
-            }
-            "services" => {
-                let name = json::to_text(&Value::from(name.as_str()));
-                Status::service_unavailable(format!("no endpoints available for service {name}"))
-            }
-            "serviceaccounts" => Status::unclassified(
+    /// Why a token cannot be issued.
+    fn no_tokens(&self, target: &Target) -> Status {
+        match self.find(target, &self.store.snapshot()) {
+            Ok(_) => Status::unclassified(
                 501,
-                format!("serviceaccounts/{word} is not implemented: this server does not issue tokens yet"),
+                "serviceaccounts/token is not implemented: this server does not issue tokens yet",
             ),
-            _ => Status::unclassified(
-                501,
-                format!("{plural}/{word} is not implemented: this server does not connect to nodes yet"),
-            ),
+            Err(missing) => missing,
         }
     }
 }

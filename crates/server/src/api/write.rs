@@ -6,20 +6,21 @@ use setpoint_api::decode::{StrictError, decode};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::delete::answers_with_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
+use setpoint_api::metadata::owners;
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Time, Value, json, metadata, yaml};
+use setpoint_api::{Time, Value, json, metadata, protobuf, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
 use super::patching::{self, Patching};
 use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
 use crate::exchange::{Answer, Request};
-use crate::media::{Form, View};
+use crate::media::{self, Form, View};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Part, update, update_live};
-use crate::pipeline::{Step, World, Writer, ownership};
+use crate::pipeline::{Decided, Step, Wish, World, Writer, ownership};
 use crate::query::Query;
 use crate::route::Target;
 use crate::{answers, list, stored};
@@ -45,23 +46,22 @@ impl Api {
         query: &Query,
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
-        let (object, mut warnings) = self.body(request, target, query)?;
-        warnings.extend(target.served.rules.warnings(&object, None));
+        let (wish, mut warnings) = self.body(request, target, query)?;
         let writer = writer(request, query, None)?;
         // It is rarely decided twice, and reading it once more then is cheaper than a copy each time.
-        let mut first = Some(object);
+        let mut first = Some(wish);
+        let mut more = Vec::new();
         let done = self
             .perform(|world| {
-                let object = match first.take() {
-                    Some(object) => object,
+                let wish = match first.take() {
+                    Some(wish) => wish,
                     None => self.body(request, target, query)?.0,
                 };
-                create(target.served, &target.namespace, object, None, &writer, world)
+                noted(create(target.served, &target.namespace, wish, &writer, world), &mut more)
             })
-            .await?;
-        let mut answer = shown(target, done, 201, wanted, query, self.options.clock.now())?;
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+            .await;
+        warnings.extend(more);
+        answered(target, done, 201, wanted, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn update(
@@ -71,12 +71,12 @@ impl Api {
         query: &Query,
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
-        let (mut object, mut warnings) = self.body(request, target, query)?;
-        metadata::create::ensure_namespace(&mut object, &target.namespace)
+        let (mut wish, mut warnings) = self.body(request, target, query)?;
+        metadata::create::ensure_namespace(&mut wish.object, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        let name = metadata::name(&object);
+        let name = metadata::name(&wish.object);
         if name.is_empty() {
-            object.ensure_map("metadata").insert("name", target.name.as_str());
+            wish.object.ensure_map("metadata").insert("name", target.name.as_str());
         } else if name != target.name {
             let (said, asked) = (name, &target.name);
             return Err(Status::bad_request(format!(
@@ -87,21 +87,23 @@ impl Api {
         let part = part(target);
         let creates = part == Part::Whole && target.served.rules.allows_create_on_update();
         let mut created = false;
+        let mut more = Vec::new();
         let done = self
-            .perform(|world| match self.find(target, world.snapshot) {
-                Ok(record) => update(target.served, part, object.clone(), None, &record, &writer, world),
-                Err(_) if creates => {
-                    created = true;
-                    create(target.served, &target.namespace, object.clone(), None, &writer, world)
-                }
-                Err(missing) => Err(missing),
+            .perform(|world| {
+                let decided = match self.find(target, world.snapshot) {
+                    Ok(record) => update(target.served, part, wish.clone(), &record, &writer, world),
+                    Err(_) if creates => {
+                        created = true;
+                        create(target.served, &target.namespace, wish.clone(), &writer, world)
+                    }
+                    Err(missing) => Err(missing),
+                };
+                noted(decided, &mut more)
             })
-            .await?;
-        warnings.extend(target.served.rules.warnings(&object, None));
-        let mut answer =
-            shown(target, done, if created { 201 } else { 200 }, wanted, query, self.options.clock.now())?;
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+            .await;
+        warnings.extend(more);
+        let code = if created { 201 } else { 200 };
+        answered(target, done, code, wanted, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn patch(
@@ -117,18 +119,19 @@ impl Api {
         let writer = writer(request, query, Some(false))?;
         let patch = Patching::parse(sort, request, query)?;
         let served = target.served;
-        let mut warnings = Vec::new();
+        let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
-                let (object, more) = patch.apply(served.to_served(stored::object(&record)), served.schema)?;
-                warnings = more;
-                update(served, part(target), served.to_stored(object), None, &record, &writer, world)
+                let mut sent = patch.apply(served.to_served(stored::object(&record)), served.schema)?;
+                warnings = sent.warnings;
+                warnings.extend(owners::deduplicate(&mut sent.object, true));
+                let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
+                noted(update(served, part(target), wish, &record, &writer, world), &mut more)
             })
-            .await?;
-        let mut answer = shown(target, done, 200, wanted, query, self.options.clock.now())?;
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+            .await;
+        warnings.extend(more);
+        answered(target, done, 200, wanted, query, self.options.clock.now(), &warnings)
     }
 
     async fn apply(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
@@ -136,35 +139,36 @@ impl Api {
         let writer = writer(request, query, Some(true))?;
         let force = query.flag("force") == Some(true);
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let (config, warnings) = applied_config(request, target, strictness)?;
+        let (config, mut warnings) = applied_config(request, target, strictness)?;
         let (served, part) = (target.served, part(target));
         let mut created = false;
+        let mut more = Vec::new();
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot);
                 let live = record.as_ref().ok().map(stored::object);
-                let (object, managed) =
+                let (object, owners) =
                     ownership::merge(served, part, &writer, world, live.as_ref(), &config, force)?;
                 let object = decode(object, served.schema, &[])
                     .map_err(|error| Status::bad_request(error.to_string()))?
                     .value;
-                let object = served.to_stored(object);
-                match (record, live) {
+                let wish = Wish { object: served.to_stored(object), hollow: false, owners: Some(owners) };
+                let decided = match (record, live) {
                     (Ok(record), Some(live)) => {
-                        update_live(served, part, object, Some(managed), (&record, live), &writer, world)
+                        update_live(served, part, wish, (&record, live), &writer, world)
                     }
                     (Err(missing), _) if part != Part::Whole => Err(missing),
                     _ => {
                         created = true;
-                        create(served, &target.namespace, object, Some(managed), &writer, world)
+                        create(served, &target.namespace, wish, &writer, world)
                     }
-                }
+                };
+                noted(decided, &mut more)
             })
-            .await?;
+            .await;
+        warnings.extend(more);
         let code = if created { 201 } else { 200 };
-        let mut answer = shown(target, done, code, wanted, query, self.options.clock.now())?;
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+        answered(target, done, code, wanted, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn delete(
@@ -223,18 +227,15 @@ impl Api {
         list::answer(target, &page, wanted, query, self.options.clock.now())
     }
 
-    fn body(
-        &self,
-        request: &Request,
-        target: &Target,
-        query: &Query,
-    ) -> Result<(Value, Vec<String>), Status> {
+    fn body(&self, request: &Request, target: &Target, query: &Query) -> Result<(Wish, Vec<String>), Status> {
         let served = target.served;
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let (object, warnings) = body::object(&request.body, header(request), expected, strictness)?;
-        Ok((served.to_stored(object), warnings))
+        let mut sent = body::object(&request.body, header(request), expected, strictness)?;
+        sent.warnings.extend(owners::deduplicate(&mut sent.object, false));
+        let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
+        Ok((wish, sent.warnings))
     }
 
     pub(super) fn find(&self, target: &Target, snapshot: &Snapshot) -> Result<Record, Status> {
@@ -310,7 +311,8 @@ fn applied_config(
 }
 
 pub(super) fn header(request: &Request) -> Option<&str> {
-    request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok())
+    // What cannot be read is as good as a type that nobody knows.
+    request.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable"))
 }
 
 fn part(target: &Target) -> Part {
@@ -337,7 +339,7 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
         }
         None => {
             options.validate(&mut errors);
-            "UpdateOptions"
+            if request.method == http::Method::DELETE { "DeleteOptions" } else { "UpdateOptions" }
         }
     };
     if !errors.is_empty() {
@@ -354,20 +356,30 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
 }
 
 /// The options of a delete: the body's, or the query's.
+/// The version that a body says it has. Every group knows the options of a delete in its own versions, and clients
+/// send them so.
+fn said_version(request: &Request) -> Option<String> {
+    let said = |value: &Value| value.str_at(&["apiVersion"]).to_owned();
+    match media::sent(header(request))? {
+        Form::Protobuf => Some(protobuf::decode(&request.body).ok()?.api_version),
+        Form::Yaml => Some(said(&yaml::parse_strict(&request.body).ok()?.0)),
+        Form::Json => Some(said(&json::parse(&request.body).ok()?)),
+    }
+}
+
 fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
     if !request.body.is_empty() {
         let schema =
             builtin().meta("DeleteOptions").ok_or_else(|| Status::internal_error("no DeleteOptions"))?;
-        let value = json::parse(&request.body);
-        let api_version = value.as_ref().map_or("v1", |value| value.str_at(&["apiVersion"])).to_owned();
-        let api_version = if api_version.is_empty() { "v1".to_owned() } else { api_version };
+        let api_version = said_version(request).filter(|version| !version.is_empty());
+        let api_version = api_version.unwrap_or_else(|| "v1".to_owned());
         let expected = Expected { api_version: &api_version, kind: "DeleteOptions", schema };
-        return Ok(body::object(&request.body, header(request), expected, Strictness::Ignore)?.0);
+        return Ok(body::object(&request.body, header(request), expected, Strictness::Ignore)?.object);
     }
     let mut options = Value::map();
     let map = options.make_map();
     if let Some(seconds) =
-        query.number("gracePeriodSeconds").map_err(|errors| Status::bad_request(errors.to_string()))?
+        query.number("gracePeriodSeconds").map_err(|error| Status::bad_request(error.to_string()))?
     {
         map.insert("gracePeriodSeconds", seconds);
     }
@@ -382,6 +394,32 @@ fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
         map.insert("dryRun", dry_run);
     }
     Ok(options)
+}
+
+/// Keeps the warnings of a decision apart.
+fn noted(decided: Result<Decided, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
+    let Decided { step, warnings: more } = decided?;
+    *warnings = more;
+    Ok(step)
+}
+
+/// The answer to a write with its warnings, which also go with a refusal.
+fn answered(
+    target: &Target,
+    done: Result<Done, Status>,
+    code: u16,
+    wanted: (Form, View),
+    query: &Query,
+    now: Time,
+    warnings: &[String],
+) -> Result<Answer, Status> {
+    let mut answer = match done {
+        Ok(done) => shown(target, done, code, wanted, query, now)?,
+        Err(status) if warnings.is_empty() => return Err(status),
+        Err(status) => answers::status(&status),
+    };
+    answers::warn(&mut answer, warnings);
+    Ok(answer)
 }
 
 fn shown(

@@ -11,13 +11,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::stall::Guarded;
+use super::tls::Secured;
 use super::{
     HEADER_BYTES_MAX, HEADERS_MAX, LOCAL_RESETS_MAX, PENDING_RESETS_MAX, PING_INTERVAL, PING_TIMEOUT, Phase,
-    SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, handler, tls,
+    SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, handler,
 };
 use crate::exchange::Identity;
 
@@ -68,13 +68,13 @@ impl Activity {
 /// Serves a connection until either side ends it.
 pub(super) async fn run(
     stream: TcpStream,
-    acceptor: TlsAcceptor,
+    tls: Secured,
     shared: Arc<Shared>,
     mut phase: watch::Receiver<Phase>,
 ) {
     // Answers are written whole, so waiting for more to fill a packet only costs time.
     let _ = stream.set_nodelay(true);
-    let handshake = acceptor.accept(Guarded::new(stream, shared.bounds.stall_timeout));
+    let handshake = tls.acceptor.accept(Guarded::new(stream, shared.bounds.stall_timeout));
     let stream = tokio::select! {
         biased;
         finished = tokio::time::timeout(shared.bounds.handshake_timeout, handshake) => match finished {
@@ -85,7 +85,7 @@ pub(super) async fn run(
         _ = phase.changed() => return,
     };
     let (_, session) = stream.get_ref();
-    let identity = session.peer_certificates().and_then(|chain| tls::identity(chain.first()?));
+    let identity = session.peer_certificates().and_then(|chain| tls.identity(chain));
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let activity = Activity::default();
     let connection = Arc::new(Connection { shared, identity, activity, phase });

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::metrics::{Sort, Text};
+
 /// Counts since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -24,6 +26,19 @@ impl Counters {
     /// Connections ended because nothing moved on them, or not fast enough.
     pub fn connections_cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)
+    }
+
+    /// Writes them as metrics.
+    pub fn write(&self, text: &mut Text) {
+        let mut one = |name: &str, help: &str, value: u64| {
+            text.family(name, Sort::Counter, help);
+            text.sample(name, &[], value);
+        };
+        one("setpoint_http_panics_total", "Panics in the service, contained.", self.panics());
+        let refused = self.connections_refused();
+        one("setpoint_http_connections_refused_total", "Connections closed for being too many.", refused);
+        let cut = self.connections_cut();
+        one("setpoint_http_connections_cut_total", "Connections ended for being too slow.", cut);
     }
 
     pub(super) fn panicked(&self) {

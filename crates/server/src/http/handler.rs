@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -18,10 +18,11 @@ use setpoint_api::status::Status;
 use super::body::{Active, Outgoing};
 use super::connection::Connection;
 use super::{BODY_DISCARD_MAX, Bounds, HEADERS_MAX, Shared};
+use crate::answers;
 use crate::exchange::{Answer, Body, Request, Service};
+use crate::inflight::Place;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// Answers one request. It cannot fail: whatever goes wrong becomes a `Status`.
@@ -36,8 +37,8 @@ pub(super) async fn handle(
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let method = parts.method.clone();
     let answer = match admit(&connection, parts, body).await {
-        Ok(request) => contained(shared, request).await,
-        Err(status) => plain(&status),
+        Ok((request, _place)) => contained(shared, request).await,
+        Err(status) => answers::status(&status),
     };
     Ok(respond(answer, &method, id, accepts_gzip, active))
 }
@@ -47,22 +48,25 @@ async fn admit(
     connection: &Connection,
     parts: http::request::Parts,
     body: Incoming,
-) -> Result<Request, Status> {
+) -> Result<(Request, Place), Status> {
     let identity = connection.identity.clone().ok_or_else(|| Status::unauthorized("Unauthorized"))?;
     if parts.headers.len() > HEADERS_MAX {
         let message = format!("the request has more than {HEADERS_MAX} header fields");
         return Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message));
     }
+    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+    let place = connection.shared.service.enter(&parts.method, path, query)?;
     let body = read(body, &connection.shared.bounds).await?;
     connection.activity.moved();
-    Ok(Request {
-        path: parts.uri.path().to_owned(),
-        query: parts.uri.query().unwrap_or_default().to_owned(),
+    let request = Request {
+        path: path.to_owned(),
+        query: query.to_owned(),
         method: parts.method,
         headers: parts.headers,
         body,
         identity,
-    })
+    };
+    Ok((request, place))
 }
 
 /// Reads a body of bounded size in bounded time.
@@ -126,7 +130,7 @@ async fn contained(shared: &Shared, request: Request) -> Answer {
         None => {
             shared.counters.panicked();
             tracing::error!(%method, %path, "the request made the server panic");
-            plain(&Status::internal_error("this request made the server panic: its log tells more"))
+            answers::status(&Status::internal_error("this request made the server panic: its log tells more"))
         }
     }
 }
@@ -167,14 +171,6 @@ fn respond(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
-}
-
-/// A `Status` as an answer.
-fn plain(status: &Status) -> Answer {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, JSON);
-    let code = StatusCode::from_u16(status.http_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Answer { status: code, headers, body: Body::Whole(vec![status.to_json().into()]) }
 }
 
 /// The id of a request: the client's own, or one in the form of a version 4 UUID.

@@ -16,6 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use setpoint_api::Time;
+use setpoint_api::status::Status;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
@@ -24,8 +25,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::certs::Pki;
+use crate::certs::{Pair, Pki};
 use crate::exchange::{Answer, Body, Frames, Request};
+use crate::inflight::Place;
 
 /// A service with something of each sort.
 #[derive(Default)]
@@ -59,6 +61,13 @@ impl Drop for Feed {
 }
 
 impl Service for Sample {
+    fn enter(&self, _: &Method, path: &str, _: &str) -> Result<Place, Status> {
+        match path {
+            "/full" => Err(Status::too_many_requests("full", 1)),
+            _ => Ok(Place::default()),
+        }
+    }
+
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
         assert_ne!(request.path, "/panic", "a service that panics at once");
         Box::pin(async move {
@@ -122,6 +131,10 @@ fn now() -> Time {
 
 impl Running {
     async fn connect(&self, alpn: &str, with_certificate: bool) -> TlsStream<TcpStream> {
+        self.connect_as(alpn, with_certificate.then_some(&self.pki.admin)).await
+    }
+
+    async fn connect_as(&self, alpn: &str, who: Option<&Pair>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -129,9 +142,9 @@ impl Running {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let mut config = if with_certificate {
-            let chain = vec![CertificateDer::from_pem_slice(self.pki.admin.certificate.as_bytes()).unwrap()];
-            let key = PrivateKeyDer::from_pem_slice(self.pki.admin.key.as_bytes()).unwrap();
+        let mut config = if let Some(who) = who {
+            let chain = vec![CertificateDer::from_pem_slice(who.certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(who.key.as_bytes()).unwrap();
             builder.with_client_auth_cert(chain, key).unwrap()
         } else {
             builder.with_no_client_auth()
@@ -251,6 +264,34 @@ async fn nobody_gets_in_without_a_certificate() {
         let body = String::from_utf8(body).unwrap();
         assert!(body.contains(r#""message":"Unauthorized","reason":"Unauthorized","code":401"#), "{body}");
     }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_or_for_another_use_is_nobodys() {
+    let running = start(Bounds::default()).await;
+    // Another authority of the same name, so that only the signature tells them apart.
+    let foreign = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap();
+    for alpn in ["http/1.1", "h2"] {
+        for who in [&foreign.admin, &foreign.server, &running.pki.server] {
+            let mut client = Client::over(running.connect_as(alpn, Some(who)).await, alpn).await;
+            let (status, _, body) = client.get("/any").await;
+            assert_eq!(status, 401, "{alpn}");
+            assert!(String::from_utf8(body).unwrap().contains(r#""reason":"Unauthorized""#));
+        }
+        assert_eq!(running.client(alpn).await.get("/any").await.0, 200);
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn a_request_that_may_not_enter_is_refused_before_its_body_is_read() {
+    let running = start(Bounds::default()).await;
+    let mut client = running.client("http/1.1").await;
+    let (status, headers, body) = client.send(request(Method::POST, "/full", "x".repeat(1000))).await;
+    assert_eq!((status, headers["retry-after"].to_str().unwrap()), (StatusCode::TOO_MANY_REQUESTS, "1"));
+    assert!(String::from_utf8(body).unwrap().contains(r#""reason":"TooManyRequests""#));
+    assert_eq!(client.get("/any").await.0, 200);
     assert!(running.finish().await);
 }
 

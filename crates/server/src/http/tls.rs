@@ -1,13 +1,23 @@
 //! TLS, and who the client's certificate says it is.
+//!
+//! A client with a certificate of another authority gets through the handshake, as one without does, so that it can be
+//! told in words that it may not; upstream does the same. That is safe because nobody is anybody by a handshake here:
+//! the handshake proves that the client has the key, and [`Secured::identity`], the only way to an identity, verifies
+//! the certificate itself against the authority.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{CipherSuite, RootCertStore, ServerConfig, version};
+use rustls::{
+    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    version,
+};
 use tokio_rustls::TlsAcceptor;
 
 use crate::certs::Pki;
@@ -32,7 +42,73 @@ pub enum TlsError {
 
 /// How connections are secured. The certificates can be replaced while it serves.
 pub struct Tls {
-    acceptor: RwLock<TlsAcceptor>,
+    secured: RwLock<Secured>,
+}
+
+/// What a new connection needs.
+#[derive(Clone)]
+pub(super) struct Secured {
+    pub acceptor: TlsAcceptor,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Secured {
+    /// Who shows these certificates; nobody if they are not of our authority, for clients, and valid now.
+    pub fn identity(&self, chain: &[CertificateDer<'_>]) -> Option<Identity> {
+        let (own, between) = chain.split_first()?;
+        match self.verifier.verify_client_cert(own, between, UnixTime::now()) {
+            Ok(_) => identity(own),
+            Err(error) => {
+                tracing::debug!(%error, "a client's certificate is not accepted");
+                None
+            }
+        }
+    }
+}
+
+/// Lets any certificate through the handshake; only its key is checked. See the module's documentation.
+#[derive(Debug)]
+struct Lenient(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Lenient {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _own: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
 }
 
 impl Tls {
@@ -41,7 +117,7 @@ impl Tls {
     /// # Errors
     /// If the certificates are of no use.
     pub fn new(pki: &Pki) -> Result<Tls, TlsError> {
-        Ok(Tls { acceptor: RwLock::new(acceptor(pki)?) })
+        Ok(Tls { secured: RwLock::new(secured(pki)?) })
     }
 
     /// New connections get new certificates; those that are open go on with the old ones.
@@ -49,26 +125,25 @@ impl Tls {
     /// # Errors
     /// If the certificates are of no use.
     pub fn replace(&self, pki: &Pki) -> Result<(), TlsError> {
-        *self.acceptor.write() = acceptor(pki)?;
+        *self.secured.write() = secured(pki)?;
         Ok(())
     }
 
     /// How new connections are secured now.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(self.acceptor.read().config())
+        Arc::clone(self.secured.read().acceptor.config())
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.acceptor.read().clone()
+    pub(super) fn secured(&self) -> Secured {
+        self.secured.read().clone()
     }
 }
 
-fn acceptor(pki: &Pki) -> Result<TlsAcceptor, TlsError> {
+fn secured(pki: &Pki) -> Result<Secured, TlsError> {
     let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;
-    // A client without a certificate gets through the handshake, so that it can be told in words that it may not.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .allow_unauthenticated()
         .build()?;
@@ -76,14 +151,14 @@ fn acceptor(pki: &Pki) -> Result<TlsAcceptor, TlsError> {
     let key = PrivateKeyDer::from_pem_slice(pki.server.key.as_bytes())?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.ignore_client_order = true;
     // A resumed session would not look at the client's certificate again, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), verifier })
 }
 
 /// The library's ciphers, AES with 128 bits before 256: it takes a quarter less time, and nobody breaks either.
@@ -99,7 +174,7 @@ fn provider() -> CryptoProvider {
 }
 
 /// Who a verified certificate says its holder is: the common name, and the organizations as groups.
-pub(super) fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
+fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = certificate.subject();
     let user = subject.iter_common_name().next()?.as_str().ok()?;

@@ -1,7 +1,7 @@
 //! What the cluster adds to an object, and what it refuses because of other objects.
 //!
 //! One file per rule, in upstream's order. [`admit`] runs after defaulting and may change the object; [`validate`]
-//! runs after the kind's own validation and only judges. Both are functions of the object and of the snapshot
+//! runs after the kind's own validation and only judges. Both are functions of the object and of the world
 //! alone. What they read is not guarded: a class that changes at the same moment is as if it had changed after.
 
 pub mod default_class;
@@ -18,6 +18,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot, Table};
 
+use super::World;
 use crate::served::Served;
 use crate::stored;
 
@@ -25,9 +26,10 @@ use crate::stored;
 ///
 /// # Errors
 /// If something that it names is not there, or contradicts it.
-pub fn admit(served: &Served, object: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
+pub fn admit(served: &Served, object: &mut Value, world: &World<'_>) -> Result<(), Status> {
+    let snapshot = world.snapshot;
     let refused = match (served.info.group, served.info.plural) {
-        ("", "pods") => admit_pod(object, snapshot),
+        ("", "pods") => admit_pod(object, world),
         ("", "nodes") => {
             node_taint::admit(object);
             Ok(())
@@ -41,6 +43,10 @@ pub fn admit(served: &Served, object: &mut Value, snapshot: &Snapshot) -> Result
             protection::admit(object, protection::VOLUME);
             Ok(())
         }
+        ("storage.k8s.io", "volumeattributesclasses") => {
+            protection::admit(object, protection::ATTRIBUTES_CLASS);
+            Ok(())
+        }
         ("networking.k8s.io", "ingresses") => {
             default_class::admit_ingress(object, snapshot);
             Ok(())
@@ -50,9 +56,10 @@ pub fn admit(served: &Served, object: &mut Value, snapshot: &Snapshot) -> Result
     refused.map_err(|why| forbidden(served, object, &why))
 }
 
-fn admit_pod(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+fn admit_pod(pod: &mut Value, world: &World<'_>) -> Result<(), String> {
+    let snapshot = world.snapshot;
     limit_range::admit(pod, snapshot);
-    service_account::admit(pod, snapshot)?;
+    service_account::admit(pod, snapshot, world.entropy[0])?;
     priority::admit(pod, snapshot)?;
     tolerations::admit(pod);
     runtime_class::admit(pod, snapshot)

@@ -1,5 +1,6 @@
 //! Giving a pod its node.
 
+use setpoint_api::apply::{FieldSet, Path};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::pod;
 use setpoint_api::rfc3339::Seconds;
@@ -51,5 +52,7 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     }
     let draft = stored::draft(pods, pod).ok_or_else(unstorable)?;
     let expect = Expect::Revision(record.revision());
-    Ok(Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft))))
+    let node = Path::of_fields(&["spec", "nodeName"]);
+    let proposal = writer.proposal_of(world, &FieldSet::from_paths([&node]));
+    Ok(Step::Commit(Box::new(proposal.put(key, expect, draft))))
 }

@@ -1,45 +1,40 @@
 //! Making an object.
 
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::metadata::validate;
 use setpoint_api::metadata::{
     self,
     create::{Stamp, ensure_namespace, stamp, wipe},
 };
 use setpoint_api::status::Status;
-use setpoint_api::{Value, metadata::validate};
-use setpoint_store::Expect;
+use setpoint_store::{Expect, Record};
 
 use super::update::Part;
 use super::{
-    Step, World, Writer, admission, check, guard_namespace, metadata_rules, ownership, service_network,
+    Decided, Step, Wish, World, Writer, admission, check, guard_namespace, metadata_rules, service_network,
     unstorable,
 };
 use crate::served::Served;
 use crate::stored;
 
-/// Makes `object` in `namespace`. Where it comes from an apply, its owners are known and given.
+/// Makes what is wished for in `namespace`.
 ///
 /// # Errors
 /// If it may not be made.
 pub fn create(
     served: &Served,
     namespace: &str,
-    mut object: Value,
-    applied: Option<Value>,
+    mut wish: Wish,
     writer: &Writer,
     world: &World<'_>,
-) -> Result<Step, Status> {
-    ensure_namespace(&mut object, namespace).map_err(|error| Status::bad_request(error.to_string()))?;
-    if !metadata::text(&object, "resourceVersion").is_empty() {
+) -> Result<Decided, Status> {
+    ensure_namespace(&mut wish.object, namespace).map_err(|error| Status::bad_request(error.to_string()))?;
+    if !metadata::text(&wish.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     let proposal = guard_namespace(writer.proposal(world), world, namespace, served)?;
-    served.rules.default(&mut object);
-    match applied {
-        Some(managed) => ownership::set(&mut object, managed),
-        None => ownership::note(served, Part::Whole, writer, world, None, &mut object),
-    }
-    admission::admit(served, &mut object, world.snapshot)?;
+    let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
+    admission::admit(served, &mut object, world)?;
     wipe(&mut object);
     let uid = uid(world.entropy);
     stamp(
@@ -48,7 +43,9 @@ pub fn create(
         served.rules.has_generation(),
     );
     let claims = service_network::allocate(served, &mut object, None, world)?;
+    let mut warnings = served.rules.early_warnings(&object);
     served.rules.prepare_create(&mut object);
+    served.rules.sign(&mut object, None, &writer.author(world));
     let mut errors = ErrorList::new();
     validate::create(&mut errors, &object, &metadata_rules(served));
     served.rules.validate(&object, &mut errors);
@@ -57,15 +54,25 @@ pub fn create(
     admission::validate(served, &object, None, world.snapshot)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
-    if world.snapshot.get(&key).is_some() {
-        return Err(Status::already_exists(served.qualified(), &name));
+    if let Some(record) = world.snapshot.get(&key) {
+        return Err(taken(served, &name, record));
     }
+    warnings.extend(served.rules.warnings(&object, None));
     if writer.dry_run {
-        return Ok(Step::Would(object));
+        return Ok(Decided { step: Step::Would(object), warnings });
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
     let proposal = proposal.put(key, Expect::Absent, draft);
-    Ok(Step::Commit(Box::new(claims.commit(proposal, world)?)))
+    Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, world)?)), warnings })
+}
+
+/// The name is taken; by an object that is about to go, perhaps.
+fn taken(served: &Served, name: &str, record: &Record) -> Status {
+    let mut status = Status::already_exists(served.qualified(), name);
+    if metadata::deletion_timestamp(&stored::object(record)).is_some() {
+        status.message = format!("object is being deleted: {}", status.message).into();
+    }
+    status
 }
 
 /// A random uid (version 4).

@@ -1,6 +1,7 @@
 //! Deleting an object.
 
 use setpoint_api::Value;
+use setpoint_api::apply::{FieldSet, Path};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::kinds::core::pod::deletion_grace_seconds;
@@ -13,6 +14,9 @@ use setpoint_store::{Expect, Record};
 use super::{Step, World, Writer, service_network, unstorable};
 use crate::served::Served;
 use crate::stored;
+
+/// The namespaces that a cluster cannot do without.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes what `record` holds, or marks it as deleted.
 ///
@@ -56,6 +60,9 @@ pub fn delete_object(
         decide(object, options, policy, grace, world.now)
             .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?
     };
+    if served.resource.as_str() == "namespaces" && IMMORTAL.contains(&name.as_str()) {
+        return Err(Status::forbidden(served.qualified(), &name, "this namespace may not be deleted"));
+    }
     let key = served
         .key(record.namespace().unwrap_or_default(), record.name())
         .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -66,7 +73,9 @@ pub fn delete_object(
         Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
         Deletion::Mark(object) => {
             let draft = stored::draft(served, object).ok_or_else(unstorable)?;
-            Step::Commit(Box::new(writer.proposal(world).put(key, expect, draft)))
+            let mark = Path::of_fields(&["metadata", "deletionTimestamp"]);
+            let proposal = writer.proposal_of(world, &FieldSet::from_paths([&mark]));
+            Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }
         Deletion::Remove(object) => {
             let proposal = writer.proposal(world).delete(key, expect);

@@ -1,7 +1,7 @@
 //! Who owns which field after a write.
 
 use setpoint_api::Value;
-use setpoint_api::apply::{self, Applied, Filter, Versions};
+use setpoint_api::apply::{self, Applied, FieldSet, Filter, Updated, Versions};
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
@@ -9,7 +9,16 @@ use super::update::Part;
 use super::{World, Writer};
 use crate::served::{self, Served};
 
-/// Notes in `new` who owns what, after any write but an apply. `reset` says that the client sent an empty list.
+/// Who owns what after an apply.
+#[derive(Clone, Debug)]
+pub struct Owners {
+    /// The new `metadata.managedFields`; null if there are none.
+    pub managed: Value,
+    /// What the apply changed.
+    pub changed: FieldSet,
+}
+
+/// Notes in `new` who owns what, after any write but an apply, and answers with what it changed.
 pub fn note(
     served: &Served,
     part: Part,
@@ -17,15 +26,16 @@ pub fn note(
     world: &World<'_>,
     live: Option<&Value>,
     new: &mut Value,
-) {
-    let managed = with_writer(served, part, writer, world, |writer| {
+) -> FieldSet {
+    let Updated { managed, changed } = with_writer(served, part, writer, world, |writer| {
         if !served.is_converted() {
-            return apply::update(writer, live, new, false).managed;
+            return apply::update(writer, live, new);
         }
         let (live, new) = (live.map(|live| served.to_served(live.clone())), served.to_served(new.clone()));
-        apply::update(writer, live.as_ref(), &new, false).managed
+        apply::update(writer, live.as_ref(), &new)
     });
     set(new, managed);
+    changed.changed()
 }
 
 /// Merges an applied configuration into an object, and notes who owns what. The object comes as it is stored and is
@@ -41,13 +51,13 @@ pub fn merge(
     live: Option<&Value>,
     config: &Value,
     force: bool,
-) -> Result<(Value, Value), Status> {
+) -> Result<(Value, Owners), Status> {
     let shown = live.filter(|_| served.is_converted()).map(|live| served.to_served(live.clone()));
     let live = shown.as_ref().or(live);
     let applied =
         with_writer(served, part, writer, world, |writer| apply::apply(writer, live, config, force));
-    let Applied { object, managed, .. } = applied.map_err(|error| error.to_status())?;
-    Ok((object, managed))
+    let Applied { object, managed, changed } = applied.map_err(|error| error.to_status())?;
+    Ok((object, Owners { managed, changed: changed.changed() }))
 }
 
 /// Sets the owners of an object.
@@ -82,9 +92,9 @@ fn with_writer<T>(
 /// What a write of a part can own.
 fn filter(served: &Served, part: Part) -> Option<Filter> {
     Some(match part {
-        Part::Whole if served.rules.has_status() => Filter::exclude(&["status"]),
-        Part::Whole => return None,
-        Part::Status => Filter::exclude(&["spec", "metadata.labels", "metadata.annotations"]),
+        Part::Whole if served.rules.reset_fields().is_empty() => return None,
+        Part::Whole => Filter::exclude(served.rules.reset_fields()),
+        Part::Status => Filter::exclude(served.rules.status_reset_fields()),
         Part::Finalize => Filter::exclude(&["status"]),
         Part::Approval => Filter::exclude(&["spec", "status.certificate"]),
         Part::EphemeralContainers => Filter::include(&["spec.ephemeralContainers"]),

@@ -3,7 +3,6 @@
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::certificates::signing_request;
 use setpoint_api::kinds::core::{namespace, pod};
-use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value};
 
 use super::update::Part;
@@ -43,7 +42,7 @@ impl Part {
             Part::Finalize => namespace::prepare_finalize(new, old),
             Part::Approval => {
                 signing_request::prepare_approval(new, old);
-                signing_request::fill_condition_times(new, old, &Seconds(now).to_string());
+                signing_request::fill_condition_times(new, old, now);
             }
             Part::EphemeralContainers => pod::prepare_ephemeral_containers(new, old),
             Part::Resize => pod::prepare_resize(new, old),

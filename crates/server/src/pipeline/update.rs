@@ -9,7 +9,10 @@ use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
-use super::{Step, World, Writer, admission, check, metadata_rules, ownership, service_network, unstorable};
+use super::{
+    Decided, Step, Wish, World, Writer, admission, check, metadata_rules, ownership, service_network,
+    unstorable,
+};
 use crate::served::Served;
 use crate::stored;
 
@@ -30,20 +33,19 @@ pub enum Part {
     Resize,
 }
 
-/// Puts `new` in the place of what `record` holds. Where it comes from an apply, its owners are known and given.
+/// Puts what is wished for in the place of what `record` holds.
 ///
 /// # Errors
 /// If it may not be.
 pub fn update(
     served: &Served,
     part: Part,
-    new: Value,
-    applied: Option<Value>,
+    wish: Wish,
     record: &Record,
     writer: &Writer,
     world: &World<'_>,
-) -> Result<Step, Status> {
-    update_live(served, part, new, applied, (record, stored::object(record)), writer, world)
+) -> Result<Decided, Status> {
+    update_live(served, part, wish, (record, stored::object(record)), writer, world)
 }
 
 /// As [`update`], for who has read the object of the record already.
@@ -53,18 +55,13 @@ pub fn update(
 pub fn update_live(
     served: &Served,
     part: Part,
-    mut new: Value,
-    applied: Option<Value>,
+    wish: Wish,
     (record, old): (&Record, Value),
     writer: &Writer,
     world: &World<'_>,
-) -> Result<Step, Status> {
+) -> Result<Decided, Status> {
     let name = metadata::name(&old).to_owned();
-    served.rules.default(&mut new);
-    match applied {
-        Some(managed) => ownership::set(&mut new, managed),
-        None => ownership::note(served, part, writer, world, Some(&old), &mut new),
-    }
+    let (mut new, changed) = wish.settle(served, part, writer, world, Some(&old));
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
     keep(&mut new, &old);
@@ -73,60 +70,86 @@ pub fn update_live(
         admission::admit_update(served, &mut new, &old);
         claims = service_network::allocate(served, &mut new, Some(&old), world)?;
     }
-    match part {
-        Part::Whole => served.rules.prepare_update(&mut new, &old),
-        Part::Status => keep_all_but_status(served, &mut new, &old),
-        part => part.prepare(&mut new, &old, world.now),
-    }
-    let mut errors = ErrorList::new();
-    validate::update(&mut errors, &new, &old, &metadata_rules(served));
-    match part {
-        Part::Whole => {
-            count_generation(&mut new, &old, served.rules);
-            served.rules.check_update(&new, &old, &mut errors);
-        }
-        Part::Status => served.rules.validate_status(&new, &old, &mut errors),
-        part => {
-            if part.counts_generation() {
-                count_generation(&mut new, &old, served.rules);
-            }
-            part.validate(&new, &old, &mut errors);
-        }
-    }
-    check(served, &new, &errors)?;
-    if part == Part::Whole {
-        admission::validate(served, &new, Some(&old), world.snapshot)?;
-    }
+    let warnings = judge(served, part, &mut new, &old, writer, world)?;
     let key = served
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let expect = Expect::Revision(record.revision());
+    let decided = |step| Ok(Decided { step, warnings });
     if writer.dry_run {
-        return Ok(Step::Would(new));
+        return decided(Step::Would(new));
     }
     if released(served, &new, &old) {
         let proposal = writer.proposal(world).delete(key, expect);
         let proposal = service_network::release(served, &old).commit(proposal, world)?;
-        return Ok(Step::Remove(Box::new(proposal), new));
+        return decided(Step::Remove(Box::new(proposal), new));
     }
     keep_times(&old, &mut new);
     if new == old {
-        return Ok(Step::Unchanged(record.clone()));
+        return decided(Step::Unchanged(record.clone()));
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
-    let proposal = writer.proposal(world).put(key, expect, draft);
-    Ok(Step::Commit(Box::new(claims.commit(proposal, world)?)))
+    let proposal = writer.proposal_of(world, &changed).put(key, expect, draft);
+    decided(Step::Commit(Box::new(claims.commit(proposal, world)?)))
 }
 
-/// A status update changes nothing of the metadata but what says who manages it.
-fn keep_all_but_status(served: &Served, new: &mut Value, old: &Value) {
-    served.rules.prepare_status(new, old);
-    let managed = new.at(&["metadata", "managedFields"]).cloned();
-    if let Some(metadata) = old.get("metadata") {
-        new.make_map().insert("metadata", metadata.clone());
+/// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.
+fn judge(
+    served: &Served,
+    part: Part,
+    new: &mut Value,
+    old: &Value,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Vec<String>, Status> {
+    let (rules, author) = (served.rules, writer.author(world));
+    match part {
+        Part::Whole => {
+            rules.prepare_update(new, old);
+            rules.sign(new, Some(old), &author);
+        }
+        Part::Status => {
+            rules.prepare_status(new, old);
+            rules.sign_status(new, old, &author);
+            keep_metadata(new, old, rules.status_reset_fields());
+        }
+        part => part.prepare(new, old, world.now),
     }
-    if let Some(managed) = managed {
-        new.ensure_map("metadata").insert("managedFields", managed);
+    let mut errors = ErrorList::new();
+    validate::update(&mut errors, new, old, &metadata_rules(served));
+    if part == Part::Whole || part.counts_generation() {
+        count_generation(new, old, rules);
+    }
+    match part {
+        Part::Whole => rules.check_update(new, old, &mut errors),
+        Part::Status => rules.validate_status(new, old, &mut errors),
+        part => part.validate(new, old, &mut errors),
+    }
+    check(served, new, &errors)?;
+    Ok(match part {
+        Part::Whole => {
+            admission::validate(served, new, Some(old), world.snapshot)?;
+            rules.warnings(new, Some(old))
+        }
+        Part::Status => rules.status_warnings(new),
+        _ => Vec::new(),
+    })
+}
+
+/// Sets back what a status update does not change of the metadata. Who manages it changes in any case.
+fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
+    for path in reset {
+        if *path == "metadata" {
+            let managed = new.at(&["metadata", "managedFields"]).cloned();
+            new.make_map().insert("metadata", old.get("metadata").cloned().unwrap_or_default());
+            ownership::set(new, managed.unwrap_or_default());
+        } else if let Some(field) = path.strip_prefix("metadata.") {
+            let metadata = new.ensure_map("metadata");
+            match old.at(&["metadata", field]) {
+                Some(value) => drop(metadata.insert(field, value.clone())),
+                None => drop(metadata.remove(field)),
+            }
+        }
     }
 }
 
@@ -140,7 +163,7 @@ fn released(served: &Served, new: &Value, old: &Value) -> bool {
 
 fn revision_status(served: &Served, name: &str, error: &RevisionError) -> Status {
     match error.field_errors() {
-        Some(errors) => Status::invalid(served.qualified_kind(), name, &errors),
+        Some(errors) => Status::invalid(served.qualified(), name, &errors),
         None if matches!(error, RevisionError::Malformed { .. }) => Status::bad_request(error.to_string()),
         None => Status::conflict(served.qualified(), name, error),
     }

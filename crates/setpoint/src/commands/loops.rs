@@ -1,6 +1,7 @@
 //! The loop beside the server: which controllers run.
 
 use anyhow::bail;
+use setpoint_controllers::Settings;
 use setpoint_controllers::holder::Holder;
 use setpoint_reconcile::{Controller, Engine};
 
@@ -19,7 +20,8 @@ pub struct Choice {
 /// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
 pub fn choice(text: &str) -> anyhow::Result<Choice> {
     let mut choice = Choice { rest: false, named: Vec::new() };
-    let known: Vec<&str> = setpoint_controllers::all().iter().map(|controller| controller.name()).collect();
+    let known: Vec<&str> =
+        setpoint_controllers::all(&everything()).iter().map(|controller| controller.name()).collect();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
             choice.rest = true;
@@ -41,24 +43,29 @@ impl Choice {
     }
 
     /// The loop over the controllers of the choice, as one of several candidates.
-    pub fn engine(&self) -> Engine {
-        Engine::new(self.controllers(), setpoint_controllers::indexes::all())
+    pub fn engine(&self, settings: &Settings) -> Engine {
+        Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
     /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
     /// controller is chosen, somebody else may lead.
-    pub fn engine_of_store(&self) -> Engine {
-        let mut chosen = self.controllers();
+    pub fn engine_of_store(&self, settings: &Settings) -> Engine {
+        let mut chosen = self.controllers(settings);
         if !chosen.is_empty() {
             chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
         }
         Engine::new(chosen, setpoint_controllers::indexes::all())
     }
 
-    fn controllers(&self) -> Vec<Box<dyn Controller>> {
-        let all = setpoint_controllers::all().into_iter();
+    fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
+        let all = setpoint_controllers::all(settings).into_iter();
         all.filter(|controller| self.takes(controller.name())).collect()
     }
+}
+
+/// Settings with which every controller runs, to know their names.
+fn everything() -> Settings {
+    Settings { root_ca: "any".to_owned() }
 }
 
 /// Who this process is among those that want to lead, as `host_id`.

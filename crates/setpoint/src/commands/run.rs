@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use setpoint_controllers::Settings;
 use setpoint_server::client::Client;
 use setpoint_server::remote::Remote;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,6 +49,7 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     let path = &arguments.kubeconfig;
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let client = || Client::from_kubeconfig(&text, "kube-controller-manager").map(Arc::new);
+    let settings = Settings { root_ca: Client::authority(&text)? };
     let identity = loops::identity();
     println!("controllers: {identity} asks for the lease kube-system/{}", loops::LEASE);
     let remote = Remote {
@@ -60,7 +62,7 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
-        outcome = remote.run(|| arguments.controllers.engine()) => outcome.map_err(Into::into),
+        outcome = remote.run(|| arguments.controllers.engine(&settings)) => outcome.map_err(Into::into),
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use setpoint_api::Time;
+use setpoint_controllers::Settings;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -144,20 +145,28 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
     let names = names(arguments.listen);
-    let address = url.trim_start_matches("https://").to_owned();
-    let options = api::Options { clock: Arc::new(SystemClock), entropy: Arc::new(entropy), address };
+    let options = api::Options {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(entropy),
+        address: url.trim_start_matches("https://").to_owned(),
+        advertised: advertised(address),
+    };
     // The first objects and the certificates know nothing of each other, and each wait for the disk.
     let shared = store.clone();
     let starting = tokio::task::spawn_blocking(move || api::service(shared, options));
     let pki = places.pki(&names)?;
     kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
-    let service = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
-    let engine = arguments.controllers.engine_of_store();
+    let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    let engine = arguments.controllers.engine_of_store(&Settings { root_ca: pki.ca.certificate.clone() });
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
-    let service: Arc<dyn Service> = Arc::new(service);
+    api.show(reconciling.engine());
+    let api = Arc::new(api);
+    let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
+    let counted = Arc::clone(&counters);
+    api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
     let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
     let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
@@ -167,6 +176,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
             if first.is_ready() { first } else { terminate.poll_recv(context) }
         })
         .await;
+        api.begin_shutdown();
         say(format_args!("stopping"));
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
@@ -203,6 +213,23 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
         address.set_ip(if everywhere { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
     }
     address
+}
+
+/// Where others find a server: an address that only this machine knows is none for them, and endpoints may not have
+/// it, so they are told the one by which the machine would reach the world, though the server may not listen there.
+/// There is none if the machine has no network.
+fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
+    if address.ip().is_unspecified() || address.ip().is_loopback() {
+        // Nothing is sent: this only asks for the way to an address that is kept for documentation.
+        let (from, to) = match address {
+            SocketAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
+            SocketAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
+        };
+        let socket = std::net::UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        address.set_ip(socket.local_addr().ok()?.ip());
+    }
+    Some(address).filter(|address| !address.ip().is_loopback())
 }
 
 /// The names under which clients may know the server.
@@ -274,5 +301,21 @@ async fn renew(places: Places, names: Vec<String>, url: String, mut due: Time, t
             }
             Err(error) => tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_never_told_an_address_that_only_this_machine_knows() {
+        for address in ["127.0.0.1:6443", "0.0.0.0:6443", "[::1]:6443", "[::]:6443"] {
+            let told = advertised(address.parse().unwrap());
+            let useful = |told: SocketAddr| !told.ip().is_loopback() && !told.ip().is_unspecified();
+            assert!(told.is_none_or(|told| useful(told) && told.port() == 6443), "{address}: {told:?}");
+        }
+        let own: SocketAddr = "192.0.2.9:7443".parse().unwrap();
+        assert_eq!(advertised(own), Some(own));
     }
 }

@@ -81,8 +81,8 @@ impl World {
         self.now += 1;
         let mut new = self.live.clone().unwrap();
         change(&mut new);
-        let updated = self
-            .writer(manager, |writer| super::super::update::update(writer, self.live.as_ref(), &new, false));
+        let updated =
+            self.writer(manager, |writer| super::super::update::update(writer, self.live.as_ref(), &new));
         self.store(new, updated.managed);
     }
 

@@ -29,7 +29,7 @@ fn write(live: Option<&Value>, new: &Value, manager: &str, at: i64, subresource:
         manager,
         now: Time::from_seconds(at),
     };
-    update(&writer, live, new, false)
+    update(&writer, live, new)
 }
 
 /// The object as it is stored: with a uid and its owners.

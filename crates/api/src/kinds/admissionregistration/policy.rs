@@ -7,8 +7,8 @@ use super::{
     refuse_static_name, static_name_warning,
 };
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -58,6 +58,10 @@ impl Rules for Policy {
             default_match(constraints.make_map());
         }
         check::default_to(spec.make_map(), "failurePolicy", || "Fail".into());
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {

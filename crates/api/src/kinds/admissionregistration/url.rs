@@ -128,7 +128,7 @@ fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
             errors.push(FieldError::required(&path.child(shown), ""));
         }
     }
-    let port = check::int(service, "port");
+    let port = check::number(service, "port");
     let faults = key::port_number(port);
     if !faults.is_empty() {
         let detail = format!("port is not valid: {}", faults.join(", "));

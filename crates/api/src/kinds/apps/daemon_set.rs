@@ -6,10 +6,11 @@
 use super::deployment::amount;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
+use crate::kinds::read::{fill, fill_absent, part, shown, text};
 use crate::kinds::workload::{
     check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, default_field, default_text, drop_disabled_template,
-    has_invalid_values, int_or_percent, is_empty_selector, nonnegative, part, shown, text,
+    check_template_labels, collisions_only_rise, drop_disabled_template, has_invalid_values, int_or_percent,
+    is_empty_selector, nonnegative,
 };
 use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::Value;
@@ -52,13 +53,13 @@ impl Rules for DaemonSet {
         set_template_generation(object, template_generation(object));
         let spec = object.ensure_map("spec");
         let strategy = spec.ensure_map("updateStrategy");
-        default_text(strategy, "type", "RollingUpdate");
+        fill(strategy, "type", "RollingUpdate");
         if strategy.get_str("type") == Some("RollingUpdate") {
             let rolling = strategy.ensure_map("rollingUpdate");
-            default_field(rolling, "maxUnavailable", 1);
-            default_field(rolling, "maxSurge", 0);
+            fill_absent(rolling, "maxUnavailable", 1);
+            fill_absent(rolling, "maxSurge", 0);
         }
-        default_field(spec, "revisionHistoryLimit", 10);
+        fill_absent(spec, "revisionHistoryLimit", 10);
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 

@@ -2,10 +2,11 @@
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
+use crate::kinds::read::{fill, fill_absent, number_part, part, shown, text};
 use crate::kinds::workload::{
     at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, default_field, default_text, drop_disabled_template, int,
-    int_or_percent, is_empty_selector, nonnegative, part, shown, text, warn_of_name,
+    check_template_labels, collisions_only_rise, drop_disabled_template, int_or_percent, is_empty_selector,
+    nonnegative, warn_of_name,
 };
 use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::Value;
@@ -31,8 +32,8 @@ impl Deployment {
             errors.push(FieldError::invalid(&path.child("version"), revision, detail));
         }
         nonnegative(errors, spec, &path, &["progressDeadlineSeconds"]);
-        let deadline = int(spec, "progressDeadlineSeconds");
-        let ready = int(spec, "minReadySeconds").unwrap_or(0);
+        let deadline = number_part(spec, "progressDeadlineSeconds");
+        let ready = number_part(spec, "minReadySeconds").unwrap_or(0);
         if let Some(deadline) = deadline.filter(|deadline| *deadline <= ready) {
             let path = path.child("progressDeadlineSeconds");
             errors.push(FieldError::invalid(&path, deadline, "must be greater than minReadySeconds"));
@@ -41,6 +42,10 @@ impl Deployment {
 }
 
 impl Rules for Deployment {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        &["spec", "metadata.labels"]
+    }
+
     fn has_status(&self) -> bool {
         true
     }
@@ -57,16 +62,16 @@ impl Rules for Deployment {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        default_field(spec, "replicas", 1);
+        fill_absent(spec, "replicas", 1);
         let strategy = spec.ensure_map("strategy");
-        default_text(strategy, "type", "RollingUpdate");
+        fill(strategy, "type", "RollingUpdate");
         if strategy.get_str("type") == Some("RollingUpdate") {
             let rolling = strategy.ensure_map("rollingUpdate");
-            default_field(rolling, "maxUnavailable", "25%");
-            default_field(rolling, "maxSurge", "25%");
+            fill_absent(rolling, "maxUnavailable", "25%");
+            fill_absent(rolling, "maxSurge", "25%");
         }
-        default_field(spec, "revisionHistoryLimit", 10);
-        default_field(spec, "progressDeadlineSeconds", 600);
+        fill_absent(spec, "revisionHistoryLimit", 10);
+        fill_absent(spec, "progressDeadlineSeconds", 600);
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 

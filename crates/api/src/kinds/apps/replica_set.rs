@@ -3,7 +3,8 @@
 use super::deployment::check_selected_template;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec;
-use crate::kinds::workload::{at_most, default_field, drop_disabled_template, nonnegative, warn_of_name};
+use crate::kinds::read::fill_absent;
+use crate::kinds::workload::{at_most, drop_disabled_template, nonnegative, warn_of_name};
 use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::Value;
 
@@ -30,7 +31,7 @@ impl Rules for ReplicaSet {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        default_field(spec, "replicas", 1);
+        fill_absent(spec, "replicas", 1);
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 

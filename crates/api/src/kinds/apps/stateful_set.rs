@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
+use crate::kinds::read::{fill, fill_absent, list, map_entries, number_part, part, shown, text};
 use crate::kinds::workload::{
     at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, check_unchanged, collisions_only_rise, default_field, default_text,
-    drop_disabled_template, entries, int, int_or_percent, is_empty_selector, items, nonnegative, part, shown,
-    text,
+    check_template_labels, check_unchanged, collisions_only_rise, drop_disabled_template, int_or_percent,
+    is_empty_selector, nonnegative,
 };
 use crate::kinds::{Rules, check_immutable, keep};
 use crate::names::{NameRule, dns, metadata};
@@ -34,7 +34,7 @@ impl Rules for StatefulSet {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        default_text(spec, "podManagementPolicy", "OrderedReady");
+        fill(spec, "podManagementPolicy", "OrderedReady");
         let strategy = spec.ensure_map("updateStrategy");
         if strategy.get_str("type").is_none_or(str::is_empty) {
             strategy.insert("type", "RollingUpdate");
@@ -43,14 +43,14 @@ impl Rules for StatefulSet {
         if strategy.get_str("type") == Some("RollingUpdate")
             && let Some(rolling) = strategy.get_mut("rollingUpdate").and_then(Value::as_map_mut)
         {
-            default_field(rolling, "partition", 0);
-            default_field(rolling, "maxUnavailable", 1);
+            fill_absent(rolling, "partition", 0);
+            fill_absent(rolling, "maxUnavailable", 1);
         }
         let retention = spec.ensure_map("persistentVolumeClaimRetentionPolicy");
-        default_text(retention, "whenDeleted", "Retain");
-        default_text(retention, "whenScaled", "Retain");
-        default_field(spec, "replicas", 1);
-        default_field(spec, "revisionHistoryLimit", 10);
+        fill(retention, "whenDeleted", "Retain");
+        fill(retention, "whenScaled", "Retain");
+        fill_absent(spec, "replicas", 1);
+        fill_absent(spec, "revisionHistoryLimit", 10);
         pod_spec::default_template(spec.ensure("template", Value::map));
         for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_list_mut).into_iter().flatten() {
             default_claim(claim);
@@ -131,12 +131,12 @@ impl Rules for StatefulSet {
             super::warn_of_template(new, old, &mut warnings);
         }
         let Some(spec) = new.get("spec") else { return warnings };
-        for (index, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
+        for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
             // Clients know the path of an update with one step more.
             let inner = if old.is_some() { ".Spec" } else { "" };
             warn_of_claim(claim, &format!("spec.volumeClaimTemplates[{index}]{inner}"), &mut warnings);
         }
-        if int(spec, "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+        if number_part(spec, "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
             warnings.push(
                 "spec.revisionHistoryLimit: a negative value retains all historical revisions; \
                  a value >= 0 is recommended"
@@ -153,7 +153,7 @@ fn default_claim(claim: &mut Value) {
     claim.insert("kind", "PersistentVolumeClaim");
     claim.insert("apiVersion", "v1");
     pod_spec::default_claim_spec(claim.ensure("spec", Value::map));
-    default_text(claim.ensure_map("status"), "phase", "Pending");
+    fill(claim.ensure_map("status"), "phase", "Pending");
 }
 
 fn warn_of_claim(claim: &Value, path: &str, warnings: &mut Vec<String>) {
@@ -252,7 +252,7 @@ fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
 
 /// Checks the claims. They never change, so this is done once.
 fn check_claims(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
-    for (index, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
+    for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
         let path = path.index(index);
         pod_spec::claim_spec(errors, &path.child("spec"), claim.get("spec").unwrap_or(&Value::Null));
     }
@@ -279,7 +279,7 @@ fn check_stateful_selector(errors: &mut ErrorList, spec: &Value, path: &Path<'_>
 fn template_as_run(spec: &Value) -> Cow<'_, Value> {
     let empty = Value::Null;
     let template = spec.get("template").unwrap_or(&empty);
-    let claims = items(spec, "volumeClaimTemplates");
+    let claims = list(spec, "volumeClaimTemplates");
     let names_host = !template.str_at(&["spec", "subdomain"]).is_empty()
         || !template.str_at(&["spec", "hostname"]).is_empty();
     if claims.is_empty() && !names_host {
@@ -324,9 +324,9 @@ fn check_stateful_template(
         check_template(errors, template, old, path);
     }
     // Upstream checks these twice.
-    metadata::labels(errors, &path.child("labels"), entries(template.at(&["metadata", "labels"])));
+    metadata::labels(errors, &path.child("labels"), map_entries(template.at(&["metadata", "labels"])));
     let annotations_path = path.child("annotations");
-    let annotations = entries(template.at(&["metadata", "annotations"]));
+    let annotations = map_entries(template.at(&["metadata", "annotations"]));
     metadata::annotations(errors, &annotations_path, annotations);
     let empty = Value::map();
     let part = |field| template.get(field).unwrap_or(&empty);

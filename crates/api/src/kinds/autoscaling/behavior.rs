@@ -1,7 +1,7 @@
 //! How fast an autoscaler may scale.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::workload::{int, items, text};
+use crate::kinds::read::{list, number_part, text};
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
@@ -42,7 +42,7 @@ pub(super) fn check(errors: &mut ErrorList, behavior: &Value, path: &Path<'_>) {
 }
 
 fn check_rules(errors: &mut ErrorList, rules: &Value, path: &Path<'_>) {
-    let window = int(rules, "stabilizationWindowSeconds");
+    let window = number_part(rules, "stabilizationWindowSeconds");
     let window_path = path.child("stabilizationWindowSeconds");
     if let Some(window) = window.filter(|window| *window < 0) {
         errors.push(FieldError::invalid(&window_path, window, "must be greater than or equal to zero"));
@@ -56,7 +56,7 @@ fn check_rules(errors: &mut ErrorList, rules: &Value, path: &Path<'_>) {
         let value = BadValue::json_string(selection);
         errors.push(FieldError::not_supported(&path.child("selectPolicy"), value, &SELECTIONS));
     }
-    let policies = items(rules, "policies");
+    let policies = list(rules, "policies");
     let policies_path = path.child("policies");
     if policies.is_empty() {
         errors.push(FieldError::required(&policies_path, "must specify at least one Policy"));
@@ -77,7 +77,8 @@ fn check_policy(errors: &mut ErrorList, policy: &Value, path: &Path<'_>) {
         let value = BadValue::json_string(kind);
         errors.push(FieldError::not_supported(&path.child("type"), value, &POLICIES));
     }
-    let (value, period) = (int(policy, "value").unwrap_or(0), int(policy, "periodSeconds").unwrap_or(0));
+    let (value, period) =
+        (number_part(policy, "value").unwrap_or(0), number_part(policy, "periodSeconds").unwrap_or(0));
     if value <= 0 {
         errors.push(FieldError::invalid(&path.child("value"), value, "must be greater than zero"));
     }

@@ -6,7 +6,7 @@
 
 use super::horizontal_pod_autoscaler::{CPU_UTILIZATION_DEFAULT, cpu_metric};
 use crate::json;
-use crate::kinds::workload::{items, text};
+use crate::kinds::read::{list, text};
 use crate::quantity::{Quantity, stored_text};
 use crate::value::{Map, Value};
 
@@ -296,7 +296,7 @@ fn write_behavior(behavior: &Value) -> Value {
         let Some(rules) = behavior.get(direction) else { return Value::Null };
         let mut written = named(rules, &RULES);
         let policies: Vec<Map> =
-            items(rules, "policies").iter().map(|policy| named(policy, &POLICY)).collect();
+            list(rules, "policies").iter().map(|policy| named(policy, &POLICY)).collect();
         written.insert("Policies", Value::from((!policies.is_empty()).then_some(policies)));
         written.insert("Tolerance", rules.get("tolerance").cloned().unwrap_or_default());
         Value::Map(written)

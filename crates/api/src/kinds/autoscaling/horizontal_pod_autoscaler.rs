@@ -5,7 +5,8 @@
 use super::{behavior, metrics};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::workload::{default_field, int, items, nonnegative, text};
+use crate::kinds::read::{fill_absent, list, number_part, text};
+use crate::kinds::workload::nonnegative;
 use crate::names::key;
 use crate::value::{Map, Value};
 
@@ -26,7 +27,7 @@ impl Rules for HorizontalPodAutoscaler {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        default_field(spec, "minReplicas", 1);
+        fill_absent(spec, "minReplicas", 1);
         if spec.get("metrics").is_none_or(Value::is_empty) {
             spec.insert("metrics", Value::List(vec![cpu_metric(CPU_UTILIZATION_DEFAULT)]));
         }
@@ -47,7 +48,7 @@ impl Rules for HorizontalPodAutoscaler {
         let Some(status) = new.get("status") else { return };
         let path = Path::root("status");
         let conditions = path.child("conditions");
-        for (index, condition) in items(status, "conditions").iter().enumerate() {
+        for (index, condition) in list(status, "conditions").iter().enumerate() {
             nonnegative(errors, condition, &conditions.index(index), &["observedGeneration"]);
         }
         nonnegative(errors, status, &path, &["currentReplicas", "desiredReplicas"]);
@@ -75,7 +76,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(spec) = new.get("spec") else { return };
     let old = old.and_then(|old| old.get("spec"));
     let path = Path::root("spec");
-    let (min, max) = (int(spec, "minReplicas"), int(spec, "maxReplicas").unwrap_or(0));
+    let (min, max) = (number_part(spec, "minReplicas"), number_part(spec, "maxReplicas").unwrap_or(0));
     let max_path = path.child("maxReplicas");
     if min.is_some_and(|min| max < min) {
         errors.push(FieldError::invalid(&max_path, max, "must be greater than or equal to `minReplicas`"));
@@ -114,7 +115,7 @@ fn metric_rules(old: Option<&Value>) -> ReferenceRules {
                 .at(&["object", "describedObject"])
                 .is_some_and(|described| version_fault(described, rules).is_some())
     };
-    let any_version = old.is_some_and(|old| items(old, "metrics").iter().any(is_bad));
+    let any_version = old.is_some_and(|old| list(old, "metrics").iter().any(is_bad));
     ReferenceRules { any_version, ..rules }
 }
 

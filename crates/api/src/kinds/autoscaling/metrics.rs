@@ -3,7 +3,7 @@
 use super::horizontal_pod_autoscaler::{ReferenceRules, check_reference};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::resources::container_resource_name;
-use crate::kinds::workload::{int, items, text};
+use crate::kinds::read::{list, number_part, text};
 use crate::names::{dns, key};
 use crate::quantity::Quantity;
 use crate::value::Value;
@@ -23,12 +23,12 @@ const FIELDS: [&str; 5] = ["object", "external", "pods", "resource", "containerR
 
 /// Checks `spec.metrics`.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, path: &Path<'_>, rules: ReferenceRules) {
-    let metrics = items(spec, "metrics");
+    let metrics = list(spec, "metrics");
     for (index, metric) in metrics.iter().enumerate() {
         check_metric(errors, metric, &path.index(index), rules);
     }
     let works_without_pods = |metric: &Value| matches!(text(metric, "type"), "Object" | "External");
-    if int(spec, "minReplicas") == Some(0) && !metrics.iter().any(works_without_pods) {
+    if number_part(spec, "minReplicas") == Some(0) && !metrics.iter().any(works_without_pods) {
         let detail =
             "must specify at least one Object or External metric to support scaling to zero replicas";
         errors.push(FieldError::forbidden(path, detail));
@@ -159,7 +159,7 @@ fn check_target(errors: &mut ErrorList, target: &Value, path: &Path<'_>) {
             errors.push(FieldError::invalid(&path.child(field), value, "must be positive"));
         }
     }
-    if let Some(percent) = int(target, "averageUtilization").filter(|percent| *percent < 1) {
+    if let Some(percent) = number_part(target, "averageUtilization").filter(|percent| *percent < 1) {
         let path = path.child("averageUtilization");
         errors.push(FieldError::invalid(&path, percent, "must be greater than 0"));
     }

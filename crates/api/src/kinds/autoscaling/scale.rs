@@ -6,7 +6,8 @@
 use thiserror::Error;
 
 use crate::field_error::{ErrorList, Path};
-use crate::kinds::workload::{entries, expressions, match_labels, nonnegative, part};
+use crate::kinds::read::{expressions, map_entries, match_labels, part};
+use crate::kinds::workload::nonnegative;
 use crate::labels::{Selector, SelectorError};
 use crate::value::Value;
 
@@ -61,7 +62,7 @@ fn selector_text(workload: &Value) -> Result<String, SelectorError> {
         return Ok(String::new());
     };
     if workload.str_at(&["kind"]) == "ReplicationController" {
-        return Ok(Selector::from_labels(entries(Some(selector))).to_string());
+        return Ok(Selector::from_labels(map_entries(Some(selector))).to_string());
     }
     Ok(Selector::from_parts(match_labels(selector), expressions(selector))?.to_string())
 }

@@ -3,7 +3,8 @@
 use super::{job_spec, schedule, time_zone};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::workload::{default_field, default_text, nonnegative, shown, text, warn_of_name};
+use crate::kinds::read::{fill, fill_absent, shown, text};
+use crate::kinds::workload::{nonnegative, warn_of_name};
 use crate::value::Value;
 
 /// The Jobs get eleven characters more, and 63 are what a name of theirs may have.
@@ -25,10 +26,10 @@ impl Rules for CronJob {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        default_text(spec, "concurrencyPolicy", "Allow");
-        default_field(spec, "suspend", false);
-        default_field(spec, "successfulJobsHistoryLimit", 3);
-        default_field(spec, "failedJobsHistoryLimit", 1);
+        fill(spec, "concurrencyPolicy", "Allow");
+        fill_absent(spec, "suspend", false);
+        fill_absent(spec, "successfulJobsHistoryLimit", 3);
+        fill_absent(spec, "failedJobsHistoryLimit", 1);
         job_spec::default_nested(spec.ensure_map("jobTemplate").ensure("spec", Value::map));
     }
 

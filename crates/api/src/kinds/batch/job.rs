@@ -6,9 +6,9 @@
 use super::{job_spec, job_status};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::read::{fill_absent, list, number_part, part, shown, text};
 use crate::kinds::workload::{
-    check_selector, check_template_labels, check_unchanged, default_field, has_invalid_values, int, items,
-    part, selects, shown, text, warn_of_name,
+    check_selector, check_template_labels, check_unchanged, has_invalid_values, selects, warn_of_name,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::names::dns;
@@ -42,12 +42,12 @@ impl Rules for Job {
             spec.insert("parallelism", 1);
         }
         let per_index = spec.contains("backoffLimitPerIndex");
-        default_field(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
-        default_field(spec, "completionMode", "NonIndexed");
-        default_field(spec, "suspend", false);
+        fill_absent(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+        fill_absent(spec, "completionMode", "NonIndexed");
+        fill_absent(spec, "suspend", false);
         let replacement = if spec.contains("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-        default_field(spec, "podReplacementPolicy", replacement);
-        default_field(spec, "manualSelector", false);
+        fill_absent(spec, "podReplacementPolicy", replacement);
+        fill_absent(spec, "manualSelector", false);
         if let Some(spec) = object.get_mut("spec") {
             job_spec::default_nested(spec);
         }
@@ -164,11 +164,11 @@ fn generate_selector(object: &mut Value) {
     for (label, value) in
         [(JOB_NAME_LEGACY, &name), (JOB_NAME, &name), (CONTROLLER_UID_LEGACY, &uid), (CONTROLLER_UID, &uid)]
     {
-        default_field(labels, label, value.as_str());
+        fill_absent(labels, label, value.as_str());
     }
     labels.sort();
     let wanted = spec.ensure_map("selector").ensure_map("matchLabels");
-    default_field(wanted, CONTROLLER_UID, uid);
+    fill_absent(wanted, CONTROLLER_UID, uid);
     wanted.sort();
     default_labels(object);
 }
@@ -237,7 +237,9 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
 /// The last pod of an indexed Job has the longest host name, and it must be one.
 fn check_host_names(object: &Value, errors: &mut ErrorList) {
     let Some(spec) = object.get("spec").filter(|spec| job_spec::is_indexed(spec)) else { return };
-    let Some(completions) = int(spec, "completions").filter(|completions| *completions > 0) else { return };
+    let Some(completions) = number_part(spec, "completions").filter(|completions| *completions > 0) else {
+        return;
+    };
     let name = object.str_at(&["metadata", "name"]);
     let host = format!("{name}-{}", completions - 1);
     if !dns::label(&host).is_empty() {
@@ -282,7 +284,7 @@ fn may_change_template(job: &Value) -> bool {
     let status = job.get("status").unwrap_or(&Value::Null);
     let is_at_rest =
         status.get("startTime").is_none() || job_status::has_condition(status, "Suspended", "True");
-    is_true(job, "suspend") && is_at_rest && int(status, "active").unwrap_or(0) == 0
+    is_true(job, "suspend") && is_at_rest && number_part(status, "active").unwrap_or(0) == 0
 }
 
 fn allow_scheduling(old: &mut Value, new: &Value) {
@@ -312,9 +314,9 @@ fn allow_scheduling(old: &mut Value, new: &Value) {
     }
 }
 
-fn allow_resources(old: &mut Value, new: &Value, list: &str) {
-    let new = items(new, list);
-    let Some(old) = old.get_mut(list).and_then(Value::as_list_mut) else { return };
+fn allow_resources(old: &mut Value, new: &Value, field: &str) {
+    let new = list(new, field);
+    let Some(old) = old.get_mut(field).and_then(Value::as_list_mut) else { return };
     if old.len() != new.len() {
         return;
     }

@@ -3,7 +3,8 @@
 use super::{pod_failure_policy, success_policy};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec;
-use crate::kinds::workload::{check_template, int, nonnegative, text};
+use crate::kinds::read::{number_part, text};
+use crate::kinds::workload::{check_template, nonnegative};
 use crate::names::key;
 use crate::quote::Quoted;
 use crate::value::Value;
@@ -94,7 +95,7 @@ fn check_completion_mode(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
         Some("Indexed") => check_indexed(errors, spec, path),
         None | Some("NonIndexed") => {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-                if let Some(value) = int(spec, field) {
+                if let Some(value) = number_part(spec, field) {
                     let detail = "requires indexed completion mode";
                     errors.push(FieldError::invalid(&path.child(field), value, detail));
                 }
@@ -109,8 +110,8 @@ fn check_completion_mode(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
 }
 
 fn check_indexed(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
-    let completions = int(spec, "completions");
-    let (parallelism, failed) = (int(spec, "parallelism"), int(spec, "maxFailedIndexes"));
+    let completions = number_part(spec, "completions");
+    let (parallelism, failed) = (number_part(spec, "parallelism"), number_part(spec, "maxFailedIndexes"));
     let (parallelism_path, failed_path) = (path.child("parallelism"), path.child("maxFailedIndexes"));
     if completions.is_none() {
         let detail = "when completion mode is Indexed";
@@ -182,7 +183,7 @@ fn check_restart_policy(errors: &mut ErrorList, spec: &Value, template: &Value, 
 
 /// Adds the warnings for a spec.
 pub(super) fn warn(spec: &Value, old: Option<&Value>, path: &Path<'_>, warnings: &mut Vec<String>) {
-    let count = |field| int(spec, field).unwrap_or(0);
+    let count = |field| number_part(spec, field).unwrap_or(0);
     if is_indexed(spec)
         && count("completions") > COMPLETIONS_SOFT_MAX
         && count("parallelism") > PARALLELISM_HIGH_MAX

@@ -9,14 +9,15 @@ use super::indexes;
 use super::job_spec::is_indexed;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::internal;
-use crate::kinds::workload::{int, items, nonnegative, shown, text};
+use crate::kinds::read::{list, number_part, shown, text};
+use crate::kinds::workload::nonnegative;
 use crate::rfc3339;
 use crate::value::Value;
 
 /// Whether a condition has a status.
 pub(super) fn has_condition(status: &Value, kind: &str, wanted: &str) -> bool {
     let is_it = |one: &Value| text(one, "type") == kind && text(one, "status") == wanted;
-    items(status, "conditions").iter().any(is_it)
+    list(status, "conditions").iter().any(is_it)
 }
 
 /// What a status says about where the Job stands.
@@ -67,7 +68,7 @@ impl Change<'_> {
     }
 
     fn completions(&self) -> Option<i64> {
-        int(self.spec, "completions")
+        number_part(self.spec, "completions")
     }
 }
 
@@ -100,9 +101,9 @@ fn contradiction(errors: &mut ErrorList, path: &Path<'_>, detail: &'static str) 
 fn check_uncounted(errors: &mut ErrorList, status: &Value, path: &Path<'_>) {
     let Some(uncounted) = status.get("uncountedTerminatedPods") else { return };
     let mut seen = BTreeSet::new();
-    for list in ["succeeded", "failed"] {
-        let path = path.child(list);
-        for (index, uid) in items(uncounted, list).iter().filter_map(Value::as_str).enumerate() {
+    for field in ["succeeded", "failed"] {
+        let path = path.child(field);
+        for (index, uid) in list(uncounted, field).iter().filter_map(Value::as_str).enumerate() {
             let value = BadValue::json_string(uid);
             if uid.is_empty() {
                 errors.push(FieldError::invalid(&path.index(index), value, "must not be empty"));
@@ -166,7 +167,7 @@ fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     if !now.finished() {
         return;
     }
-    let active = int(change.new, "active").unwrap_or(0);
+    let active = number_part(change.new, "active").unwrap_or(0);
     if (change.of_finish() || change.of("active")) && active > 0 {
         let detail = "active>0 is invalid for finished job";
         errors.push(FieldError::invalid(&path.child("active"), active, detail));
@@ -182,7 +183,7 @@ fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     }
     let uncounted = change.new.get("uncountedTerminatedPods");
     let counts =
-        |uncounted: &Value| ["succeeded", "failed"].iter().any(|list| !items(uncounted, list).is_empty());
+        |uncounted: &Value| ["succeeded", "failed"].iter().any(|field| !list(uncounted, field).is_empty());
     if (change.of_finish() || change.of("uncountedTerminatedPods"))
         && let Some(uncounted) = uncounted.filter(|uncounted| counts(uncounted))
     {
@@ -230,14 +231,14 @@ fn check_indexes(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
 }
 
 fn check_pods(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
-    let count = |field| int(change.new, field).unwrap_or(0);
+    let count = |field| number_part(change.new, field).unwrap_or(0);
     let terminating = count("terminating");
     if (change.of_finish() || change.of("terminating")) && terminating > 0 && change.now.finished() {
         let detail = "terminating>0 is invalid for finished job";
         errors.push(FieldError::invalid(&path.child("terminating"), terminating, detail));
     }
     if (change.of("ready") || change.of("active"))
-        && let Some(ready) = int(change.new, "ready").filter(|ready| *ready > count("active"))
+        && let Some(ready) = number_part(change.new, "ready").filter(|ready| *ready > count("active"))
     {
         let detail = "cannot set more ready pods than active";
         errors.push(FieldError::invalid(&path.child("ready"), ready, detail));
@@ -295,8 +296,9 @@ fn check_transition(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList
 
 /// Counters only rise, but for the successes of an indexed Job that can be made smaller.
 fn check_counters(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
-    let count = |status, field| int(status, field).unwrap_or(0);
-    let can_shrink = is_indexed(change.spec) && change.completions() == int(change.spec, "parallelism");
+    let count = |status, field| number_part(status, field).unwrap_or(0);
+    let can_shrink =
+        is_indexed(change.spec) && change.completions() == number_part(change.spec, "parallelism");
     for (field, detail, may_fall) in [
         ("failed", "cannot decrease the failed counter", false),
         ("succeeded", "cannot decrease the succeeded counter", can_shrink),

@@ -2,7 +2,7 @@
 
 use super::job_spec::quoted_list;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::workload::{items, shown, text};
+use crate::kinds::read::{list, shown, text};
 use crate::names::key;
 use crate::value::Value;
 
@@ -20,7 +20,7 @@ pub(super) fn default(policy: &mut Value) {
         rules.filter_map(|rule| rule.get_mut("onPodConditions").and_then(Value::as_list_mut)).flatten()
     {
         if let Some(pattern) = pattern.as_map_mut() {
-            crate::kinds::workload::default_text(pattern, "status", "True");
+            crate::kinds::read::fill(pattern, "status", "True");
         }
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn default(policy: &mut Value) {
 /// Checks `spec.podFailurePolicy` of a Job.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: &Path<'_>) {
     let path = path.child("rules");
-    let rules = items(policy, "rules");
+    let rules = list(policy, "rules");
     if rules.len() > RULES_MAX {
         errors.push(FieldError::too_many(&path, Some(rules.len()), RULES_MAX));
     }
@@ -55,7 +55,7 @@ fn check_rule(errors: &mut ErrorList, spec: &Value, rule: &Value, path: &Path<'_
             errors.push(FieldError::not_supported(&action_path, BadValue::json_string(action), &ACTIONS));
         }
     }
-    let (codes, conditions) = (rule.get("onExitCodes"), items(rule, "onPodConditions"));
+    let (codes, conditions) = (rule.get("onExitCodes"), list(rule, "onPodConditions"));
     if let Some(codes) = codes {
         check_exit_codes(errors, spec, codes, &path.child("onExitCodes"));
     }
@@ -109,7 +109,7 @@ fn check_exit_codes(errors: &mut ErrorList, spec: &Value, codes: &Value, path: &
 }
 
 fn check_values(errors: &mut ErrorList, operator: &str, codes: &Value, path: &Path<'_>) {
-    let values: Vec<i64> = items(codes, "values").iter().filter_map(Value::as_i64).collect();
+    let values: Vec<i64> = list(codes, "values").iter().filter_map(Value::as_i64).collect();
     if values.is_empty() {
         errors.push(FieldError::invalid(path, BadValue::Null, "at least one value is required"));
     } else if values.len() > EXIT_CODES_MAX {
@@ -132,6 +132,6 @@ fn check_values(errors: &mut ErrorList, operator: &str, codes: &Value, path: &Pa
 
 fn has_container(spec: &Value, name: &str) -> bool {
     let pod = spec.at(&["template", "spec"]).unwrap_or(&Value::Null);
-    let named = |list| items(pod, list).iter().any(|container| text(container, "name") == name);
+    let named = |field| list(pod, field).iter().any(|container| text(container, "name") == name);
     named("containers") || named("initContainers")
 }

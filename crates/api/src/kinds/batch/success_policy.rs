@@ -2,7 +2,8 @@
 
 use super::indexes;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::workload::{int, items, nonnegative};
+use crate::kinds::read::{list, number_part};
+use crate::kinds::workload::nonnegative;
 use crate::value::Value;
 
 const RULES_MAX: usize = 20;
@@ -11,7 +12,7 @@ const INDEXES_BYTES_MAX: usize = 64 * 1024;
 /// Checks `spec.successPolicy` of an indexed Job.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: &Path<'_>) {
     let path = path.child("rules");
-    let rules = items(policy, "rules");
+    let rules = list(policy, "rules");
     if rules.is_empty() {
         let detail = "at least one rules must be specified when the successPolicy is specified";
         errors.push(FieldError::required(&path, detail));
@@ -20,13 +21,13 @@ pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: 
         errors.push(FieldError::too_many(&path, Some(rules.len()), RULES_MAX));
     }
     for (index, rule) in rules.iter().enumerate() {
-        check_rule(errors, int(spec, "completions").unwrap_or(0), rule, &path.index(index));
+        check_rule(errors, number_part(spec, "completions").unwrap_or(0), rule, &path.index(index));
     }
 }
 
 fn check_rule(errors: &mut ErrorList, completions: i64, rule: &Value, path: &Path<'_>) {
     let indexes = rule.get("succeededIndexes").and_then(Value::as_str);
-    let count = int(rule, "succeededCount");
+    let count = number_part(rule, "succeededCount");
     if indexes.is_none() && count.is_none() {
         let detail = "at least one of succeededCount or succeededIndexes must be specified";
         errors.push(FieldError::required(path, detail));

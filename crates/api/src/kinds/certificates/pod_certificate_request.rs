@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use super::{pem, signer};
+use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::{dns, key, metadata};
 use crate::rfc3339;
 use crate::value::Value;
@@ -45,6 +46,10 @@ impl Rules for PodCertificateRequest {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
             check::default_to(spec, "maxExpirationSeconds", || DAY_SECONDS.into());
         }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {
@@ -157,7 +162,7 @@ fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 }
 
 fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let bytes = |name| pem::decode(check::text(spec, name).as_bytes()).unwrap_or_default().len();
+    let bytes = |name| base64::decode_exact(check::text(spec, name).as_bytes()).unwrap_or_default().len();
     let too_long = |name: &'static str| {
         (bytes(name) > KEY_BYTES_MAX).then(|| FieldError::too_long(&path.child(name), KEY_BYTES_MAX))
     };

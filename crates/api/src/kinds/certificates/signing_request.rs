@@ -2,16 +2,19 @@
 //!
 //! Its subresource `approval` changes the conditions alone: the pipeline calls [`prepare_approval`] and
 //! [`validate_approval`] for it. Conditions bear times, so both writes of the status go through
-//! [`fill_condition_times`] first; and whoever creates a request stands in it, by [`set_requester`].
+//! [`fill_condition_times`] first; and whoever creates a request stands in it.
 
 use std::collections::BTreeSet;
 
 use super::{pem, signer};
+use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Rules, check, keep};
+use crate::kinds::{Author, Rules, check, keep};
 use crate::names::NameRule;
-use crate::value::{Map, Value};
+use crate::rfc3339::Seconds;
+use crate::time::Time;
+use crate::value::Value;
 
 const SIGNER_LEGACY: &str = "kubernetes.io/legacy-unknown";
 const EXPIRATION_SECONDS_MIN: i64 = 600;
@@ -85,6 +88,28 @@ impl Rules for SigningRequest {
         }
     }
 
+    /// Who asks stands in a new request.
+    fn sign(&self, new: &mut Value, old: Option<&Value>, author: &Author<'_>) {
+        if old.is_none() {
+            let spec = new.ensure_map("spec");
+            spec.insert("username", author.user);
+            let groups: Vec<Value> = author.groups.iter().map(|group| group.as_str().into()).collect();
+            spec.insert("groups", groups);
+        }
+    }
+
+    fn sign_status(&self, new: &mut Value, old: &Value, author: &Author<'_>) {
+        fill_condition_times(new, old, author.now);
+    }
+
+    fn reset_fields(&self) -> &'static [&'static str] {
+        &["spec", "status"]
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        &["spec", "status.conditions"]
+    }
+
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         request(object, None, errors);
     }
@@ -113,17 +138,6 @@ impl Rules for SigningRequest {
 /// The fields that say who asks.
 const REQUESTER: [&str; 4] = ["username", "uid", "groups", "extra"];
 
-/// Writes down who asks. Call after `prepare_create`.
-pub fn set_requester(object: &mut Value, username: &str, uid: &str, groups: &[&str], extra: Map) {
-    let spec = object.ensure_map("spec");
-    spec.insert("username", username);
-    spec.insert("uid", uid);
-    spec.insert("groups", groups.to_vec());
-    if !extra.is_empty() {
-        spec.insert("extra", extra);
-    }
-}
-
 /// What an update of `approval` may touch: the conditions.
 pub fn prepare_approval(new: &mut Value, old: &Value) {
     let conditions = new.at(&["status", "conditions"]).cloned();
@@ -142,7 +156,8 @@ pub fn validate_approval(new: &Value, old: &Value, errors: &mut ErrorList) {
 }
 
 /// Sets the times of conditions that have none. A condition that keeps its status keeps the time since when.
-pub fn fill_condition_times(new: &mut Value, old: &Value, now: &str) {
+pub fn fill_condition_times(new: &mut Value, old: &Value, now: Time) {
+    let now = &*Seconds(now).to_string();
     let before = check::list(check::field(old, "status"), "conditions");
     for condition in check::maps_mut(new, &["status", "conditions"]) {
         check::default_to(condition, "lastUpdateTime", || now.into());
@@ -214,7 +229,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
     let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
     let old_spec = old.map_or(check::NOTHING, |old| check::field(old, "spec"));
     if let Err(fault) = pem_request(check::text(spec, "request")) {
-        let value = BadValue::json_string(check::text(spec, "request"));
+        let value = check::field(spec, "request").as_str().map_or(BadValue::Null, BadValue::json_string);
         errors.push(FieldError::invalid(&path.child("request"), value, fault));
     }
     usages(errors, &path.child("usages"), &check::texts(spec, "usages"), &check::texts(old_spec, "usages"));
@@ -244,7 +259,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
 
 /// What is wrong with the form of a request.
 fn pem_request(text: &str) -> Result<(), &'static str> {
-    let bytes = pem::decode(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
     match pem::next_block(&bytes) {
         Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Ok(()),
         _ => Err("PEM block type must be CERTIFICATE REQUEST"),
@@ -253,7 +268,7 @@ fn pem_request(text: &str) -> Result<(), &'static str> {
 
 /// What is wrong with the form of certificates.
 fn certificate_fault(text: &str) -> Option<String> {
-    let bytes = pem::decode(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
     let mut rest = &bytes[..];
     let mut blocks = 0;
     while let Some((block, after)) = pem::next_block(rest) {

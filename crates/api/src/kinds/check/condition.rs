@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{field, int, label_key, list, one_of, text};
+use super::{field, label_key, list, number, one_of, text};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::Value;
 
@@ -33,10 +33,10 @@ fn condition(errors: &mut ErrorList, path: &Path<'_>, of: &Value) {
         "" => errors.push(FieldError::required(&path.child("status"), "")),
         status => one_of(errors, &path.child("status"), status, &["False", "True", "Unknown"]),
     }
-    if int(of, "observedGeneration") < 0 {
+    if number(of, "observedGeneration") < 0 {
         let detail = "must be greater than or equal to zero";
         let path = path.child("observedGeneration");
-        errors.push(FieldError::invalid(&path, int(of, "observedGeneration"), detail));
+        errors.push(FieldError::invalid(&path, number(of, "observedGeneration"), detail));
     }
     if field(of, "lastTransitionTime").is_empty() {
         errors.push(FieldError::required(&path.child("lastTransitionTime"), ""));

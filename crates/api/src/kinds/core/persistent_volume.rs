@@ -1,10 +1,11 @@
 //! PersistentVolume: storage that outlives pods.
 
-use super::defaults::{fill, fill_absent};
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
-use crate::kinds::{Rules, check_immutable, keep};
+use crate::kinds::core::pod_spec::internal;
+use crate::kinds::read::{fill, fill_absent};
+use crate::kinds::{Author, Rules, check_immutable, keep};
 use crate::metadata::{self, entry, texts};
 use crate::names::dns;
 use crate::rfc3339::Seconds;
@@ -54,6 +55,10 @@ impl Rules for PersistentVolume {
         }
     }
 
+    fn sign_status(&self, new: &mut Value, old: &Value, author: &Author<'_>) {
+        stamp_phase(new, old, author.now);
+    }
+
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         validate(errors, object, false);
     }
@@ -91,9 +96,8 @@ fn phase_changed(new: &Value, old: &Value) -> bool {
     new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"])
 }
 
-/// Notes when the phase changed, unless the writer of the status says it. Goes after
-/// [`Rules::prepare_status`], which has no clock.
-pub fn stamp_phase(new: &mut Value, old: &Value, now: Time) {
+/// Notes when the phase changed, unless the writer of the status says it.
+fn stamp_phase(new: &mut Value, old: &Value, now: Time) {
     let path = ["status", "lastPhaseTransitionTime"];
     let said = new.at(&path).filter(|time| !time.is_null());
     let is_silent = said.is_none() || said == old.at(&path);
@@ -190,8 +194,8 @@ fn check_capacity(errors: &mut ErrorList, capacity: Option<&Value>) {
 }
 
 fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
-    if !source::is_same(new, old) {
-        let detail = "spec.persistentvolumesource is immutable after creation\n";
+    if let Some(difference) = source::difference(new, old) {
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
         errors.push(FieldError::forbidden(&SPEC.child("persistentvolumesource"), detail));
     }
     let (is, was) = (new.at(&["spec", "volumeMode"]), old.at(&["spec", "volumeMode"]));
@@ -201,7 +205,7 @@ fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
         && !node_affinity::is_same(affinity(new), was)
     {
         let detail = "field is immutable, except for updating from beta label to GA";
-        let value = node_affinity::shown(affinity(new));
+        let value = affinity(new).map_or(BadValue::Null, |new| internal::shown(new, "VolumeNodeAffinity"));
         errors.push(FieldError::invalid(&Path::root("nodeAffinity"), value, detail));
     }
     let class = |object| Value::at(object, &["spec", "volumeAttributesClassName"]).and_then(Value::as_str);

@@ -1,11 +1,12 @@
 //! PersistentVolumeClaim: a wish for storage.
 
-use super::defaults::{fill, fill_absent};
 use super::persistent_volume::{STORAGE_CLASS, check_access_modes, check_volume_mode};
+use super::pod_spec::internal;
 use super::resource_list::{self, amount_of, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::read;
+use crate::kinds::read::{fill, fill_absent};
 use crate::kinds::{Rules, check_immutable, keep};
-use crate::labels;
 use crate::metadata::{entry, pairs, texts};
 use crate::names::{NameRule, dns, key};
 use crate::quote::Quoted;
@@ -154,9 +155,9 @@ pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Valu
     if let Some(selector) = field(spec, "selector") {
         let mut old_errors = ErrorList::new();
         if let Some(old) = field(old, "selector") {
-            check_selector(&mut old_errors, path, old, false);
+            read::selector(&mut old_errors, path, old, false);
         }
-        check_selector(errors, &path.child("selector"), selector, !old_errors.is_empty());
+        read::selector(errors, &path.child("selector"), selector, !old_errors.is_empty());
     }
     check_access_modes(errors, &path.child("accessModes"), &modes);
     check_storage(errors, path, spec);
@@ -169,20 +170,6 @@ pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Valu
     if let Some(class) = class("volumeAttributesClassName") {
         errors.push_invalid(&path.child("volumeAttributesClassName"), class, dns::subdomain(class));
     }
-}
-
-fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, allow_invalid_values: bool) {
-    let expressions = selector.get("matchExpressions").and_then(Value::as_list).unwrap_or_default();
-    let expressions: Vec<labels::Expression<'_>> = expressions
-        .iter()
-        .map(|expression| labels::Expression {
-            key: expression.str_at(&["key"]),
-            operator: expression.str_at(&["operator"]),
-            values: texts(expression.get("values")),
-        })
-        .collect();
-    let match_labels = pairs(selector.get("matchLabels"));
-    labels::validate(errors, path, match_labels, &expressions, allow_invalid_values);
 }
 
 fn check_storage(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Value>) {
@@ -257,7 +244,11 @@ fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
     let is_bound = new.str_at(&["status", "phase"]) == "Bound";
     let keeps = Keeps { class: from_annotation || from_nothing, is_bound };
     if !is_same_spec(is, was, &keeps) {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
+        let (was, is) = compared(was, is, &keeps);
+        let difference = internal::difference(&was, &is, "PersistentVolumeClaimSpec");
+        let detail = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{difference}"
+        );
         errors.push(FieldError::forbidden(&SPEC, detail));
     }
     check_size(errors, new, old);
@@ -298,6 +289,29 @@ fn is_same_spec(is: Option<&Value>, was: Option<&Value>, keeps: &Keeps) -> bool 
         "resources" => is_same_resources(field(is, name), field(was, name), keeps.is_bound),
         name => field(is, name) == field(was, name),
     })
+}
+
+/// The old and the new spec as a message compares them: without the differences that are allowed.
+fn compared(was: Option<&Value>, is: Option<&Value>, keeps: &Keeps) -> (Value, Value) {
+    let (mut was, mut is) = (was.cloned().unwrap_or_default(), is.cloned().unwrap_or_default());
+    let copy = |from: &Value, to: &mut Value, name: &str| match from.get(name) {
+        Some(value) => drop(to.make_map().insert(name, value.clone())),
+        None => drop(to.make_map().remove(name)),
+    };
+    if was.str_at(&["volumeName"]).is_empty() {
+        copy(&is, &mut was, "volumeName");
+    }
+    if keeps.class {
+        copy(&was, &mut is, "storageClassName");
+    }
+    if keeps.is_bound {
+        copy(&was, &mut is, "volumeAttributesClassName");
+        let size = was.at(&["resources", "requests", "storage"]).cloned();
+        if let Some(requests) = is.at_mut(&["resources", "requests"]).and_then(Value::as_map_mut) {
+            requests.insert("storage", size.unwrap_or_else(|| "0".into()));
+        }
+    }
+    (was, is)
 }
 
 fn is_same_resources(is: Option<&Value>, was: Option<&Value>, is_bound: bool) -> bool {

@@ -3,10 +3,10 @@
 //! A pod is written through several doors, each with rules of its own: itself, `status`, `ephemeralcontainers`,
 //! `resize` and `binding`. [`Pod`] holds the first two; the functions re-exported here are for the others.
 
-use super::pod_spec::read::{annotation, forbidden, list, nonnegative, number, part, text, truth};
 use super::pod_spec::{self, Holder, annotations, containers, defaults, resources};
 use crate::field_error::{ErrorList, Path};
 use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::read::{annotation, forbidden, list, nonnegative, number, part, text, truth};
 use crate::kinds::{Rules, keep};
 use crate::names::{dns, ip};
 use crate::value::{Map, Value};
@@ -134,9 +134,22 @@ impl Rules for Pod {
                 faults.join(" ")
             ));
         }
-        app_armor_warnings(new, &mut warnings);
         pod_spec::spec_warnings(new, &Path::NONE, false, &mut warnings);
         warnings
+    }
+
+    fn early_warnings(&self, object: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        app_armor_warnings(object, &mut warnings);
+        warnings
+    }
+
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        status_warnings(new)
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
     }
 
     fn field_labels(&self) -> &'static FieldLabels<'static> {
@@ -160,9 +173,8 @@ impl Rules for Pod {
     }
 }
 
-/// Warnings about the addresses in the status of a pod, for writes of the status.
-#[must_use]
-pub fn status_warnings(pod: &Value) -> Vec<String> {
+/// Warnings about the addresses in the status of a pod.
+fn status_warnings(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let Some(status) = part(pod, "status") else { return warnings };
     let path = Path::root("status");
@@ -252,13 +264,14 @@ fn gated_condition(since: Value) -> Value {
     Value::Map(fields.into_iter().collect())
 }
 
-/// Annotations that no field could be made from. Those that became fields are not told from fields any more.
+/// Annotations that stand for fields which the client did not use.
 fn app_armor_warnings(pod: &Value, warnings: &mut Vec<String>) {
     let none = Value::map();
     let (meta, spec) = (part(pod, "metadata").unwrap_or(&none), part(pod, "spec").unwrap_or(&none));
-    if part(meta, "annotations").is_none() {
+    if part(meta, "annotations").is_none() || spec.str_at(&["os", "name"]) == "windows" {
         return;
     }
+    let of_pod = spec.at(&["securityContext", "appArmorProfile"]).filter(|profile| !profile.is_null());
     let path = Path::root("metadata");
     let path = path.child("annotations");
     pod_spec::each_container(spec, &Path::NONE, |container, _| {
@@ -267,7 +280,7 @@ fn app_armor_warnings(pod: &Value, warnings: &mut Vec<String>) {
             container.at(&["securityContext", "appArmorProfile"]).is_some_and(|field| !field.is_null());
         if let Some(written) = annotation(meta, &key)
             && !has_field
-            && annotations::app_armor_field(written).is_none()
+            && annotations::app_armor_field(written).is_none_or(|field| Some(&field) != of_pod)
         {
             let why = r#"deprecated since v1.30; use the "appArmorProfile" field instead"#;
             warnings.push(format!("{}: {why}", path.key(&key)));

@@ -17,7 +17,7 @@ mod affinity;
 pub(crate) mod annotations;
 pub(crate) mod containers;
 pub(crate) mod defaults;
-pub(crate) mod diff;
+mod diff;
 mod disabled;
 mod env;
 mod image;
@@ -25,7 +25,6 @@ pub(crate) mod internal;
 mod mounts;
 mod paths;
 mod probes;
-pub(crate) mod read;
 pub(crate) mod resources;
 pub(crate) mod scheduling;
 mod security;
@@ -42,11 +41,11 @@ pub use scheduling::tolerations as validate_tolerations;
 pub use volumes::{claim_spec, csi_driver_name, signer_name};
 pub(crate) use warnings::spec_warnings;
 
-use containers::Around;
-use read::{
+use crate::kinds::read::{
     forbidden, invalid, list, number_faults, number_part, part, required, required_word, supported, text,
     text_entries, text_part, truth, truth_part,
 };
+use containers::Around;
 
 /// Fills in what a pod template leaves out. Idempotent.
 pub fn default_template(template: &mut Value) {
@@ -121,7 +120,9 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
     }
     let (pod_name, is_mirror) = match holder {
         Holder::Template => ("", false),
-        Holder::Pod(meta) => (text(meta, "name"), read::annotation(meta, annotations::MIRROR).is_some()),
+        Holder::Pod(meta) => {
+            (text(meta, "name"), crate::kinds::read::annotation(meta, annotations::MIRROR).is_some())
+        }
     };
     let volumes = volumes::volumes(errors, &path.child("volumes"), spec, pod_name);
     let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));

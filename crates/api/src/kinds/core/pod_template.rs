@@ -1,9 +1,9 @@
 //! PodTemplate: a pod yet to be made, kept for others to use.
 
 use super::pod_spec;
-use super::pod_spec::read::part;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::Rules;
+use crate::kinds::read::part;
 use crate::value::Value;
 
 /// The rules of PodTemplate.

@@ -1,12 +1,12 @@
 //! ReplicationController: so many pods of one kind, the oldest way to say it.
 
 use super::pod_spec;
-use super::pod_spec::read::{
+use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
+use crate::fields::{FieldLabels, Refusal};
+use crate::kinds::read::{
     forbidden, invalid, nonnegative, number, number_part, part, required, shown, supported, text,
     text_entries,
 };
-use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::{Rules, keep};
 use crate::names::dns;
 use crate::value::Value;

@@ -1,6 +1,6 @@
 //! Secret: data that few should see.
 
-use crate::decode::bytes;
+use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::json;
@@ -84,7 +84,7 @@ impl Rules for Secret {
         if new.str_at(&["type"]) != "kubernetes.io/tls" {
             return Vec::new();
         }
-        let text = |key: &str| bytes::decode(new.str_at(&["data", key]));
+        let text = |key: &str| base64::decode(new.str_at(&["data", key]));
         pem::key_pair_fault(&text(CERTIFICATE), &text(PRIVATE_KEY)).into_iter().collect()
     }
 
@@ -114,7 +114,7 @@ fn encode_string_data(object: &mut Value) {
     if texts.is_empty() {
         return;
     }
-    let encode = |text: Value| Value::from(bytes::encode(text.as_str().unwrap_or_default().as_bytes()));
+    let encode = |text: Value| Value::from(base64::encode(text.as_str().unwrap_or_default().as_bytes()));
     let data = object.ensure_map("data");
     let mut entries = std::mem::take(data).into_entries();
     entries.extend(texts.into_entries().into_iter().map(|(key, text)| (key, encode(text))));
@@ -161,7 +161,7 @@ fn check_json(errors: &mut ErrorList, data: Option<&Map>, key: &str) {
         errors.push(FieldError::required(&path, ""));
         return;
     };
-    let fault = match json::parse(&bytes::decode(text)) {
+    let fault = match json::parse(&base64::decode(text)) {
         Ok(Value::Map(_) | Value::Null) => return,
         Ok(other) => {
             let kind = other.type_name();

@@ -23,7 +23,6 @@ mod validate;
 mod warnings;
 
 pub use families::Families;
-pub use warnings::status_warnings;
 
 /// The address that says that the Service has none.
 pub const NO_CLUSTER_IP: &str = "None";
@@ -57,6 +56,9 @@ impl Rules for Service {
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         crate::kinds::keep(new, old, "status");
         update::drop_what_the_type_has_no_use_for(new, old);
+        if Spec::of(new).kind() == "ExternalName" {
+            new.ensure_map("spec").remove("internalTrafficPolicy");
+        }
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -78,6 +80,10 @@ impl Rules for Service {
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
         warnings::service(new)
+    }
+
+    fn status_warnings(&self, new: &Value) -> Vec<String> {
+        warnings::status(new)
     }
 
     fn allows_create_on_update(&self) -> bool {

@@ -99,9 +99,13 @@ fn check(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let mut late = ErrorList::new();
     let (kind, path) = (check::text(object, "addressType"), Path::root("addressType"));
     match old.map(|old| check::text(old, "addressType")) {
-        _ if kind.is_empty() => late.push(FieldError::required(&path, "")),
+        None if kind.is_empty() => late.push(FieldError::required(&path, "")),
         Some(old) if old != kind => {
-            check::one_of(errors, &path, kind, &ADDRESS_TYPES);
+            if kind.is_empty() {
+                late.push(FieldError::required(&path, ""));
+            } else {
+                check::one_of(errors, &path, kind, &ADDRESS_TYPES);
+            }
             late.push(FieldError::invalid(&path, BadValue::Null, check::IMMUTABLE));
         }
         _ => check::one_of(&mut late, &path, kind, &ADDRESS_TYPES),

@@ -2,8 +2,8 @@
 
 use super::{mandatory_spec, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -53,6 +53,10 @@ impl Rules for FlowSchema {
         check::default_empty(object.ensure_map("spec"), "matchingPrecedence", || PRECEDENCE_DEFAULT.into());
     }
 
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }
@@ -78,7 +82,7 @@ impl Rules for FlowSchema {
 
 fn spec(errors: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
-    let (precedence, at) = (check::int(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
+    let (precedence, at) = (check::number(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
     let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, precedence, detail));
     if precedence <= 0 {
         refuse("must be a positive value".to_owned());

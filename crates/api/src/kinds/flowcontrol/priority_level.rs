@@ -2,8 +2,8 @@
 
 use super::{mandatory_spec, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::value::{Map, Value};
 
 const QUEUES_MAX: i64 = 10_000_000;
@@ -57,6 +57,10 @@ impl Rules for PriorityLevel {
             check::default_empty(queuing, "queues", || 64.into());
             check::default_empty(queuing, "queueLengthLimit", || 50.into());
         }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {
@@ -149,7 +153,7 @@ fn percent(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
 }
 
 fn limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
-    let shares = check::int(limited, "nominalConcurrencyShares");
+    let shares = check::number(limited, "nominalConcurrencyShares");
     if shares < 0 {
         let path = path.child("nominalConcurrencyShares");
         errors.push(FieldError::invalid(&path, shares, "must be a non-negative integer"));
@@ -182,7 +186,7 @@ fn response_late(late: &mut ErrorList, path: &Path<'_>, response: &Value) {
 }
 
 fn queuing(errors: &mut ErrorList, path: &Path<'_>, queuing: &Value) {
-    let number = |name| check::int(queuing, name);
+    let number = |name| check::number(queuing, name);
     let (length, queues, hand) = (number("queueLengthLimit"), number("queues"), number("handSize"));
     if length <= 0 {
         errors.push(FieldError::invalid(&path.child("queueLengthLimit"), length, "must be positive"));

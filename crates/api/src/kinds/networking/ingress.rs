@@ -215,7 +215,7 @@ fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
         name => errors.push_invalid(&at.child("name"), name, dns::label(name)),
     }
     let (port, at) = (check::field(service, "port"), at.child("port"));
-    match (check::text(port, "name"), check::int(port, "number")) {
+    match (check::text(port, "name"), check::number(port, "number")) {
         ("", 0) => errors.push(FieldError::required(path, "port name or number is required")),
         ("", number) => {
             let faults = key::port_number(number);

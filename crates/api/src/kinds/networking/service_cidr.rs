@@ -1,8 +1,8 @@
 //! ServiceCIDR: a range of addresses for services, of one family or of both.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::ip::{self, Cidr};
 use crate::value::Value;
 
@@ -10,6 +10,10 @@ use crate::value::Value;
 pub struct ServiceCidr;
 
 impl Rules for ServiceCidr {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }

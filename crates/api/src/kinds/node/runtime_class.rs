@@ -48,11 +48,11 @@ impl Rules for RuntimeClass {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        handler(errors, check::text(new, "handler"));
         overhead(errors, check::field(new, "overhead"));
         scheduling(errors, check::field(new, "scheduling"));
         let (new, old) = (check::field(new, "handler"), check::field(old, "handler"));
         check::immutable(errors, &Path::root("handler"), new, old);
+        handler(errors, new.as_str().unwrap_or_default());
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -75,7 +75,12 @@ fn handler(errors: &mut ErrorList, handler: &str) {
     if handler.is_empty() {
         errors.push(FieldError::required(&path, ""));
     } else {
-        errors.push_invalid(&path, handler, dns::label(handler));
+        // This field counts in bytes where others say characters.
+        let faults = dns::label(handler).into_iter().map(|fault| match &*fault {
+            "must be no more than 63 characters" => "must be no more than 63 bytes".into(),
+            _ => fault,
+        });
+        errors.push_invalid(&path, handler, faults);
     }
 }
 

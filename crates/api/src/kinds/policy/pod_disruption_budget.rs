@@ -3,8 +3,9 @@
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::check::conditions;
 use crate::kinds::core::pod_spec::internal;
+use crate::kinds::read::{list, text};
 use crate::kinds::workload::{
-    check_at_most_whole, check_int_or_percent, check_selector, is_empty_selector, items, nonnegative, text,
+    check_at_most_whole, check_int_or_percent, check_selector, is_empty_selector, nonnegative,
 };
 use crate::kinds::{Rules, keep};
 use crate::value::Value;
@@ -83,10 +84,10 @@ fn strip_beta_label(object: &mut Value) {
 }
 
 fn selects_nothing(selector: &Value) -> bool {
-    let [expression] = items(selector, "matchExpressions") else { return false };
+    let [expression] = list(selector, "matchExpressions") else { return false };
     text(expression, "key") == BETA_LABEL
         && text(expression, "operator") == "Exists"
-        && items(expression, "values").is_empty()
+        && list(expression, "values").is_empty()
         && selector.get("matchLabels").is_none_or(Value::is_empty)
 }
 

@@ -1,6 +1,6 @@
 //! Role and ClusterRole: what may be done.
 
-use crate::field_error::{ErrorList, FieldError, Path};
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::names::NameRule;
 use crate::value::Value;
@@ -49,6 +49,10 @@ impl Role {
             }
             for (i, selector) in selectors.iter().enumerate() {
                 check::selector(errors, &path.index(i), selector, allow_invalid_values);
+                if check::selector_is_invalid(selector) {
+                    let detail = "invalid label selector.";
+                    errors.push(FieldError::invalid(&path.index(i), BadValue::Null, detail));
+                }
             }
         }
         errors.append(late);

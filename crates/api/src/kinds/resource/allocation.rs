@@ -4,6 +4,7 @@ use super::{Report, claim_spec, name, taint};
 use crate::field_error::{BadValue, FieldError, Path};
 use crate::kinds::check;
 use crate::names::{dns, ip};
+use crate::quote::json_string;
 use crate::value::Value;
 
 const RESULTS_MAX: usize = 32;
@@ -142,9 +143,11 @@ fn device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &[Val
     report.first.push_invalid(&path.child("device"), text("device"), dns::label(text("device")));
     name::share_late(report, &path.child("shareID"), check::field(device, "shareID"));
     if !allocated.iter().any(|one| device_id(one) == device_id(device)) {
-        let id = [text("driver"), text("pool"), text("device")].join("/");
-        let id = if text("shareID").is_empty() { id } else { format!("{id}/{}", text("shareID")) };
-        report.first.push(FieldError::invalid(path, id, "must be an allocated device in the claim"));
+        let [driver, pool, device, share] =
+            ["driver", "pool", "device", "shareID"].map(|name| json_string(text(name)));
+        let id = format!(r#"{{"Driver":{driver},"Pool":{pool},"Device":{device},"ShareID":{share}}}"#);
+        let detail = "must be an allocated device in the claim";
+        report.first.push(FieldError::invalid(path, BadValue::Json(id.into()), detail));
     }
     let conditions = check::list(device, "conditions").len();
     if conditions > STATUS_CONDITIONS_MAX {

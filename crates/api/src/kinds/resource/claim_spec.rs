@@ -114,7 +114,7 @@ fn class_late(report: &mut Report, path: &Path<'_>, class: &str) {
 /// Checks what all requests for devices of a class have.
 fn of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
     selectors(report, &path.child("selectors"), check::list(request, "selectors"));
-    let (mode, count) = (check::text(request, "allocationMode"), check::int(request, "count"));
+    let (mode, count) = (check::text(request, "allocationMode"), check::number(request, "count"));
     let at = path.child("count");
     match mode {
         "All" if count != 0 => {

@@ -2,16 +2,31 @@
 
 use super::{Report, name, taint};
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::{Rules, check};
+use crate::kinds::{ALL_BUT_STATUS, Author, Rules, check};
 use crate::names::dns;
+use crate::time::Time;
 use crate::value::Value;
 
 const CONDITIONS_MAX: usize = 8;
 
-/// The rules of DeviceTaintRule. The time of its taint is set by [`taint::fill_times`].
+/// The rules of DeviceTaintRule.
 pub struct DeviceTaintRule;
 
 impl Rules for DeviceTaintRule {
+    fn default_times(&self, object: &mut Value, now: Time) {
+        taint::default_time(object, now);
+    }
+
+    fn sign(&self, new: &mut Value, old: Option<&Value>, author: &Author<'_>) {
+        if let Some(old) = old {
+            taint::renew_time(new, old, author.now);
+        }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }

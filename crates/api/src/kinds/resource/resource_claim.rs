@@ -2,7 +2,7 @@
 
 use super::{Report, allocation, claim_spec};
 use crate::field_error::{ErrorList, Path};
-use crate::kinds::{Rules, check, keep};
+use crate::kinds::{ALL_BUT_STATUS, Rules, check, keep};
 use crate::value::Value;
 
 /// The rules of ResourceClaim.
@@ -13,6 +13,10 @@ impl Rules for ResourceClaim {
         if let Some(spec) = object.get_mut("spec") {
             claim_spec::default(spec);
         }
+    }
+
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
     }
 
     fn has_status(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::{Report, claim_spec};
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::core::pod_spec::internal;
 use crate::kinds::{Rules, check};
 use crate::names::metadata;
 use crate::value::Value;
@@ -37,11 +38,16 @@ impl Rules for ResourceClaimTemplate {
         report.finish(errors);
     }
 
-    /// Upstream shows the whole template as Go lays it out; ours shows it as JSON.
+    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_update(new, old, errors);
+        self.validate(new, errors);
+    }
+
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if !check::same(new, old) {
-            errors.push(FieldError::invalid(&Path::root("spec"), check::shown(new), check::IMMUTABLE));
+            let shown = internal::shown(new, "ResourceClaimTemplateSpec");
+            errors.push(FieldError::invalid(&Path::root("spec"), shown, check::IMMUTABLE));
         }
     }
 }

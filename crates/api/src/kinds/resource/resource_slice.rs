@@ -1,11 +1,12 @@
 //! ResourceSlice: the devices that a driver offers, or some of them.
 
-use super::{Report, device, drop_fields, name};
+use super::{Report, device, drop_fields, name, taint};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::{Rules, check};
 use crate::names::dns;
 use crate::quote::Quoted;
+use crate::time::Time;
 use crate::value::Value;
 
 const DEVICES_MAX: usize = 128;
@@ -17,6 +18,10 @@ const COUNTER_SETS_MAX: usize = 8;
 pub struct ResourceSlice;
 
 impl Rules for ResourceSlice {
+    fn default_times(&self, object: &mut Value, now: Time) {
+        taint::default_times(object, now);
+    }
+
     fn prepare_create(&self, object: &mut Value) {
         let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) else { return };
         spec.remove("skipNodeOperations");
@@ -130,7 +135,7 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
 
 fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
     name::pool(&mut report.first, &path.child("name"), check::text(pool, "name"));
-    let (count, generation) = (check::int(pool, "resourceSliceCount"), check::int(pool, "generation"));
+    let (count, generation) = (check::number(pool, "resourceSliceCount"), check::number(pool, "generation"));
     if count <= 0 {
         let path = path.child("resourceSliceCount");
         report.first.push(FieldError::invalid(&path, count, "must be greater than zero"));

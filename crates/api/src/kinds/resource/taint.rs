@@ -1,31 +1,44 @@
 //! Taints of devices, and tolerations of them.
 //!
-//! A taint bears the time at which it was added: the pipeline sets it with [`fill_times`], before validation.
+//! A taint bears the time at which it was added: it is a default that looks at the clock.
 
 use super::Report;
 use crate::field_error::{FieldError, Path};
 use crate::kinds::check;
 use crate::names::key;
+use crate::rfc3339::Seconds;
+use crate::time::Time;
 use crate::value::Value;
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// Sets the time of taints that have none, in a ResourceSlice or a DeviceTaintRule. A DeviceTaintRule whose effect
-/// changed while its time did not gets a new time.
-pub fn fill_times(new: &mut Value, old: Option<&Value>, now: &str) {
-    let devices = new.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
+/// Sets the times of the taints of devices that have none.
+pub(super) fn default_times(slice: &mut Value, now: Time) {
+    let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
     for device in devices.into_iter().flat_map(|devices| devices.iter_mut()) {
         for taint in check::maps_mut(device, &["taints"]) {
-            check::default_to(taint, "timeAdded", || now.into());
+            check::default_to(taint, "timeAdded", || Seconds(now).to_string().into());
         }
     }
-    let Some(taint) = new.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut) else { return };
-    check::default_to(taint, "timeAdded", || now.into());
-    if let Some(before) = old.and_then(|old| old.at(&["spec", "taint"])) {
-        let same = |name| taint.get(name) == before.get(name);
-        if !same("effect") && same("timeAdded") {
-            taint.insert("timeAdded", now);
-        }
+}
+
+/// Sets the time of the taint of a rule if it has none.
+pub(super) fn default_time(rule: &mut Value, now: Time) {
+    if let Some(taint) = rule.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut) {
+        check::default_to(taint, "timeAdded", || Seconds(now).to_string().into());
+    }
+}
+
+/// A rule whose effect changed while its time did not gets a new time.
+pub(super) fn renew_time(new: &mut Value, old: &Value, now: Time) {
+    let (Some(taint), Some(before)) =
+        (new.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut), old.at(&["spec", "taint"]))
+    else {
+        return;
+    };
+    let same = |name| taint.get(name) == before.get(name);
+    if !same("effect") && same("timeAdded") {
+        taint.insert("timeAdded", Seconds(now).to_string());
     }
 }
 

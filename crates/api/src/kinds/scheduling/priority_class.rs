@@ -31,7 +31,7 @@ impl Rules for PriorityClass {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let (name, value) = (object.str_at(&["metadata", "name"]), check::int(object, "value"));
+        let (name, value) = (object.str_at(&["metadata", "name"]), check::number(object, "value"));
         if name.starts_with("system-") {
             if let Some(fault) = system_fault(name, value, check::truth(object, "globalDefault")) {
                 let detail = format!(
@@ -52,7 +52,7 @@ impl Rules for PriorityClass {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        if check::int(new, "value") != check::int(old, "value") {
+        if check::number(new, "value") != check::number(old, "value") {
             errors.push(FieldError::forbidden(&Path::root("value"), "may not be changed in an update."));
         }
         let policy = check::field(new, "preemptionPolicy");

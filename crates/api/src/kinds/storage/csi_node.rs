@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::check::{self, Go};
-use crate::kinds::{Rules, keep};
+use crate::kinds::{ALL_BUT_STATUS, Rules, keep};
 use crate::value::Value;
 
 const NODE_ID_BYTES_MAX: usize = 256;
@@ -24,6 +24,10 @@ const DRIVER: Go = Go::Struct(&[
 pub struct CsiNode;
 
 impl Rules for CsiNode {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }

@@ -33,9 +33,8 @@ impl Rules for StorageClass {
             let (new, old) = (check::field(new, name), check::field(old, name));
             if name == "provisioner" && new.is_empty() {
                 errors.push(FieldError::required(&Path::root(name), ""));
-            } else {
-                check::immutable(errors, &Path::root(name), new, old);
             }
+            check::immutable(errors, &Path::root(name), new, old);
         }
     }
 

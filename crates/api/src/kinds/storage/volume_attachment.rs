@@ -1,7 +1,7 @@
 //! VolumeAttachment: a volume that should be on a node.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::{Rules, check};
+use crate::kinds::{ALL_BUT_STATUS, Rules, check};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -13,6 +13,10 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 pub struct VolumeAttachment;
 
 impl Rules for VolumeAttachment {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }

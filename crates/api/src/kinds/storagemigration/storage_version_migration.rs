@@ -1,21 +1,25 @@
 //! StorageVersionMigration: a request to write all objects of a resource anew.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
+use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
 
 const SPEC: Go = Go::Struct(&[(
     "Resource",
     "resource",
-    Go::Struct(&[("Group", "group", Go::Text), ("Resource", "resource", Go::Text)]),
+    Go::Struct(&[("group", "group", Go::Text), ("resource", "resource", Go::Text)]),
 )]);
 
 /// The rules of StorageVersionMigration.
 pub struct StorageVersionMigration;
 
 impl Rules for StorageVersionMigration {
+    fn status_reset_fields(&self) -> &'static [&'static str] {
+        ALL_BUT_STATUS
+    }
+
     fn has_status(&self) -> bool {
         true
     }

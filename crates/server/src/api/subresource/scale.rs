@@ -2,7 +2,7 @@
 
 use http::Method;
 use setpoint_api::apply::scale::{SCALE_VERSION, to_parent, to_scale};
-use setpoint_api::apply::{self, Managers, OneVersion, Path};
+use setpoint_api::apply::{self, FieldSet, Managers, OneVersion, Path};
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::autoscaling::scale;
@@ -16,8 +16,9 @@ use crate::api::write::{Done, writer};
 use crate::api::{Api, wanted_whole};
 use crate::body::Expected;
 use crate::exchange::{Answer, Request};
+use crate::pipeline::ownership::Owners;
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{World, Writer};
+use crate::pipeline::{Wish, World, Writer};
 use crate::query::Query;
 use crate::route::Target;
 use crate::stored;
@@ -53,9 +54,12 @@ impl Api {
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
                 let workload = stored::object(&record);
-                let (workload, managed, more) = scaled(target, workload, &change, expected, &writer, world)?;
+                let (object, owners, more) = scaled(target, workload, &change, expected, &writer, world)?;
                 warnings.extend(more);
-                update(target.served, Part::Whole, workload, Some(managed), &record, &writer, world)
+                let wish = Wish { object, hollow: false, owners: Some(owners) };
+                let decided = update(target.served, Part::Whole, wish, &record, &writer, world)?;
+                warnings.extend(decided.warnings);
+                Ok(decided.step)
             })
             .await?;
         let workload = match done {
@@ -106,9 +110,10 @@ fn scaled(
     expected: Expected<'_>,
     writer: &Writer,
     world: &World<'_>,
-) -> Result<(Value, Value, Vec<String>), Status> {
+) -> Result<(Value, Owners, Vec<String>), Status> {
     let api_version = target.served.api_version();
     let replicas = Path::of_fields(&["spec", "replicas"]);
+    let changed = FieldSet::from_paths([&replicas]);
     let paths = [(api_version.as_str(), Some(replicas))];
     let managed = workload.at(&["metadata", "managedFields"]).unwrap_or(&Value::Null);
     let owners = Managers::from_value(managed).unwrap_or_default();
@@ -123,13 +128,13 @@ fn scaled(
         manager: &writer.manager,
         now: world.now,
     };
-    let update = |new: &Value| apply::update(&writes, Some(&live), new, false).managed;
+    let update = |new: &Value| apply::update(&writes, Some(&live), new).managed;
     let (new, managed, warnings) = match change {
         Change::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
         Change::Patch(patch) => {
-            let (new, warnings) = patch.apply(live.clone(), expected.schema)?;
-            let managed = update(&new);
-            (new, managed, warnings)
+            let sent = patch.apply(live.clone(), expected.schema)?;
+            let managed = update(&sent.object);
+            (sent.object, managed, sent.warnings)
         }
         Change::Apply(config, force) => {
             let applied =
@@ -148,5 +153,6 @@ fn scaled(
     scale::apply(&new, &mut workload)
         .map_err(|error| Status::conflict(target.served.qualified(), &target.name, error))?;
     let of_scale = Managers::from_value(&managed).unwrap_or_default();
-    Ok((workload, to_parent(&owners, &of_scale, &api_version, &paths).to_value(), warnings))
+    let managed = to_parent(&owners, &of_scale, &api_version, &paths).to_value();
+    Ok((workload, Owners { managed, changed }, warnings))
 }

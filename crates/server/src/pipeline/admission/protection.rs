@@ -7,6 +7,9 @@ pub const CLAIM: &str = "kubernetes.io/pvc-protection";
 /// The finalizer of a volume.
 pub const VOLUME: &str = "kubernetes.io/pv-protection";
 
+/// The finalizer of a class of attributes.
+pub const ATTRIBUTES_CLASS: &str = "kubernetes.io/vac-protection";
+
 /// Adds the finalizer where it is not there.
 pub fn admit(object: &mut Value, finalizer: &str) {
     if metadata::finalizers(object).contains(&finalizer) {

@@ -1,9 +1,11 @@
 //! As whom a pod runs.
 //!
 //! A pod that names no account runs as `default`. Nothing makes that account in a new namespace yet, so that a pod
-//! may run as `default` before it is there; any other account must exist. Tokens are not mounted.
+//! may run as `default` before it is there; any other account must exist. Unless the pod or the account says otherwise,
+//! every container gets a volume with a token, the cluster's certificate and the name of the namespace.
 
-use setpoint_api::{Key, Resource, Value, metadata};
+use setpoint_api::names::generate::generated_name;
+use setpoint_api::{Key, Map, Resource, Value, json, metadata};
 use setpoint_store::{Record, Snapshot};
 
 use super::mentions;
@@ -11,13 +13,19 @@ use crate::stored;
 
 const DEFAULT: &str = "default";
 const SECRETS: &str = "imagePullSecrets";
+const AUTOMOUNT: &str = "automountServiceAccountToken";
+/// How volumes with tokens are called, before some letters of chance.
+const VOLUME_PREFIX: &str = "kube-api-access-";
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// What such a volume has. Tokens are good for an hour, and a little more to tell them from others.
+const SOURCES: &str = r#"[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}]"#;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Gives a pod its account, and what the account says of pulling images.
 ///
 /// # Errors
 /// If the pod names an account that is not there, or is a mirror and names one.
-pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), String> {
     let named = pod.str_at(&["spec", "serviceAccountName"]).to_owned();
     if metadata::entry(pod, "annotations", MIRROR).is_some() {
         return match named.as_str() {
@@ -38,13 +46,55 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
         spec.insert("serviceAccountName", name);
         spec.insert("serviceAccount", name);
     }
-    if let Some(account) = account.filter(|account| mentions(account, SECRETS))
+    // Most accounts say nothing of either, and need no reading.
+    let account = account.filter(|account| mentions(account, AUTOMOUNT) || mentions(account, SECRETS));
+    let account = account.map(stored::object).unwrap_or_default();
+    let said = spec.get(AUTOMOUNT).and_then(Value::as_bool);
+    if said.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
+        mount_token(spec, entropy);
+    }
+    if let Some(secrets) = account.get(SECRETS).filter(|secrets| !secrets.is_empty())
         && spec.get(SECRETS).is_none_or(Value::is_empty)
-        && let Some(secrets) = stored::object(account).get(SECRETS).filter(|secrets| !secrets.is_empty())
     {
         spec.insert(SECRETS, secrets.clone());
     }
     Ok(())
+}
+
+/// Mounts a token where a container has nothing in that place.
+fn mount_token(spec: &mut Map, entropy: u64) {
+    let named = |volume: &Value| volume.str_at(&["name"]).starts_with(VOLUME_PREFIX);
+    let volumes = spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
+    let found = volumes.iter().find(|volume| named(volume)).map(|volume| volume.str_at(&["name"]).to_owned());
+    let has_volume = found.is_some();
+    let name = found.unwrap_or_else(|| generated_name(VOLUME_PREFIX, entropy));
+    let mut mounted = false;
+    for field in ["initContainers", "containers"] {
+        let containers = spec.get_mut(field).and_then(Value::as_list_mut);
+        for container in containers.into_iter().flatten() {
+            let mounts = container.get("volumeMounts").and_then(Value::as_list).unwrap_or_default();
+            if mounts.iter().any(|mount| mount.str_at(&["mountPath"]) == TOKEN_PATH) {
+                continue;
+            }
+            let mut mount = Map::with_capacity(3);
+            mount.insert("name", name.as_str());
+            mount.insert("readOnly", true);
+            mount.insert("mountPath", TOKEN_PATH);
+            push(container.make_map(), "volumeMounts", mount.into());
+            mounted = true;
+        }
+    }
+    if mounted && !has_volume {
+        let text = format!(r#"{{"name":"{name}","projected":{{"sources":{SOURCES},"defaultMode":420}}}}"#);
+        push(spec, "volumes", json::parse(text.as_bytes()).unwrap_or_default());
+    }
+}
+
+fn push(map: &mut Map, field: &str, item: Value) {
+    match map.ensure(field, || Value::List(Vec::new())) {
+        Value::List(list) => list.push(item),
+        other => *other = Value::List(vec![item]),
+    }
 }
 
 fn find<'a>(namespace: &str, name: &str, snapshot: &'a Snapshot) -> Option<&'a Record> {
@@ -63,7 +113,7 @@ mod tests {
     #[test]
     fn a_pod_without_account_runs_as_the_default_one() {
         let mut pod = object(r#"{"metadata":{"namespace":"a"},"spec":{}}"#);
-        admit(&mut pod, &world(&[])).unwrap();
+        admit(&mut pod, &world(&[]), 1).unwrap();
         assert_eq!(pod.str_at(&["spec", "serviceAccountName"]), "default");
         assert_eq!(pod.str_at(&["spec", "serviceAccount"]), "default");
     }
@@ -72,17 +122,41 @@ mod tests {
     fn a_named_account_must_exist_and_lends_its_secrets() {
         let text = r#"{"metadata":{"namespace":"a"},"spec":{"serviceAccountName":"robot"}}"#;
         let mut pod = object(text);
-        let refused = admit(&mut pod, &world(&[])).unwrap_err();
+        let refused = admit(&mut pod, &world(&[]), 1).unwrap_err();
         assert_eq!(refused, "error looking up service account a/robot: serviceaccount \"robot\" not found");
-        admit(&mut pod, &world(&[("", "v1", "serviceaccounts", ACCOUNT)])).unwrap();
+        admit(&mut pod, &world(&[("", "v1", "serviceaccounts", ACCOUNT)]), 1).unwrap();
         assert_eq!(pod.at(&["spec", "imagePullSecrets"]), object(ACCOUNT).get("imagePullSecrets"));
+    }
+
+    #[test]
+    fn containers_get_a_token_unless_somebody_says_otherwise() {
+        let pod = |more: &str, mounts: &str| {
+            let spec = format!(r#"{{"containers":[{{"name":"a"{mounts}}}]{more}}}"#);
+            let mut pod = object(&format!(r#"{{"metadata":{{"namespace":"a"}},"spec":{spec}}}"#));
+            admit(&mut pod, &world(&[]), 1).unwrap();
+            pod
+        };
+        let mounted = pod("", "");
+        let volume = mounted.at(&["spec", "volumes"]).and_then(Value::as_list).unwrap()[0].clone();
+        let container = mounted.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0].clone();
+        let mount = container.get("volumeMounts").and_then(Value::as_list).unwrap()[0].clone();
+        assert!(volume.str_at(&["name"]).starts_with(VOLUME_PREFIX));
+        assert_eq!(mount.str_at(&["name"]), volume.str_at(&["name"]));
+        assert_eq!(
+            volume.at(&["projected", "sources"]).and_then(Value::as_list).map(<[Value]>::len),
+            Some(3)
+        );
+        let refused = pod(r#","automountServiceAccountToken":false"#, "");
+        assert_eq!(refused.at(&["spec", "volumes"]), None);
+        let own = format!(r#","volumeMounts":[{{"name":"x","mountPath":"{TOKEN_PATH}"}}]"#);
+        assert_eq!(pod("", &own).at(&["spec", "volumes"]), None);
     }
 
     #[test]
     fn a_mirror_pod_has_no_account() {
         let text = r#"{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{}}"#;
         let mut pod = object(text);
-        admit(&mut pod, &world(&[])).unwrap();
+        admit(&mut pod, &world(&[]), 1).unwrap();
         assert_eq!(pod, object(text));
     }
 }

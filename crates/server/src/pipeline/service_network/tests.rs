@@ -8,7 +8,7 @@ use crate::exchange::Identity;
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Step, Writer};
+use crate::pipeline::{Decided, Step, Wish, Writer};
 use crate::served;
 use setpoint_api::metadata::options::DeleteOptions;
 
@@ -34,9 +34,14 @@ impl Cluster {
         self.chance += 1;
         let world = World { snapshot: &snapshot, now: Time(1_000_000), entropy: [self.chance; 3] };
         let object = json::parse(text.as_bytes()).unwrap();
-        let step =
-            create(served::find("", "v1", plural).unwrap(), namespace, object, None, &self.writer, &world)?;
-        Ok(self.perform(step))
+        let step = create(
+            served::find("", "v1", plural).unwrap(),
+            namespace,
+            Wish::of(object),
+            &self.writer,
+            &world,
+        )?;
+        Ok(self.perform(step.step))
     }
 
     fn service(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
@@ -52,8 +57,8 @@ impl Cluster {
         let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
         let mut object = stored::object(record);
         object.make_map().insert("spec", json::parse(spec.as_bytes()).unwrap());
-        let step = update(served, Part::Whole, object, None, record, &self.writer, &world)?;
-        Ok(self.perform(step))
+        let step = update(served, Part::Whole, Wish::of(object), record, &self.writer, &world)?;
+        Ok(self.perform(step.step))
     }
 
     fn delete(&mut self, name: &str) {
@@ -180,8 +185,8 @@ fn of_two_that_decide_at_once_one_decides_again() {
         let text =
             format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
         let world = World { entropy: [entropy; 3], ..world };
-        match create(served, "a", json::parse(text.as_bytes()).unwrap(), None, &cluster.writer, &world) {
-            Ok(Step::Commit(proposal)) => *proposal,
+        match create(served, "a", Wish::of(json::parse(text.as_bytes()).unwrap()), &cluster.writer, &world) {
+            Ok(Decided { step: Step::Commit(proposal), .. }) => *proposal,
             _ => unreachable!("the Service can be made"),
         }
     };

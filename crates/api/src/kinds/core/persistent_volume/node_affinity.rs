@@ -4,7 +4,6 @@ use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::metadata::texts;
 use crate::names::dns;
 use crate::names::key::{label_key, label_value};
-use crate::quote::json_string;
 use crate::value::Value;
 
 /// Labels of nodes that got another name, and what to say to who still uses the old one.
@@ -134,32 +133,6 @@ pub(super) fn is_same(new: Option<&Value>, old: &Value) -> bool {
         }
     }
     *new == old
-}
-
-/// The affinity as clients are shown it, with the names that its fields have inside the reference server.
-pub(super) fn shown(affinity: Option<&Value>) -> BadValue {
-    let Some(affinity) = affinity else { return BadValue::Null };
-    let expressions = |term: &Value, field: &str| {
-        let shown: Vec<String> = items(Some(term), field).iter().map(shown_expression).collect();
-        if shown.is_empty() { "null".to_owned() } else { format!("[{}]", shown.join(",")) }
-    };
-    let terms: Vec<String> = terms(affinity.get("required"))
-        .iter()
-        .map(|term| {
-            format!(
-                r#"{{"MatchExpressions":{},"MatchFields":{}}}"#,
-                expressions(term, "matchExpressions"),
-                expressions(term, "matchFields")
-            )
-        })
-        .collect();
-    BadValue::Json(format!(r#"{{"Required":{{"NodeSelectorTerms":[{}]}}}}"#, terms.join(",")).into())
-}
-
-fn shown_expression(expression: &Value) -> String {
-    let text = |field: &str| json_string(expression.str_at(&[field]));
-    let values = BadValue::json_strings(&texts(expression.get("values")));
-    format!(r#"{{"Key":{},"Operator":{},"Values":{values}}}"#, text("key"), text("operator"))
 }
 
 /// What to say about labels of nodes that should not be used any more.

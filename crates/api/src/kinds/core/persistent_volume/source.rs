@@ -2,7 +2,8 @@
 
 use super::SPEC;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::core::defaults::{fill, fill_absent};
+use crate::kinds::core::pod_spec::internal;
+use crate::kinds::read::{fill, fill_absent};
 use crate::metadata::{self, pairs, texts};
 use crate::names::{NameRule, dns};
 use crate::value::{Map, Value};
@@ -173,22 +174,23 @@ pub(super) fn has_mount_options(volume: &Value) -> bool {
     MOUNTED.iter().any(|field| get(volume, field).is_some())
 }
 
-/// Whether the source is as it was. A secret for expansion may be added to a CSI volume.
-pub(super) fn is_same(new: &Value, old: &Value) -> bool {
-    SOURCES.iter().all(|source| {
-        let (is, was) = (get(new, source.field), get(old, source.field));
-        let secret = "controllerExpandSecretRef";
-        match (is, was) {
-            (Some(is), Some(was)) if source.field == "csi" && was.get(secret).is_none_or(Value::is_null) => {
-                let mut is = is.clone();
-                is.make_map().remove(secret);
-                let mut was = was.clone();
-                was.make_map().remove(secret);
-                is == was
-            }
-            _ => is == was,
-        }
-    })
+/// How the source differs from what it was; nothing if it does not. A secret for expansion may be added to a CSI
+/// volume.
+pub(super) fn difference(new: &Value, old: &Value) -> Option<String> {
+    let secret = ["csi", "controllerExpandSecretRef"];
+    let mut spec = new.get("spec").cloned().unwrap_or_default();
+    let was = old.get("spec").unwrap_or(&Value::Null);
+    if was.at(&["csi"]).is_some()
+        && was.at(&secret).is_none_or(Value::is_null)
+        && let Some(csi) = spec.get_mut("csi").and_then(Value::as_map_mut)
+    {
+        csi.remove(secret[1]);
+    }
+    let set = |spec: &Value, field: &str| spec.get(field).filter(|value| !value.is_null()).cloned();
+    if SOURCES.iter().all(|source| set(&spec, source.field) == set(was, source.field)) {
+        return None;
+    }
+    Some(internal::difference(was, &spec, "PersistentVolumeSource"))
 }
 
 /// What to say about sources that do not work any more.

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::annotations;
-use crate::kinds::core::pod_spec::read::{list, list_mut, part, required, text, text_entries};
+use crate::kinds::read::{list, list_mut, part, required, text, text_entries};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};

@@ -2,9 +2,9 @@
 
 use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
-use crate::kinds::core::pod_spec::read::{forbidden, list, part, same, text};
-use crate::kinds::core::pod_spec::{annotations, diff, drop_disabled, internal};
+use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
 use crate::kinds::keep;
+use crate::kinds::read::{forbidden, list, part, same, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
@@ -48,8 +48,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
                 );
             }
             Some(now) if !same(now, before) => {
-                let pretty = |one: &Value| internal::pretty(one, "EphemeralContainer");
-                let difference = diff::unified(&pretty(before), &pretty(now));
+                let difference = internal::difference(before, now, "EphemeralContainer");
                 let detail = format!("existing ephemeral containers {name} may not be changed\n{difference}");
                 forbidden(errors, &path, detail);
             }

@@ -3,9 +3,9 @@
 use super::{is_mirror, keep_pod_resources, qos_class, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::drop_disabled;
-use crate::kinds::core::pod_spec::read::{entries, forbidden, invalid_word, list, part, same, text};
 use crate::kinds::core::pod_spec::resources::{default_pod_level, is_sidecar};
 use crate::kinds::keep;
+use crate::kinds::read::{entries, forbidden, invalid_word, list, part, same, text};
 use crate::value::Value;
 
 /// What may change.
@@ -206,7 +206,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
     }
     for field in ["containers", "initContainers"] {
         let list_path = path.child(field);
-        let kept = crate::kinds::core::pod_spec::read::list_mut(rest, field);
+        let kept = crate::kinds::read::list_mut(rest, field);
         for (i, (container, old)) in kept.iter_mut().zip(list(old, field)).enumerate() {
             let was_modified = !same(container, old);
             let resources = container.make_map().ensure("resources", Value::map);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::core::pod_spec::read::{
+use crate::kinds::core::pod_spec::{annotations, internal};
+use crate::kinds::read::{
     entries, forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity,
     required, supported, text, text_part,
 };
-use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::names::{dns, ip, key};
 use crate::value::Value;
 

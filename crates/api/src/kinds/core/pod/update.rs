@@ -1,10 +1,10 @@
 //! What of a pod may change once it is there: images, deadlines, more tolerations, fewer gates.
 
 use crate::field_error::{BadValue, ErrorList, Path};
-use crate::kinds::core::pod_spec::read::{
+use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
+use crate::kinds::read::{
     entries, forbidden, invalid, list, number_part, part, required, same, shown, text, text_entries,
 };
-use crate::kinds::core::pod_spec::{annotations, diff, internal, scheduling};
 use crate::names::key;
 use crate::value::Value;
 
@@ -34,8 +34,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
     let rest = without_updatable(errors, &path, new, old);
     if !same(&rest, old) {
-        let difference =
-            diff::unified(&internal::pretty(old, "PodSpec"), &internal::pretty(&rest, "PodSpec"));
+        let difference = internal::difference(old, &rest, "PodSpec");
         forbidden(
             errors,
             &path,
@@ -116,9 +115,7 @@ fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: 
     let mut rest = new.clone();
     for field in ["containers", "initContainers"] {
         for (at, before) in list(old, field).iter().enumerate() {
-            if let Some(container) =
-                crate::kinds::core::pod_spec::read::list_mut(&mut rest, field).get_mut(at)
-            {
+            if let Some(container) = crate::kinds::read::list_mut(&mut rest, field).get_mut(at) {
                 set_back(container, before, "image");
             }
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::read::{
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::read::{
     forbidden, invalid, invalid_word, label_selector, list, number, part, required, text, text_entries, texts,
 };
-use crate::field_error::{ErrorList, Path};
 use crate::names::{dns, key};
 use crate::value::Value;
 
@@ -198,17 +198,17 @@ pub(crate) fn apply_label_keys(pod: &mut Value) {
     if let Some(affinity) = spec.get_mut("affinity") {
         for field in ["podAffinity", "podAntiAffinity"] {
             let Some(pods) = affinity.get_mut(field) else { continue };
-            for weighted in super::read::list_mut(pods, PREFERRED) {
+            for weighted in crate::kinds::read::list_mut(pods, PREFERRED) {
                 if let Some(term) = weighted.get_mut("podAffinityTerm") {
                     apply_to(term, &labels);
                 }
             }
-            for term in super::read::list_mut(pods, REQUIRED) {
+            for term in crate::kinds::read::list_mut(pods, REQUIRED) {
                 apply_to(term, &labels);
             }
         }
     }
-    for constraint in super::read::list_mut(spec, "topologySpreadConstraints") {
+    for constraint in crate::kinds::read::list_mut(spec, "topologySpreadConstraints") {
         apply_to(constraint, &labels);
     }
 }

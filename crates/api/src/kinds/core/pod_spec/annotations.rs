@@ -1,9 +1,9 @@
 //! Annotations that mean something to pods: most are older than the fields that took their place.
 
-use super::read::{annotation, forbidden, invalid, part, text, text_entries, text_part};
 use super::{each_container, paths, scheduling, security};
 use crate::field_error::{ErrorList, Path};
 use crate::json;
+use crate::kinds::read::{annotation, forbidden, invalid, part, text, text_entries, text_part};
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
@@ -218,7 +218,7 @@ pub(crate) fn apply_app_armor(pod: &mut Value) {
     }
     let of_pod = spec.at(&["securityContext", "appArmorProfile"]).cloned();
     for field in ["initContainers", "containers", "ephemeralContainers"] {
-        for container in super::read::list_mut(spec, field) {
+        for container in crate::kinds::read::list_mut(spec, field) {
             let Some((_, value)) = written.iter().find(|(name, _)| name == text(container, "name")) else {
                 continue;
             };

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::mounts::{self, Volumes};
-use super::read::{
-    forbidden, invalid, invalid_word, list, number, number_faults, part, required, required_word, supported,
-    text, text_part,
-};
 use super::resources::{self, Scope};
 use super::{env, probes, security};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::read::{
+    forbidden, invalid, invalid_word, list, number, number_faults, part, required, required_word, supported,
+    text, text_part,
+};
 use crate::names::{dns, key};
 use crate::value::Value;
 

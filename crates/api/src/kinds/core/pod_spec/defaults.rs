@@ -3,7 +3,7 @@
 //! Everything here is idempotent, and adds fields only where they are absent or empty, as Go sees it.
 
 use super::image::pull_policy;
-use super::read::{list, list_mut, number, number_part, part, quantity, text, truth};
+use crate::kinds::read::{list, list_mut, number, number_part, part, quantity, text, truth};
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 

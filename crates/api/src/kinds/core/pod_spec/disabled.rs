@@ -1,7 +1,7 @@
 //! Fields that the API knows but that are switched off in this version: they are dropped before they are judged.
 
 use super::annotations;
-use super::read::list_mut;
+use crate::kinds::read::list_mut;
 use crate::value::Value;
 
 /// Drops from a pod or template what is switched off.

@@ -1,8 +1,8 @@
 //! Environment variables, and the fields of pods and containers that they and files can show.
 
 use super::paths;
-use super::read::{invalid, list, part, quantity, required, supported, text};
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::read::{invalid, list, part, quantity, required, supported, text};
 use crate::names::{dns, key};
 use crate::value::Value;
 

@@ -9,6 +9,7 @@
 
 use std::fmt::Write as _;
 
+use super::diff;
 use crate::field_error::BadValue;
 use crate::json;
 use crate::quote::json_string;
@@ -34,10 +35,15 @@ pub(crate) fn shown_list(values: &[Value], ty: &str) -> BadValue {
 }
 
 /// An object, a field a line, indented by one space a level.
-pub(crate) fn pretty(value: &Value, ty: &str) -> String {
+fn pretty(value: &Value, ty: &str) -> String {
     let mut printer = Printer { out: String::new(), indent: Some(1) };
     printer.value(Some(value), ty, 0);
     printer.out
+}
+
+/// How one object differs from another, as messages show it.
+pub(crate) fn difference(old: &Value, new: &Value, ty: &str) -> String {
+    diff::unified(&pretty(old, ty), &pretty(new, ty))
 }
 
 struct Printer {

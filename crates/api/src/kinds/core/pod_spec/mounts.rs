@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths;
-use super::read::{forbidden, invalid, list, part, required, supported, text, text_part, truth};
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::read::{forbidden, invalid, list, part, required, supported, text, text_part, truth};
 use crate::value::Value;
 
 /// The good volumes of a pod, by name.

@@ -1,7 +1,7 @@
 //! Paths of files that a spec names: none may lead out of where it starts.
 
-use super::read::invalid;
 use crate::field_error::{ErrorList, Path};
+use crate::kinds::read::invalid;
 
 /// A path without a step back.
 pub(crate) fn no_backsteps(errors: &mut ErrorList, path: &Path<'_>, file: &str) {

@@ -1,10 +1,10 @@
 //! Probes and hooks: how the node asks a container whether it is well, and tells it of its start and end.
 
-use super::read::{
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::read::{
     forbidden, invalid, list, nonnegative, number, number_faults, number_part, part, required, supported,
     text, text_part,
 };
-use crate::field_error::{ErrorList, Path};
 use crate::names::key;
 use crate::value::Value;
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::internal;
-use super::read::{
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::read::{
     entries, forbidden, invalid, invalid_word, is_whole, list, part, quantity, required, required_word,
     supported, text, text_part,
 };
-use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::{dns, key};
 use crate::quantity::Quantity;
 use crate::value::Value;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::affinity;
-use super::read::{
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::read::{
     forbidden, invalid, invalid_word, label_selector, list, number, number_part, part, positive, required,
     supported, text, text_part, texts, truth,
 };
-use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::{dns, ip, key};
 use crate::value::Value;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::read::{
+use super::{internal, paths, windows};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::read::{
     forbidden, invalid, invalid_word, list, number_faults, part, required, supported, text, text_part, texts,
     truth, truth_part, unix_id,
 };
-use super::{internal, paths, windows};
-use crate::field_error::{ErrorList, FieldError, Path};
 use crate::names::key;
 use crate::value::Value;
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use super::mounts::Volumes;
 use super::paths;
-use super::read::{
+use super::{containers, env};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::read::{
     forbidden, invalid, list, number_part, part, quantity, require_texts, required, supported, text,
     text_part,
 };
-use super::{containers, env};
-use crate::field_error::{ErrorList, FieldError, Path};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::value::Value;

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_field};
 use super::each_container;
-use super::read::{annotation, entries, is_whole, list, number, number_part, part, quantity, text, texts};
 use crate::field_error::Path;
+use crate::kinds::read::{
+    annotation, entries, is_whole, list, number, number_part, part, quantity, text, texts,
+};
 use crate::names::{ip, key};
 use crate::quote::Quoted;
 use crate::value::Value;

@@ -1,10 +1,10 @@
 //! What only pods on Windows can say, and what only those on Linux can.
 
 use super::each_container;
-use super::read::{
+use crate::field_error::{ErrorList, Path};
+use crate::kinds::read::{
     forbidden, invalid, invalid_word, list, part, required, supported, text, text_part, truth, truth_part,
 };
-use crate::field_error::{ErrorList, Path};
 use crate::names::dns;
 use crate::value::Value;
 

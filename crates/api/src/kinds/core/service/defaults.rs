@@ -1,7 +1,7 @@
 //! What a Service is where the client did not say.
 
 use super::Spec;
-use crate::kinds::core::defaults::{fill, fill_absent};
+use crate::kinds::read::{fill, fill_absent};
 use crate::value::{Map, Value};
 
 /// How long a client keeps to its pod.

@@ -1,7 +1,6 @@
 //! Services, good and bad.
 
 use super::families::{Families, prepare_create, prepare_update};
-use super::status_warnings;
 use crate::field_error::ErrorList;
 use crate::kinds::core::tests::{
     at, check_all, created, object, of, status_faults, texts, update_faults, warnings,
@@ -439,7 +438,7 @@ fn the_status_of_a_service_is_checked() {
         ["status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"]
     );
     assert_eq!(
-        status_warnings(&object("Service", &with("{ip: '1::0'}"))),
+        of("Service").status_warnings(&object("Service", &with("{ip: '1::0'}"))),
         [
             "status.loadBalancer.ingress[0]: IPv6 address \"1::0\" should be in RFC 5952 canonical format (\"1::\")"
         ]

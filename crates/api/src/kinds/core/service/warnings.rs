@@ -63,8 +63,7 @@ fn warn_ips(warnings: &mut Vec<String>, root: &Path<'_>, field: &str, spec: Spec
 }
 
 /// What the writer of the status should know.
-#[must_use]
-pub fn status_warnings(object: &Value) -> Vec<String> {
+pub(super) fn status(object: &Value) -> Vec<String> {
     let status = Path::root("status");
     let balancer = status.child("loadBalancer");
     let path = balancer.child("ingress");

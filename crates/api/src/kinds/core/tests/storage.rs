@@ -1,7 +1,7 @@
 //! PersistentVolume and PersistentVolumeClaim.
 
 use super::*;
-use crate::kinds::core::persistent_volume::stamp_phase;
+use crate::kinds::Author;
 use crate::time::Time;
 
 /// A volume with this source, and whatever else.
@@ -46,7 +46,8 @@ fn the_phase_of_a_volume_is_dated() {
     ] {
         let mut new = object("PersistentVolume", &format!("{{status: {status}}}"));
         of("PersistentVolume").prepare_status(&mut new, &old);
-        stamp_phase(&mut new, &old, Time::from_seconds(1_767_312_000));
+        let author = Author { now: Time::from_seconds(1_767_312_000), user: "", groups: &[] };
+        of("PersistentVolume").sign_status(&mut new, &old, &author);
         assert_eq!(at(&new, &["status", "lastPhaseTransitionTime"]), expected, "{status}");
     }
 }
@@ -386,6 +387,46 @@ fn the_two_fields_for_data_sources_say_the_same() {
     );
     let made = created("PersistentVolumeClaim", "{status: {phase: Bound, capacity: {storage: 1Gi}}}");
     assert_eq!(at(&made, &["status"]), r#"{"phase":"Pending"}"#);
+}
+
+#[test]
+fn what_must_stay_is_shown_as_a_difference() {
+    let hunk = |fault: &str| fault.split_once('\n').unwrap().1.to_owned();
+    let (old, new) = (volume("nfs: {server: s, path: /a}"), volume("nfs: {server: s, path: /b}"));
+    let faults = update_faults("PersistentVolume", &old, &new);
+    assert_eq!(
+        hunk(&faults[0]),
+        r#"@@ -5,7 +5,7 @@
+  "Glusterfs": null,
+  "NFS": {
+   "Server": "s",
+-  "Path": "/a",
++  "Path": "/b",
+   "ReadOnly": false
+  },
+  "RBD": null,
+"#
+    );
+    let bound = |size: &str, mode: &str| {
+        format!(
+            "{{spec: {{accessModes: [{mode}], volumeName: v, resources: {{requests: {{storage: {size}}}}}}}, status: {{phase: Bound}}}}"
+        )
+    };
+    // The size of a bound claim may grow: it is no part of the difference.
+    let faults =
+        update_faults("PersistentVolumeClaim", &bound("1Gi", "ReadWriteOnce"), &bound("2Gi", "ReadOnlyMany"));
+    assert_eq!(
+        hunk(&faults[0]),
+        r#"@@ -1,6 +1,6 @@
+ {
+  "AccessModes": [
+-  "ReadWriteOnce"
++  "ReadOnlyMany"
+  ],
+  "Selector": null,
+  "Resources": {
+"#
+    );
 }
 
 #[test]

@@ -125,11 +125,13 @@ fn old_annotations_and_odd_names_are_told() {
         warnings(&text),
         [
             "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]",
-            r#"metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead"#,
             r#"metadata.annotations[scheduler.alpha.kubernetes.io/critical-pod]: non-functional in v1.16+; use the "priorityClassName" field instead"#,
             r#"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the "seccompProfile" field instead"#,
         ]
     );
+    let sent = crate::json::parse(text.as_bytes()).unwrap();
+    let apparmor = r#"metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead"#;
+    assert_eq!(of("Pod").early_warnings(&sent), [apparmor]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Claims that are made for one pod and go with it.
 
-use super::super::read::{
+use super::super::resources;
+use crate::field_error::{BadValue, ErrorList, Path};
+use crate::kinds::read::{
     forbidden, invalid, label_selector, list, part, quantity, required, supported, text, text_entries,
     text_part,
 };
-use super::super::resources;
-use crate::field_error::{BadValue, ErrorList, Path};
 use crate::names::{dns, metadata};
 use crate::value::Value;
 

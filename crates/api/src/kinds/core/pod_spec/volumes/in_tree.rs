@@ -1,11 +1,11 @@
 //! Sources by drivers that were once part of Kubernetes itself.
 
 use super::super::paths;
-use super::super::read::{
+use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::read::{
     entries, invalid, list, number, number_faults, number_part, part, require_texts, required, supported,
     text, text_part, texts, truth,
 };
-use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::{dns, key};
 use crate::value::Value;
 

@@ -2,12 +2,12 @@
 
 use super::super::internal;
 use super::super::paths;
-use super::super::read::{
+use super::{Places, downward_file, key_to_path};
+use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::read::{
     forbidden, invalid, label_selector, list, number_part, part, require_texts, required, shown, text,
     text_entries, text_part,
 };
-use super::{Places, downward_file, key_to_path};
-use crate::field_error::{ErrorList, FieldError, Path};
 use crate::names::{dns, key, metadata};
 use crate::quote::Quoted;
 use crate::value::Value;

@@ -1,6 +1,6 @@
 //! Files of one volume that stand in each other's way.
 
-use super::super::read::{list, part, text, text_part};
+use crate::kinds::read::{list, part, text, text_part};
 use crate::quote::Quoted;
 use crate::value::Value;
 

@@ -1,7 +1,6 @@
-//! Reading fields, and saying what is wrong with them, in few words.
+//! Short ways to read an object, to fill in what it leaves out, and to note what is wrong with it.
 //!
-//! Absent, null and empty are the same for the readers of text, lists and maps, as they are in Go. A part is a
-//! field that Go keeps behind a pointer: it is there or it is not, however empty it is.
+//! Reading is lenient: what is absent, or of another type than decoding lets through, reads as empty.
 
 use std::borrow::Cow;
 
@@ -9,7 +8,7 @@ use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::labels::{self, Expression};
 use crate::names::Faults;
 use crate::quantity::Quantity;
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// A field that is there.
 pub(crate) fn part<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
@@ -75,6 +74,12 @@ pub(crate) fn text_entries<'a>(
     field: &str,
 ) -> impl Iterator<Item = (&'a str, &'a str)> + Clone + use<'a> {
     entries(value, field).map(|(key, value)| (key, value.as_str().unwrap_or_default()))
+}
+
+/// The entries of a map of texts, if there is one.
+pub(crate) fn map_entries(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    let map = map.and_then(Value::as_map);
+    map.into_iter().flat_map(Map::iter).filter_map(|(key, value)| Some((key, value.as_str()?)))
 }
 
 /// The text of one annotation.
@@ -174,18 +179,46 @@ pub(crate) fn unix_id(errors: &mut ErrorList, path: &Path<'_>, value: &Value, fi
     }
 }
 
+/// The labels that a `LabelSelector` asks for.
+pub fn match_labels(selector: &Value) -> impl Iterator<Item = (&str, &str)> {
+    text_entries(selector, "matchLabels")
+}
+
+/// The further conditions of a `LabelSelector`.
+#[must_use]
+pub fn expressions(selector: &Value) -> Vec<Expression<'_>> {
+    list(selector, "matchExpressions").iter().map(expression).collect()
+}
+
+/// One condition of a `LabelSelector`.
+pub(crate) fn expression(of: &Value) -> Expression<'_> {
+    Expression { key: text(of, "key"), operator: text(of, "operator"), values: texts(of, "values") }
+}
+
+/// Notes what is wrong with a `LabelSelector`. `lenient` lets values through that no label can have.
+pub(crate) fn selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) {
+    labels::validate(errors, path, match_labels(selector), &expressions(selector), lenient);
+}
+
 /// Notes what is wrong with a `LabelSelector`, where there is one.
-pub(crate) fn label_selector(errors: &mut ErrorList, path: &Path<'_>, selector: Option<&Value>) {
-    let Some(selector) = selector else { return };
-    let expressions: Vec<Expression<'_>> = list(selector, "matchExpressions")
-        .iter()
-        .map(|one| Expression {
-            key: text(one, "key"),
-            operator: text(one, "operator"),
-            values: texts(one, "values"),
-        })
-        .collect();
-    labels::validate(errors, path, text_entries(selector, "matchLabels"), &expressions, false);
+pub(crate) fn label_selector(errors: &mut ErrorList, path: &Path<'_>, of: Option<&Value>) {
+    if let Some(of) = of {
+        selector(errors, path, of, false);
+    }
+}
+
+/// Sets a field that is absent, and leaves an empty one to validation.
+pub(crate) fn fill_absent(map: &mut Map, field: &str, value: impl Into<Value>) {
+    if map.get(field).is_none_or(Value::is_null) {
+        map.insert(field, value.into());
+    }
+}
+
+/// Sets a text that is absent or empty.
+pub(crate) fn fill(map: &mut Map, field: &str, value: &str) {
+    if map.get(field).is_none_or(Value::is_empty) {
+        map.insert(field, value);
+    }
 }
 
 /// Whether two values mean the same: amounts count, not how they are spelt.

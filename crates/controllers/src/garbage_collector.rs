@@ -1,0 +1,257 @@
+//! Garbage collection: what nobody owns any longer goes, and what is deleted takes along what it owns, as it was told.
+//!
+//! Every object is a key. An object plans its own end when all its owners are gone; when an owner waits for it; when
+//! it waits for what it owns itself (`foregroundDeletion`); or when it is to leave behind what it owns (`orphan`).
+//! Owners are found by their identity and count only where the reference says where they are: kind, name, namespace.
+//! An object that refers to a kind that is not served is left alone. Cycles of owners that wait for each other are
+//! cut, whoever deleted them in whatever order.
+
+use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::kinds;
+
+/// For how long after it was written an object is told that its owner cannot be one.
+const TELL_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The controller.
+pub struct GarbageCollector;
+
+impl Planner for GarbageCollector {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "generic-garbage-collector"
+    }
+
+    fn source(&self) -> &'static str {
+        "garbage-collector-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::via("*", concerns)];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let resources = world.resources().filter(|resource| resource.as_str() != "events");
+        let objects = resources.flat_map(|resource| world.all(resource.as_str()));
+        objects.filter(|object| has_business(object)).map(|object| object.key().clone()).collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|object| has_business(object)) else { return plan };
+        let meta = object.meta();
+        if meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN) {
+            plan.stage(world.dependents(&meta.uid).map(|dependent| release(dependent, &[&meta.uid])));
+            plan.stage([without_finalizer(object, FINALIZER_ORPHAN)]);
+        } else if is_waiting(object) {
+            plan.stage(finish_waiting(object, world));
+        } else if !meta.is_deleted() {
+            collect(object, world, now, &mut plan);
+        }
+        plan
+    }
+}
+
+/// Whether there can be anything to do about an object: it has owners, or it was told what to do with what it owns.
+fn has_business(object: &Object) -> bool {
+    let meta = object.meta();
+    !meta.owner_references.is_empty()
+        || meta.is_deleted()
+            && (meta.has_finalizer(FINALIZER_FOREGROUND) || meta.has_finalizer(FINALIZER_ORPHAN))
+}
+
+/// Whether it goes as soon as all is gone that it owns and that holds it back.
+fn is_waiting(object: &Object) -> bool {
+    object.meta().is_deleted() && object.meta().has_finalizer(FINALIZER_FOREGROUND)
+}
+
+/// A change concerns the object; what it owns, if it is gone or waits for that; and owners that wait for it.
+fn concerns(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if object.key().resource().as_str() == "events" {
+        return;
+    }
+    if has_business(object) {
+        wake(object.key().clone());
+    }
+    let meta = object.meta();
+    let current = world.get(object.key()).filter(|current| current.meta().uid == meta.uid);
+    if current.is_none_or(is_waiting) {
+        for dependent in world.dependents(&meta.uid) {
+            wake(dependent.key().clone());
+        }
+    }
+    for owner in &meta.owner_references {
+        if let Some(owner) = world.identified(&owner.uid).filter(|owner| is_waiting(owner)) {
+            wake(owner.key().clone());
+        }
+    }
+}
+
+/// What a reference to an owner comes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bond {
+    /// The owner is there.
+    Solid,
+    /// The owner is there, and goes as soon as the object is gone.
+    Waiting,
+    /// There is no such owner. If it is in another namespace, people should know.
+    Dangling { elsewhere: bool },
+    /// Nobody can say: the kind is not served, or the world is not known well enough.
+    Unknown,
+    /// An object without a namespace cannot have an owner in one.
+    Impossible { elsewhere: bool },
+}
+
+fn bond(object: &Object, owner: &Owner, world: &World) -> Bond {
+    let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
+    let namespace = if kind.namespaced { object.key().namespace() } else { None };
+    let found = world.identified(&owner.uid);
+    let elsewhere = found.is_some_and(|found| {
+        found.key().namespace().is_some() && found.key().namespace() != object.key().namespace()
+    });
+    if kind.namespaced && namespace.is_none() {
+        return Bond::Impossible { elsewhere };
+    }
+    let is_there = |found: &&Object| {
+        found.key().resource().as_str() == kind.resource
+            && found.key().name() == &*owner.name
+            && found.key().namespace() == namespace
+    };
+    match found.filter(is_there) {
+        Some(found) if is_waiting(found) => Bond::Waiting,
+        Some(_) => Bond::Solid,
+        None if is_known(world, kind.resource, object) => Bond::Dangling { elsewhere },
+        None => Bond::Unknown,
+    }
+}
+
+/// Whether the world would show an owner that was there when the object was written.
+fn is_known(world: &World, resource: &str, object: &Object) -> bool {
+    let known = world.resources().find(|known| known.as_str() == resource);
+    known.is_some_and(|resource| world.revision_of(resource) >= object.revision())
+}
+
+/// Collects an object that nobody deleted, if its owners are gone or wait for it.
+fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
+    let owners = &object.meta().owner_references;
+    let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world)).collect();
+    let cannot = |bond: &Bond| matches!(bond, Bond::Unknown | Bond::Impossible { .. });
+    // What cannot be judged is left alone; it is told once, because telling changes nothing.
+    let told_already = now.since(object.committed()) > TELL_WITHIN;
+    if bonds.iter().all(|bond| *bond == Bond::Solid) || bonds.iter().any(cannot) && told_already {
+        return;
+    }
+    for (owner, bond) in owners.iter().zip(&bonds) {
+        if matches!(bond, Bond::Dangling { elsewhere: true } | Bond::Impossible { elsewhere: true }) {
+            plan.notes.extend(invalid_namespace(object, owner));
+        }
+    }
+    if bonds.iter().any(cannot) {
+        plan.look_again_at(now.after(TELL_WITHIN));
+        return;
+    }
+    let solid = bonds.contains(&Bond::Solid);
+    let waiting = bonds.contains(&Bond::Waiting);
+    if solid {
+        let lost = owners.iter().zip(&bonds).filter(|(_, bond)| **bond != Bond::Solid);
+        let lost: Vec<&str> = lost.map(|(owner, _)| &*owner.uid).collect();
+        plan.stage([release(object, &lost)]);
+        return;
+    }
+    let mut dependents = world.dependents(&object.meta().uid).peekable();
+    if waiting && dependents.peek().is_some() {
+        if dependents.any(is_waiting) && object.meta().owner_references.iter().any(is_blocking) {
+            plan.stage([unblock(object)]);
+        } else {
+            plan.stage([Write::delete_unchanged(object).propagating("Foreground").into()]);
+        }
+        return;
+    }
+    let policy = if object.meta().has_finalizer(FINALIZER_ORPHAN) {
+        "Orphan"
+    } else if object.meta().has_finalizer(FINALIZER_FOREGROUND) {
+        "Foreground"
+    } else {
+        "Background"
+    };
+    plan.stage([Write::delete_unchanged(object).propagating(policy).into()]);
+}
+
+fn is_blocking(owner: &Owner) -> bool {
+    owner.block_owner_deletion
+}
+
+/// Lets an object go that waits for what it owns, if nothing of that holds it back; cuts a cycle of such objects.
+fn finish_waiting(object: &Object, world: &World) -> Option<Act> {
+    let uid = &object.meta().uid;
+    let blocks = |dependent: &Object| {
+        // An object without a namespace cannot be owned from within one, so it holds nothing back.
+        let possible = object.key().namespace().is_none() || dependent.key().namespace().is_some();
+        possible
+            && dependent.meta().owner_references.iter().any(|owner| owner.uid == *uid && is_blocking(owner))
+    };
+    if !world.dependents(uid).any(blocks) {
+        return Some(without_finalizer(object, FINALIZER_FOREGROUND));
+    }
+    waits_for_itself(object, world).then(|| unblock(object))
+}
+
+/// Whether an object that waits is waited for by something that it waits for.
+fn waits_for_itself(object: &Object, world: &World) -> bool {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut next: Vec<&Object> = vec![object];
+    while let Some(one) = next.pop() {
+        for owner in one.meta().owner_references.iter().filter(|owner| is_blocking(owner)) {
+            if owner.uid == object.meta().uid {
+                return true;
+            }
+            if let Some(found) = world.identified(&owner.uid).filter(|found| is_waiting(found))
+                && !seen.contains(&&*found.meta().uid)
+            {
+                seen.push(&found.meta().uid);
+                next.push(found);
+            }
+        }
+    }
+    false
+}
+
+/// Takes owners from an object.
+fn release(object: &Object, uids: &[&str]) -> Act {
+    let gone = uids.iter().map(|uid| value!({"$patch": "delete", "uid": (*uid)}));
+    let patch = value!({"metadata": {"ownerReferences": (gone.collect::<Vec<Value>>())}});
+    Write::merge(object, "", patch).strategic().at_any_revision().into()
+}
+
+/// Lets the owners of an object go before it.
+fn unblock(object: &Object) -> Act {
+    let blocking = object.meta().owner_references.iter().filter(|owner| is_blocking(owner));
+    let freed = blocking.map(|owner| value!({"uid": (&*owner.uid), "blockOwnerDeletion": false}));
+    let patch = value!({"metadata": {"ownerReferences": (freed.collect::<Vec<Value>>())}});
+    Write::merge(object, "", patch).strategic().into()
+}
+
+fn without_finalizer(object: &Object, name: &str) -> Act {
+    let left = object.meta().finalizers.iter().filter(|finalizer| &***finalizer != name);
+    let left: Vec<&str> = left.map(|finalizer| &**finalizer).collect();
+    Write::merge(object, "", value!({"metadata": {"finalizers": (left)}})).into()
+}
+
+fn invalid_namespace(object: &Object, owner: &Owner) -> Option<Note> {
+    let (api_version, kind) = kinds::stored_as(object.key().resource().as_str())?;
+    let namespace = object.key().namespace().unwrap_or_default();
+    let owner = format!(
+        "[{}/{}, namespace: {namespace}, name: {}, uid: {}]",
+        owner.api_version, owner.kind, owner.name, owner.uid
+    );
+    let message = format!("ownerRef {owner} does not exist in namespace \"{namespace}\"");
+    Some(Subject::of(object, api_version, kind).warning("OwnerRefInvalidNamespace", message))
+}
+
+#[cfg(test)]
+mod tests;

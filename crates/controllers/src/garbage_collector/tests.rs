@@ -1,0 +1,291 @@
+//! Owners and what they own in a whole control plane.
+
+use fastrand::Rng;
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+fn cluster() -> Cluster {
+    seeded(7)
+}
+
+fn seeded(seed: u64) -> Cluster {
+    Cluster::new(|| (vec![Box::new(super::GarbageCollector)], crate::indexes::all()), seed)
+}
+
+fn owner(name: &str, uid: &str, blocking: bool) -> Value {
+    value!({
+        "apiVersion": "v1", "kind": "ConfigMap", "name": (name), "uid": (uid), "blockOwnerDeletion": (blocking),
+    })
+}
+
+/// Makes a ConfigMap with owners in the namespace `default`, and gives its identity.
+fn make(cluster: &mut Cluster, name: &str, owners: Vec<Value>) -> String {
+    let object = value!({"metadata": {"name": (name), "ownerReferences": (owners)}});
+    cluster.create("configmaps", "default", object);
+    uid(cluster, name)
+}
+
+/// Makes one that is owned by others, by their names, and holds them back.
+fn owned(cluster: &mut Cluster, name: &str, owners: &[&str]) -> String {
+    let owners = owners.iter().map(|name| owner(name, &uid(cluster, name), true)).collect();
+    make(cluster, name, owners)
+}
+
+fn own(cluster: &mut Cluster, name: &str, owners: Vec<Value>) {
+    let patch = value!({"metadata": {"ownerReferences": (owners)}});
+    cluster.patch("configmaps", &path(name), "", patch).unwrap();
+}
+
+fn path(name: &str) -> String {
+    format!("default/{name}")
+}
+
+fn uid(cluster: &Cluster, name: &str) -> String {
+    cluster.get("configmaps", &path(name)).unwrap().str_at(&["metadata", "uid"]).to_owned()
+}
+
+fn delete(cluster: &mut Cluster, name: &str, policy: &str) {
+    let options = value!({"propagationPolicy": (policy)});
+    cluster.delete("configmaps", &path(name), &options).unwrap();
+}
+
+fn set_finalizers(cluster: &mut Cluster, name: &str, finalizers: Vec<&str>) {
+    let patch = value!({"metadata": {"finalizers": (finalizers)}});
+    cluster.patch("configmaps", &path(name), "", patch).unwrap();
+}
+
+fn names(cluster: &Cluster) -> Vec<String> {
+    cluster.list("configmaps").iter().map(|object| object.str_at(&["metadata", "name"]).to_owned()).collect()
+}
+
+fn owners_of(cluster: &Cluster, name: &str) -> Vec<String> {
+    let object = cluster.get("configmaps", &path(name)).unwrap();
+    let owners = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
+    owners.iter().map(|owner| owner.str_at(&["name"]).to_owned()).collect()
+}
+
+fn said(cluster: &Cluster) -> Vec<(String, String)> {
+    let events = cluster.list("events");
+    let words = |event: &Value| (event.str_at(&["reason"]).to_owned(), event.str_at(&["message"]).to_owned());
+    events.iter().map(words).collect()
+}
+
+#[test]
+fn what_is_owned_goes_after_its_owner_in_the_background() {
+    let mut cluster = cluster();
+    owned(&mut cluster, "a", &[]);
+    owned(&mut cluster, "b", &["a"]);
+    owned(&mut cluster, "c", &["b"]);
+    owned(&mut cluster, "other", &[]);
+    cluster.settle();
+    assert_eq!(names(&cluster), ["a", "b", "c", "other"]);
+    delete(&mut cluster, "a", "Background");
+    assert_eq!(names(&cluster), ["b", "c", "other"], "the owner goes first");
+    cluster.settle();
+    assert_eq!(names(&cluster), ["other"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_owner_deleted_in_the_foreground_waits_for_those_that_hold_it_back() {
+    let mut cluster = cluster();
+    let a = owned(&mut cluster, "a", &[]);
+    owned(&mut cluster, "b", &["a"]);
+    owned(&mut cluster, "c", &["b"]);
+    make(&mut cluster, "free", vec![owner("a", &a, false)]);
+    set_finalizers(&mut cluster, "c", vec!["example.com/hold"]);
+    set_finalizers(&mut cluster, "free", vec!["example.com/hold"]);
+    cluster.settle();
+    delete(&mut cluster, "a", "Foreground");
+    cluster.settle();
+    assert_eq!(names(&cluster), ["a", "b", "c", "free"], "all wait for the last");
+    let is_deleted = |cluster: &Cluster, name: &str| {
+        cluster.get("configmaps", &path(name)).unwrap().at(&["metadata", "deletionTimestamp"]).is_some()
+    };
+    assert!(is_deleted(&cluster, "b") && is_deleted(&cluster, "c") && is_deleted(&cluster, "free"));
+    cluster.assert_quiet();
+    set_finalizers(&mut cluster, "c", vec![]);
+    cluster.settle();
+    assert_eq!(names(&cluster), ["free"], "what does not hold back is not waited for");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn orphans_stay_and_forget_their_owner() {
+    let mut cluster = cluster();
+    owned(&mut cluster, "a", &[]);
+    owned(&mut cluster, "x", &[]);
+    owned(&mut cluster, "b", &["a", "x"]);
+    owned(&mut cluster, "c", &["a"]);
+    cluster.settle();
+    delete(&mut cluster, "a", "Orphan");
+    cluster.settle();
+    assert_eq!(names(&cluster), ["b", "c", "x"]);
+    assert_eq!((owners_of(&cluster, "b"), owners_of(&cluster, "c")), (vec!["x".to_owned()], vec![]));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_object_with_another_owner_stays_and_forgets_the_one_that_goes() {
+    for policy in ["Background", "Foreground"] {
+        let mut cluster = cluster();
+        owned(&mut cluster, "a", &[]);
+        owned(&mut cluster, "x", &[]);
+        owned(&mut cluster, "b", &["a", "x"]);
+        delete(&mut cluster, "a", policy);
+        cluster.settle();
+        assert_eq!(names(&cluster), ["b", "x"], "{policy}");
+        assert_eq!(owners_of(&cluster, "b"), ["x"], "{policy}");
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn cycles_go_whole_however_they_were_deleted() {
+    for length in 2..5 {
+        for (first, second) in [("Foreground", ""), ("Foreground", "Foreground"), ("Background", "")] {
+            let mut cluster = cluster();
+            let names_of: Vec<String> = (0..length).map(|n| format!("c{n}")).collect();
+            for name in &names_of {
+                owned(&mut cluster, name, &[]);
+            }
+            for n in 0..length {
+                let next = &names_of[(n + 1) % length];
+                let uid = uid(&cluster, next);
+                own(&mut cluster, &names_of[n], vec![owner(next, &uid, true)]);
+            }
+            cluster.settle();
+            assert_eq!(names(&cluster).len(), length, "a cycle holds itself");
+            delete(&mut cluster, "c0", first);
+            if !second.is_empty() {
+                delete(&mut cluster, "c1", second);
+            }
+            cluster.settle();
+            assert_eq!(names(&cluster), Vec::<String>::new(), "{length} {first} {second}");
+            cluster.assert_quiet();
+        }
+    }
+}
+
+#[test]
+fn an_owner_in_another_namespace_is_none_and_people_are_told() {
+    let mut cluster = cluster();
+    cluster.create("namespaces", "", value!({"metadata": {"name": "far"}}));
+    cluster.create("configmaps", "far", value!({"metadata": {"name": "a"}}));
+    let a = cluster.get("configmaps", "far/a").unwrap().str_at(&["metadata", "uid"]).to_owned();
+    make(&mut cluster, "b", vec![owner("a", &a, true)]);
+    let role = value!({"metadata": {"name": "r", "ownerReferences": [(owner("a", &a, true))]}, "rules": []});
+    cluster.create("clusterroles.rbac.authorization.k8s.io", "", role);
+    cluster.settle();
+    assert!(cluster.get("configmaps", "default/b").is_none());
+    assert!(cluster.get("clusterroles.rbac.authorization.k8s.io", "r").is_some(), "a mistake harms nobody");
+    let said = said(&cluster);
+    let message = format!(
+        "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {a}] does not exist in namespace \"default\""
+    );
+    assert!(said.contains(&("OwnerRefInvalidNamespace".to_owned(), message)), "{said:?}");
+    assert_eq!(said.len(), 2, "{said:?}");
+    cluster.run(std::time::Duration::from_secs(100));
+    assert_eq!(cluster.list("events").len(), 2, "it is told once");
+    let delete = cluster.delete("configmaps", "far/a", &value!({"propagationPolicy": "Foreground"}));
+    delete.unwrap();
+    cluster.settle();
+    assert!(cluster.get("configmaps", "far/a").is_none(), "what cannot be owned holds nothing back");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_owner_of_the_same_name_with_another_identity_is_none() {
+    let mut cluster = cluster();
+    owned(&mut cluster, "a", &[]);
+    make(&mut cluster, "b", vec![owner("a", "stale", true)]);
+    cluster.settle();
+    assert_eq!(names(&cluster), ["a"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_owner_of_a_kind_that_is_not_served_protects_what_it_owns() {
+    let mut cluster = cluster();
+    let unknown = value!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"});
+    make(&mut cluster, "b", vec![owner("a", "absent", true), unknown]);
+    cluster.run(std::time::Duration::from_secs(100));
+    assert_eq!(names(&cluster), ["b"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+    for policy in ["Background", "Foreground", "Orphan"] {
+        for crash_after in 0..12 {
+            let mut cluster = cluster();
+            owned(&mut cluster, "a", &[]);
+            for name in ["b1", "b2", "b3"] {
+                owned(&mut cluster, name, &["a"]);
+                owned(&mut cluster, &format!("{name}-c"), &[name]);
+            }
+            delete(&mut cluster, "a", policy);
+            cluster.observe();
+            cluster.plan();
+            for _ in 0..crash_after {
+                if !cluster.perform() {
+                    cluster.observe();
+                    cluster.plan();
+                }
+            }
+            cluster.crash();
+            cluster.settle();
+            let left = if policy == "Orphan" { 6 } else { 0 };
+            assert_eq!(names(&cluster).len(), left, "{policy}, crash after {crash_after}");
+            cluster.assert_quiet();
+        }
+    }
+}
+
+#[test]
+fn from_any_graph_and_any_deletions_it_comes_to_rest_with_no_bond_broken() {
+    for seed in 0..300 {
+        let mut rng = Rng::with_seed(seed);
+        let mut cluster = seeded(seed);
+        let count = rng.usize(2..12);
+        let all: Vec<String> = (0..count).map(|n| format!("o{n}")).collect();
+        let uids: Vec<String> = all.iter().map(|name| owned(&mut cluster, name, &[])).collect();
+        for name in &all {
+            let mut owners: Vec<Value> = Vec::new();
+            for n in 0..count {
+                if rng.usize(..count) < 2 {
+                    owners.push(owner(&all[n], &uids[n], rng.bool()));
+                }
+            }
+            if rng.usize(..8) == 0 {
+                owners.push(owner("absent", "absent", rng.bool()));
+            }
+            own(&mut cluster, name, owners);
+        }
+        for _ in 0..rng.usize(1..6) {
+            let name = &all[rng.usize(..count)];
+            let policy = ["Background", "Foreground", "Orphan"][rng.usize(..3)];
+            let _ = cluster.delete("configmaps", &path(name), &value!({"propagationPolicy": (policy)}));
+            for _ in 0..rng.usize(..4) {
+                cluster.observe();
+                cluster.plan();
+                cluster.perform();
+            }
+            if rng.usize(..4) == 0 {
+                cluster.crash();
+            }
+        }
+        cluster.settle();
+        let left = names(&cluster);
+        for name in &left {
+            let object = cluster.get("configmaps", &path(name)).unwrap();
+            assert!(
+                object.at(&["metadata", "deletionTimestamp"]).is_none(),
+                "seed {seed}: {name} never goes"
+            );
+            let owners = owners_of(&cluster, name);
+            assert!(owners.iter().all(|owner| left.contains(owner)), "seed {seed}: {name} of {owners:?}");
+        }
+        cluster.assert_quiet();
+    }
+}

@@ -1,0 +1,112 @@
+//! Which resource a kind is kept as: what `apiVersion` and `kind` of a reference mean.
+//!
+//! Built-in kinds are known from a table; custom ones from their definitions in the world.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use setpoint_api::resources::{self, ResourceInfo, Verb};
+use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
+use setpoint_reconcile::{Object, World};
+
+use crate::indexes::DEFINITIONS_BY_KIND;
+
+/// The resource that objects of a kind are kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind<'a> {
+    /// Its name, as keys have it.
+    pub resource: &'a str,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+}
+
+/// The resource of a kind that is served; nothing if there is none.
+#[must_use]
+pub fn of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Option<Kind<'a>> {
+    if let Some(kind) = BUILT_IN.kinds.get(kind).and_then(|versions| versions.get(api_version)) {
+        return Some(Kind { resource: &kind.resource, namespaced: kind.namespaced });
+    }
+    let (group, version) = api_version.split_once('/')?;
+    let definitions = world.indexed(DEFINITIONS_BY_KIND, kind);
+    let mut views =
+        definitions.filter_map(|object| Some((object, object.view::<CustomResourceDefinition>()?)));
+    let (object, definition) =
+        views.find(|(_, definition)| definition.spec.group == group && definition.serves(version))?;
+    // A definition is named as its resource is.
+    Some(Kind { resource: &object.meta().name, namespaced: definition.spec.scope == "Namespaced" })
+}
+
+/// Group version and kind of the objects of a built-in resource, as they are stored.
+#[must_use]
+pub fn stored_as(resource: &str) -> Option<(&'static str, &'static str)> {
+    BUILT_IN.stored.get(resource).map(|(api_version, kind)| (api_version.as_str(), *kind))
+}
+
+/// Finds a definition by the kind that it defines: for the index.
+pub(crate) fn definition_kind(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(definition) = object.view::<CustomResourceDefinition>() {
+        found(&definition.spec.names.kind);
+    }
+}
+
+struct Known {
+    resource: String,
+    namespaced: bool,
+}
+
+struct BuiltIn {
+    /// By kind, then by group version.
+    kinds: BTreeMap<&'static str, BTreeMap<String, Known>>,
+    /// By resource: group version and kind.
+    stored: BTreeMap<String, (String, &'static str)>,
+}
+
+static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
+    let mut built_in = BuiltIn { kinds: BTreeMap::new(), stored: BTreeMap::new() };
+    for info in resources::all().iter().filter(|info| info.verbs.contains(Verb::List)) {
+        let resource = resource_of(info);
+        let api_version = if info.group.is_empty() {
+            info.version.to_owned()
+        } else {
+            format!("{}/{}", info.group, info.version)
+        };
+        let known = Known { resource: resource.clone(), namespaced: info.namespaced };
+        built_in.kinds.entry(info.kind).or_default().insert(api_version.clone(), known);
+        // Of the two groups of events the first is the stored one; of two versions the newest is.
+        if info.group != "events.k8s.io" {
+            built_in.stored.insert(resource, (api_version, info.kind));
+        }
+    }
+    built_in
+});
+
+/// The resource under which objects are stored.
+fn resource_of(info: &ResourceInfo) -> String {
+    match info.group {
+        "" | "events.k8s.io" => info.plural.to_owned(),
+        group => format!("{}.{group}", info.plural),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_kinds_are_found_in_every_version_that_is_served() {
+        let world = World::new(crate::indexes::all());
+        let found = |api_version, kind| of(&world, api_version, kind).map(|kind| kind.resource);
+        assert_eq!(found("v1", "Pod"), Some("pods"));
+        assert_eq!(found("apps/v1", "Deployment"), Some("deployments.apps"));
+        assert_eq!(
+            found("autoscaling/v1", "HorizontalPodAutoscaler"),
+            Some("horizontalpodautoscalers.autoscaling")
+        );
+        assert_eq!(found("extensions/v1beta1", "Deployment"), None);
+        assert_eq!(
+            stored_as("horizontalpodautoscalers.autoscaling").map(|(version, _)| version),
+            Some("autoscaling/v2")
+        );
+        assert_eq!(stored_as("events"), Some(("v1", "Event")));
+    }
+}

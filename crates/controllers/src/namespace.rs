@@ -1,0 +1,242 @@
+//! Namespace: when one is deleted, everything in it goes, in order, and then it goes itself.
+//!
+//! Pods go first, with their grace; when none is left, all the rest goes at once. What is still there and why is
+//! said in the conditions. A resource that cannot be deleted holds back the namespace, never other resources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use setpoint_api::{Key, Resource, Time, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::Condition;
+use setpoint_reconcile::views::namespace::{Namespace, NamespaceStatus};
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+/// The finalizer of namespaces that this controller takes away.
+const FINALIZER: &str = "kubernetes";
+/// How long finalizers are thought to take.
+const FINALIZERS_TAKE: i64 = 15;
+
+/// The controller.
+pub struct NamespaceController;
+
+/// The resources of which something could not be deleted: they are tried after all others.
+pub type Stubborn = BTreeMap<Resource, String>;
+
+impl Planner for NamespaceController {
+    type Memo = Stubborn;
+
+    fn name(&self) -> &'static str {
+        "namespace-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("*", of_content)];
+        &WATCHES
+    }
+
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, Stubborn>,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<Stubborn> {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|object| object.meta().is_deleted()) else { return plan };
+        let Some(namespace) = object.view::<Namespace>() else { return plan };
+        plan.memo = seen.memo.clone();
+        if let Some(failure) = seen.failure.filter(|failure| failure.verb == "delete") {
+            plan.memo.insert(failure.resource.clone(), failure.message.clone());
+        }
+        let content = Content::of(world, &object.meta().name);
+        plan.memo.retain(|resource, _| content.by_resource.contains_key(resource.as_str()));
+
+        let mut status = namespace.status.clone();
+        "Terminating".clone_into(&mut status.phase);
+        let deletes = content.deletes(&plan.memo, seed);
+        let is_held = namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+        // While deletes are on their way the conditions would be old before they are read.
+        if is_held && (deletes.is_empty() || !plan.memo.is_empty()) {
+            set_conditions(&mut status, &content, &plan.memo, now);
+        }
+        if status != namespace.status {
+            plan.stage([Act::from(Write::status(object, value_of(&status)))]);
+        }
+        if !content.is_empty() {
+            let wait =
+                if deletes.iter().all(Vec::is_empty) { content.wait(object, now) } else { Duration::ZERO };
+            plan.look_again_at(now.after(wait));
+            plan.stages.extend(deletes);
+        } else if is_held {
+            let others = namespace.spec.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
+            let others: Vec<&str> = others.map(String::as_str).collect();
+            let patch = value!({"spec": {"finalizers": (others)}});
+            plan.stage([Act::from(Write::merge(object, "finalize", patch).at_any_revision())]);
+        }
+        plan
+    }
+}
+
+/// A change concerns the namespace that is being emptied if it left something to delete, or the last of its kind.
+fn of_content(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(name) = object.key().namespace() else { return };
+    let deleted = |namespace: &Object| namespace.meta().is_deleted();
+    if !world.find("namespaces", "", name).is_some_and(deleted) {
+        return;
+    }
+    let concerns = match world.get(object.key()) {
+        Some(current) => !current.meta().is_deleted(),
+        None => world.in_namespace(object.key().resource().as_str(), name).next().is_none(),
+    };
+    if concerns && let Some(key) = key_of("namespaces", "", name) {
+        wake(key);
+    }
+}
+
+/// What is left in a namespace.
+struct Content<'a> {
+    by_resource: BTreeMap<&'a str, Vec<&'a Object>>,
+}
+
+impl<'a> Content<'a> {
+    fn of(world: &'a World, namespace: &'a str) -> Content<'a> {
+        let mut by_resource = BTreeMap::new();
+        for resource in world.resources() {
+            let objects: Vec<&Object> = world.in_namespace(resource.as_str(), namespace).collect();
+            if !objects.is_empty() {
+                by_resource.insert(resource.as_str(), objects);
+            }
+        }
+        Content { by_resource }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_resource.is_empty()
+    }
+
+    fn pods(&self) -> impl Iterator<Item = &'a Object> {
+        self.by_resource.get("pods").into_iter().flatten().copied()
+    }
+
+    /// What to delete now: pods alone while there are any, then what can be expected to go, then what could not be
+    /// deleted before, beginning anywhere, so that no object is behind a bad one for ever.
+    fn deletes(&self, stubborn: &Stubborn, seed: Seed) -> Vec<Vec<Act>> {
+        let pods_left = self.by_resource.contains_key("pods");
+        let mut willing = Vec::new();
+        let mut unwilling = Vec::new();
+        for (resource, objects) in &self.by_resource {
+            if pods_left && *resource != "pods" {
+                continue;
+            }
+            let left = objects.iter().filter(|object| !object.meta().is_deleted());
+            let deletes = left.map(|object| Act::from(Write::delete(object).propagating("Background")));
+            if stubborn.contains_key(*resource) {
+                unwilling.extend(deletes);
+            } else {
+                willing.extend(deletes);
+            }
+        }
+        if !unwilling.is_empty() {
+            let start = seed.draw(0) % unwilling.len() as u64;
+            unwilling.rotate_left(usize::try_from(start).unwrap_or(0));
+        }
+        let stages = [willing, unwilling];
+        stages.into_iter().filter(|stage| !stage.is_empty()).collect()
+    }
+
+    /// How long to wait before looking again at what takes its time.
+    fn wait(&self, namespace: &Object, now: Time) -> Duration {
+        let running = self.pods().filter_map(|pod| pod.view::<Pod>()).filter(|pod| !pod.is_finished());
+        let grace = running.filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0);
+        let since = now.since(namespace.meta().deletion_timestamp.unwrap_or(now));
+        let in_grace = since < Duration::from_secs(grace.unsigned_abs());
+        let estimate = if in_grace { grace } else { FINALIZERS_TAKE };
+        Duration::from_secs(estimate.unsigned_abs() / 2 + 1)
+    }
+
+    fn remaining(&self) -> Option<String> {
+        let lines = self.by_resource.iter().map(|(resource, objects)| {
+            let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+            format!("{plural}.{group} has {} resource instances", objects.len())
+        });
+        sorted("Some resources are remaining: ", lines.collect())
+    }
+
+    fn finalizers(&self) -> Option<String> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for object in self.by_resource.values().flatten() {
+            let distinct: BTreeSet<&str> = object.meta().finalizers.iter().map(|name| &**name).collect();
+            for finalizer in distinct {
+                *counts.entry(finalizer).or_default() += 1;
+            }
+        }
+        let lines = counts.into_iter().map(|(name, count)| format!("{name} in {count} resource instances"));
+        sorted("Some content in the namespace has finalizers remaining: ", lines.collect())
+    }
+}
+
+fn sorted(start: &str, mut lines: Vec<String>) -> Option<String> {
+    lines.sort();
+    (!lines.is_empty()).then(|| format!("{start}{}", lines.join(", ")))
+}
+
+/// Says in the conditions what is left and why.
+fn set_conditions(status: &mut NamespaceStatus, content: &Content<'_>, stubborn: &Stubborn, now: Time) {
+    let failures = sorted("", stubborn.values().cloned().collect()).map(|failures| {
+        format!("Failed to delete all resource types, {} remaining: {failures}", stubborn.len())
+    });
+    let conditions = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            None,
+            ("ResourcesDiscovered", "All resources successfully discovered"),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            None,
+            ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            failures.map(|message| ("ContentDeletionFailed", message)),
+            ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+        ),
+        (
+            "NamespaceContentRemaining",
+            content.remaining().map(|message| ("SomeResourcesRemain", message)),
+            ("ContentRemoved", "All content successfully removed"),
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            content.finalizers().map(|message| ("SomeFinalizersRemain", message)),
+            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+        ),
+    ];
+    for (kind, bad, (good_reason, good_message)) in conditions {
+        let new = match bad {
+            Some((reason, message)) => Condition::new(kind, "True", reason, &message, now),
+            None => Condition::new(kind, "False", good_reason, good_message, now),
+        };
+        set_condition(&mut status.conditions, new);
+    }
+}
+
+/// Puts a condition in the place of that of its type. One that stays as it is keeps its time.
+fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
+    match conditions.iter_mut().find(|condition| condition.kind == new.kind) {
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time;
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! Namespaces that go, in a whole control plane.
+
+use std::time::Duration;
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(|| (vec![Box::new(super::NamespaceController)], crate::indexes::all()), 7);
+    cluster.create("namespaces", "", value!({"metadata": {"name": "a"}}));
+    cluster.create("namespaces", "", value!({"metadata": {"name": "a-b"}}));
+    cluster
+}
+
+fn fill(cluster: &mut Cluster, namespace: &str) {
+    for n in 0..5 {
+        cluster.create("configmaps", namespace, value!({"metadata": {"name": (format!("m{n}"))}}));
+        cluster.create(
+            "leases.coordination.k8s.io",
+            namespace,
+            value!({"metadata": {"name": (format!("l{n}"))}}),
+        );
+    }
+    cluster.create("serviceaccounts", namespace, value!({"metadata": {"name": "s"}}));
+}
+
+fn pod(cluster: &mut Cluster, name: &str) {
+    let pod = value!({
+        "metadata": {"name": (name)},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+    });
+    cluster.create("pods", "a", pod);
+}
+
+fn delete(cluster: &mut Cluster) {
+    cluster.delete("namespaces", "a", &value!({})).unwrap();
+}
+
+fn condition(cluster: &Cluster, kind: &str) -> (String, String, String) {
+    let namespace = cluster.get("namespaces", "a").unwrap();
+    let conditions = namespace.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
+    let found = conditions.iter().find(|condition| condition.str_at(&["type"]) == kind).unwrap();
+    let text = |field: &str| found.str_at(&[field]).to_owned();
+    (text("status"), text("reason"), text("message"))
+}
+
+fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
+    (status.to_owned(), reason.to_owned(), message.to_owned())
+}
+
+#[test]
+fn everything_in_it_goes_and_then_itself_and_nothing_else() {
+    let mut cluster = cluster();
+    fill(&mut cluster, "a");
+    fill(&mut cluster, "a-b");
+    cluster.settle();
+    assert_eq!(cluster.list("configmaps").len(), 10);
+    delete(&mut cluster);
+    cluster.settle();
+    assert!(cluster.get("namespaces", "a").is_none());
+    assert_eq!(cluster.list("configmaps").len(), 5);
+    assert_eq!(cluster.list("leases.coordination.k8s.io").len(), 5);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn pods_go_first_with_their_grace_and_the_rest_waits() {
+    let mut cluster = cluster();
+    fill(&mut cluster, "a");
+    pod(&mut cluster, "p");
+    pod(&mut cluster, "q");
+    delete(&mut cluster);
+    cluster.settle();
+    let deleted = cluster.get("pods", "a/p").unwrap();
+    assert_eq!(deleted.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64), Some(30));
+    assert_eq!(cluster.list("configmaps").len(), 5, "the rest waits for pods");
+    let (status, reason, message) = condition(&cluster, "NamespaceContentRemaining");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "SomeResourcesRemain"));
+    assert!(
+        message.starts_with("Some resources are remaining: configmaps. has 5 resource instances, "),
+        "{message}"
+    );
+    assert!(message.contains("pods. has 2 resource instances"), "{message}");
+    cluster.assert_quiet();
+    cluster.delete("pods", "a/q", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.run(Duration::from_secs(20));
+    let (_, _, message) = condition(&cluster, "NamespaceContentRemaining");
+    assert!(message.contains("pods. has 1 resource instances"), "{message}");
+    cluster.delete("pods", "a/p", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.settle();
+    assert!(cluster.get("namespaces", "a").is_none());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_has_finalizers_holds_it_and_the_conditions_say_so() {
+    let mut cluster = cluster();
+    fill(&mut cluster, "a");
+    let held = value!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    cluster.create("configmaps", "a", held);
+    delete(&mut cluster);
+    cluster.settle();
+    assert_eq!(cluster.list("configmaps").len(), 1);
+    assert_eq!(
+        condition(&cluster, "NamespaceFinalizersRemaining"),
+        says(
+            "True",
+            "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
+        )
+    );
+    assert_eq!(
+        condition(&cluster, "NamespaceContentRemaining"),
+        says(
+            "True",
+            "SomeResourcesRemain",
+            "Some resources are remaining: configmaps. has 1 resource instances"
+        )
+    );
+    assert_eq!(
+        condition(&cluster, "NamespaceDeletionContentFailure"),
+        says("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+    );
+    cluster.assert_quiet();
+    cluster.run(Duration::from_secs(100));
+    let revision = cluster.store.snapshot().revision();
+    cluster.run(Duration::from_secs(100));
+    assert_eq!(cluster.store.snapshot().revision(), revision, "waiting is quiet");
+    cluster.patch("configmaps", "a/held", "", value!({"metadata": {"finalizers": null}})).unwrap();
+    cluster.settle();
+    assert!(cluster.get("namespaces", "a").is_none());
+}
+
+#[test]
+fn the_finalizers_of_others_are_left_to_them() {
+    let mut cluster = cluster();
+    let object =
+        value!({"metadata": {"name": "b"}, "spec": {"finalizers": ["example.com/mine", "kubernetes"]}});
+    cluster.create("namespaces", "", object);
+    cluster.delete("namespaces", "b", &value!({})).unwrap();
+    cluster.settle();
+    let namespace = cluster.get("namespaces", "b").unwrap();
+    let left = namespace.at(&["spec", "finalizers"]).and_then(Value::as_list).unwrap();
+    assert_eq!(left, [Value::from("example.com/mine")]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn one_write_that_fails_delays_nothing_but_itself() {
+    let mut cluster = cluster();
+    fill(&mut cluster, "a");
+    delete(&mut cluster);
+    let mut lost = 0;
+    for _ in 0..2000 {
+        cluster.observe();
+        let wake = cluster.plan();
+        let bad =
+            |sent: &setpoint_reconcile::Sent| sent.write.resource().as_str() == "leases.coordination.k8s.io";
+        while let Some(next) = cluster.next_write() {
+            if bad(next) {
+                lost += 1;
+                cluster.lose_write();
+            } else {
+                cluster.perform();
+            }
+        }
+        cluster.now = wake.unwrap_or(cluster.now).max(cluster.now);
+        if lost > 10 {
+            break;
+        }
+    }
+    assert_eq!((cluster.list("configmaps").len(), cluster.list("serviceaccounts").len()), (0, 0));
+    let (status, reason, message) = condition(&cluster, "NamespaceDeletionContentFailure");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "ContentDeletionFailed"));
+    assert_eq!(message, "Failed to delete all resource types, 1 remaining: the connection broke");
+    cluster.run(Duration::from_secs(600));
+    assert!(cluster.get("namespaces", "a").is_none());
+}
+
+#[test]
+fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+    for crash_after in 0..20 {
+        let mut cluster = cluster();
+        fill(&mut cluster, "a");
+        pod(&mut cluster, "p");
+        delete(&mut cluster);
+        cluster.observe();
+        cluster.plan();
+        for _ in 0..crash_after {
+            if !cluster.perform() {
+                cluster.run_pods();
+                cluster.observe();
+                cluster.plan();
+            }
+        }
+        cluster.crash();
+        cluster.settle_with_pods();
+        assert!(cluster.get("namespaces", "a").is_none(), "crash after {crash_after}");
+        assert!(cluster.list("configmaps").is_empty() && cluster.list("pods").is_empty());
+        cluster.assert_quiet();
+    }
+}

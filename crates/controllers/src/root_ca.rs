@@ -1,0 +1,111 @@
+//! The certificate that pods trust the API server by: the same ConfigMap in every namespace.
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::config_map::ConfigMap;
+use setpoint_reconcile::views::namespace::Namespace;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+/// The ConfigMap.
+const NAME: &str = "kube-root-ca.crt";
+/// The entry in it.
+const ENTRY: &str = "ca.crt";
+/// The annotation that says what it is for.
+const DESCRIBED: &str = "kubernetes.io/description";
+/// What it is for.
+const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
+
+/// The controller.
+pub struct RootCaPublisher {
+    ca: String,
+}
+
+impl RootCaPublisher {
+    /// One that publishes these certificates, in PEM.
+    #[must_use]
+    pub fn new(ca: impl Into<String>) -> RootCaPublisher {
+        RootCaPublisher { ca: ca.into() }
+    }
+}
+
+impl Planner for RootCaPublisher {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "root-ca-certificate-publisher-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:root-ca-cert-publisher".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", of_map)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let namespace = world.get(key).and_then(|object| object.view::<Namespace>());
+        if !namespace.is_some_and(Namespace::is_active) {
+            return plan;
+        }
+        let wanted = value!({
+            "metadata": {"name": (NAME), "annotations": {"kubernetes.io/description": (DESCRIPTION)}},
+            "data": {"ca.crt": (self.ca.as_str())},
+        });
+        let Some((object, map)) = world.view::<ConfigMap>(key.name(), NAME) else {
+            plan.stage([Write::create("configmaps", key.name(), wanted).into()]);
+            return plan;
+        };
+        let entries = || map.data.iter().map(|(entry, _)| entry).filter(|entry| *entry != ENTRY);
+        let described = object.meta().annotations.get(DESCRIBED).is_some_and(|text| !text.is_empty());
+        if map.data.get(ENTRY) != Some(&self.ca) || entries().next().is_some() || !described {
+            let mut patch = wanted;
+            for entry in entries() {
+                patch.ensure_map("data").insert(entry, value!(null));
+            }
+            plan.stage([Write::merge(object, "", patch).into()]);
+        }
+        plan
+    }
+}
+
+fn of_map(map: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if &*map.meta().name == NAME
+        && let Some(key) = key_of("namespaces", "", &map.meta().namespace)
+    {
+        wake(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::json;
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+
+    #[test]
+    fn the_certificate_is_in_every_namespace_and_edits_do_not_last() {
+        let controllers: Controllers =
+            || (vec![Box::new(RootCaPublisher::new("the certificate"))], crate::indexes::all());
+        let mut cluster = Cluster::new(controllers, 7);
+        cluster.settle();
+        let data = |cluster: &Cluster| {
+            let map = cluster.get("configmaps", "default/kube-root-ca.crt").unwrap();
+            json::to_text(map.get("data").unwrap())
+        };
+        let good = r#"{"ca.crt":"the certificate"}"#;
+        assert_eq!(data(&cluster), good);
+        cluster.assert_quiet();
+        let edit = value!({"data": {"ca.crt": "bad", "more": "x"}});
+        cluster.patch("configmaps", "default/kube-root-ca.crt", "", edit).unwrap();
+        cluster.settle();
+        assert_eq!(data(&cluster), good);
+        cluster.delete("configmaps", "default/kube-root-ca.crt", &value!({})).unwrap();
+        cluster.settle();
+        assert_eq!(data(&cluster), good);
+        cluster.assert_quiet();
+    }
+}

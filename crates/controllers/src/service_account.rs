@@ -1,0 +1,81 @@
+//! Service accounts: every namespace has one with the name `default`, for pods that name none.
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::namespace::Namespace;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+/// The account that every namespace has.
+const DEFAULT: &str = "default";
+
+/// The controller.
+pub struct ServiceAccountController;
+
+impl Planner for ServiceAccountController {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "serviceaccount-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:service-account-controller".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("serviceaccounts", of_account)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let namespace = world.get(key).and_then(|object| object.view::<Namespace>());
+        if namespace.is_some_and(Namespace::is_active)
+            && world.find("serviceaccounts", key.name(), DEFAULT).is_none()
+        {
+            let account = value!({"metadata": {"name": (DEFAULT)}});
+            plan.stage([Write::create("serviceaccounts", key.name(), account).into()]);
+        }
+        plan
+    }
+}
+
+fn of_account(account: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if &*account.meta().name == DEFAULT
+        && let Some(key) = key_of("namespaces", "", &account.meta().namespace)
+    {
+        wake(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::value;
+    use setpoint_sim::cluster::Cluster;
+
+    use super::*;
+
+    #[test]
+    fn every_active_namespace_has_its_default_account_again_and_again() {
+        let controllers: setpoint_sim::cluster::Controllers =
+            || (vec![Box::new(ServiceAccountController)], crate::indexes::all());
+        let mut cluster = Cluster::new(controllers, 7);
+        cluster.create("namespaces", "", value!({"metadata": {"name": "a"}}));
+        cluster.settle();
+        assert!(cluster.get("serviceaccounts", "default/default").is_some());
+        assert!(cluster.get("serviceaccounts", "a/default").is_some());
+        cluster.assert_quiet();
+        cluster.delete("serviceaccounts", "a/default", &value!({})).unwrap();
+        cluster.crash();
+        cluster.settle();
+        assert!(cluster.get("serviceaccounts", "a/default").is_some());
+        cluster.delete("namespaces", "a", &value!({})).unwrap();
+        cluster.delete("serviceaccounts", "a/default", &value!({})).unwrap();
+        cluster.settle();
+        assert!(
+            cluster.get("serviceaccounts", "a/default").is_none(),
+            "a namespace on its way out gets nothing"
+        );
+        cluster.assert_quiet();
+    }
+}

@@ -1,0 +1,91 @@
+//! ComponentStatus: how the parts of the control plane are, for those who still ask that way.
+//!
+//! What is told is what the server's own checks know. Of a part that has no check nothing is known, and that is said.
+
+use http::Method;
+use setpoint_api::printing::table::ListMeta;
+use setpoint_api::schema::builtin;
+use setpoint_api::status::{Generic, Status};
+use setpoint_api::{Map, Value};
+
+use super::{Api, wanted};
+use crate::answers;
+use crate::body::Expected;
+use crate::exchange::{Answer, Request};
+use crate::media::View;
+use crate::query::Query;
+use crate::route::Target;
+
+/// The names that clients know, each with that of its check.
+const COMPONENTS: [(&str, &str); 3] =
+    [("controller-manager", "controller-manager"), ("etcd-0", "etcd"), ("scheduler", "scheduler")];
+
+impl Api {
+    /// Lists them, or shows one.
+    pub(super) async fn components(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Answer, Status> {
+        let is_watch = target.watch || query.flag("watch") == Some(true);
+        if is_watch || !matches!(request.method, Method::GET | Method::HEAD) {
+            let method = request.method.as_str();
+            return Err(Status::generic(405, &Generic { method, ..Generic::default() }));
+        }
+        let (form, view) = wanted(request)?;
+        let pretty = query.flag("pretty") == Some(true);
+        let (served, now) = (target.served, self.options.clock.now());
+        if !target.name.is_empty() {
+            let mut known = COMPONENTS.iter().filter(|(name, _)| *name == target.name);
+            let (name, check) =
+                known.next().ok_or_else(|| Status::not_found(served.qualified(), &target.name))?;
+            let mut object = component(name, self.health.of(check, &self.store).await);
+            object.make_map().insert("kind", served.info.kind);
+            object.make_map().insert("apiVersion", served.api_version());
+            if view != View::Whole {
+                return answers::view_of_object(200, served, &object, view, query, now);
+            }
+            let expected = Expected { api_version: "v1", kind: served.info.kind, schema: served.schema };
+            return Ok(answers::value(200, expected, object, form, pretty));
+        }
+        let mut items = Vec::with_capacity(COMPONENTS.len());
+        for (name, check) in COMPONENTS {
+            items.push(component(name, self.health.of(check, &self.store).await));
+        }
+        if view != View::Whole {
+            let meta = ListMeta { resource_version: "", continue_token: "", remaining_item_count: None };
+            return answers::view_of_list(served, &items, meta, view, query, now);
+        }
+        let kind = "ComponentStatusList";
+        let schema = builtin()
+            .kind("", "v1", kind)
+            .ok_or_else(|| Status::internal_error(format!("there is no definition of {kind}")))?;
+        let mut list = Map::with_capacity(4);
+        list.insert("kind", kind);
+        list.insert("apiVersion", "v1");
+        list.insert("metadata", Value::map());
+        list.insert("items", items);
+        Ok(answers::value(200, Expected { api_version: "v1", kind, schema }, list.into(), form, pretty))
+    }
+}
+
+fn component(name: &str, state: Option<Result<(), String>>) -> Value {
+    let (status, message, error) = match state {
+        Some(Ok(())) => ("True", "ok".to_owned(), ""),
+        Some(Err(why)) => ("False", why, ""),
+        None => ("Unknown", String::new(), "this server does not know of one"),
+    };
+    let mut condition = Map::with_capacity(4);
+    condition.insert("type", "Healthy");
+    condition.insert("status", status);
+    for (field, text) in [("message", message.as_str()), ("error", error)] {
+        if !text.is_empty() {
+            condition.insert(field, text);
+        }
+    }
+    let mut object = Value::map();
+    object.ensure_map("metadata").insert("name", name);
+    object.make_map().insert("conditions", vec![Value::from(condition)]);
+    object
+}

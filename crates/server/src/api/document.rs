@@ -1,0 +1,199 @@
+//! Documents about the server: what is served, in which form, and what is counted.
+//!
+//! Each has a tag, so that a client that has it already is only told so.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use http::Method;
+use http::StatusCode;
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+};
+use setpoint_api::openapi;
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::status::Status;
+use setpoint_api::{Time, json};
+
+use super::{Api, unknown};
+use crate::exchange::{Answer, Body, Request};
+use crate::in_process::report;
+use crate::query::Query;
+use crate::{answers, discovery, health, media};
+
+/// The form of the aggregated document.
+const AGGREGATED: HeaderValue =
+    HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+/// The form of the second OpenAPI document that old clients ask for.
+const GNOSTIC: HeaderValue =
+    HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+/// How long a document may be kept whose address changes with its content.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Api {
+    /// Everything that is counted. What the store knows is left out if it does not say in time.
+    pub(super) async fn measures(&self) -> Answer {
+        let stat = health::stat(&self.store).await.ok();
+        let text = self.metrics.render(&self.store.snapshot(), stat.as_ref(), &self.inflight);
+        let mut answer = answers::text(200, text);
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        answer.headers.insert(CONTENT_TYPE, kind);
+        answer
+    }
+
+    pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Answer, Status> {
+        if request.method != Method::GET && request.method != Method::HEAD {
+            return Err(unknown(&request.method));
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        match parts[..] {
+            [] => return Ok(answers::document(&discovery::paths(self.health.paths()))),
+            ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
+            ["setpoint", "loop", ref rest @ ..] => return Ok(self.reconciling(rest)),
+            _ => {}
+        }
+        let is_wanted = media::wants_aggregated(accept(request));
+        if let Some(document) = discovery::aggregated(&parts).filter(|_| is_wanted) {
+            let mut answer = answers::json_bytes(200, vec![document.json.clone()]);
+            answer.headers.insert(CONTENT_TYPE, AGGREGATED);
+            let mut answer = tagged(answer, &document.tag, request);
+            answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+            return Ok(answer);
+        }
+        match discovery::document(&parts, &self.options.address) {
+            Some(value) => Ok(answers::document(&value)),
+            None if parts.first() == Some(&"api") => Err(unknown(&request.method)),
+            None => Ok(nothing()),
+        }
+    }
+
+    /// How the loop does: all controllers, or the keys of one.
+    fn reconciling(&self, rest: &[&str]) -> Answer {
+        let Some(engine) = self.engine.get() else { return nothing() };
+        let engine = engine.lock();
+        let document = match rest {
+            [] => Some(report::controllers(&engine)),
+            [controller] => report::keys(&engine, controller),
+            _ => None,
+        };
+        document.map_or_else(nothing, |document| answers::document(&document))
+    }
+
+    /// Documents about the kinds, made when somebody asks and kept by nobody.
+    fn openapi(&self, request: &Request, rest: &[&str]) -> Answer {
+        match rest {
+            ["v2"] => second(request),
+            ["v3"] => {
+                let mut bytes = json::to_vec(&openapi::v3::index(std::iter::empty()));
+                bytes.push(b'\n');
+                let tag = discovery::tag(&bytes);
+                tagged(answers::json_bytes(200, vec![bytes.into()]), &tag, request)
+            }
+            ["v3", name @ ..] => self.third(request, &name.join("/")),
+            _ => nothing(),
+        }
+    }
+
+    /// One document of OpenAPI version 3. Under the address that names its hash it never changes.
+    fn third(&self, request: &Request, name: &str) -> Answer {
+        let Some(hash) = openapi::v3::hash(name) else { return nothing() };
+        let query = Query::parse(&request.query);
+        let asked = query.get("hash");
+        if !asked.is_empty() && asked != hash {
+            let mut answer = answers::text(301, "");
+            if let Ok(place) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={hash}")) {
+                answer.headers.insert(LOCATION, place);
+            }
+            return answer;
+        }
+        let document =
+            || openapi::v3::document(name).map_or_else(nothing, |document| answers::document(&document));
+        let answer = if is_known(request, hash) { answers::json_bytes(200, Vec::new()) } else { document() };
+        let mut answer = tagged(answer, hash, request);
+        if !asked.is_empty() {
+            answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+            let expires = http_date(self.options.clock.now().after(YEAR));
+            if let Ok(expires) = HeaderValue::from_str(&expires) {
+                answer.headers.insert(EXPIRES, expires);
+            }
+        }
+        answer
+    }
+}
+
+/// The document of OpenAPI version 2, in one of two forms. Only its tags are kept.
+fn second(request: &Request) -> Answer {
+    static TAGS: [OnceLock<String>; 2] = [const { OnceLock::new() }; 2];
+    let accept = accept(request).unwrap_or("*/*");
+    let is_gnostic = accept.contains("proto-openapi");
+    if !is_gnostic && !accept.contains("application/json") && !accept.contains('*') {
+        return answers::text(406, "");
+    }
+    let kept = &TAGS[usize::from(is_gnostic)];
+    if let Some(tag) = kept.get().filter(|tag| is_known(request, tag)) {
+        return tagged(answers::json_bytes(200, Vec::new()), tag, request);
+    }
+    let document = openapi::v2::document(discovery::VERSION);
+    let bytes = if is_gnostic { openapi::gnostic::to_vec(&document) } else { json::to_vec(&document) };
+    let tag = kept.get_or_init(|| discovery::tag(&bytes));
+    let mut answer = answers::json_bytes(200, vec![bytes.into()]);
+    if is_gnostic {
+        answer.headers.insert(CONTENT_TYPE, GNOSTIC);
+    }
+    tagged(answer, tag, request)
+}
+
+fn accept(request: &Request) -> Option<&str> {
+    request.headers.get(ACCEPT).and_then(|value| value.to_str().ok())
+}
+
+fn nothing() -> Answer {
+    answers::text(404, "404 page not found\n")
+}
+
+/// Whether the client has what bears this tag.
+fn is_known(request: &Request, tag: &str) -> bool {
+    let known = request.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"') == tag;
+    known.split(',').any(bare)
+}
+
+/// Marks an answer; a client that has it is told only that.
+fn tagged(mut answer: Answer, tag: &str, request: &Request) -> Answer {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
+        answer.headers.insert(ETAG, tag);
+    }
+    answer.headers.insert(VARY, HeaderValue::from_static("Accept"));
+    if is_known(request, tag) {
+        answer.status = StatusCode::NOT_MODIFIED;
+        answer.headers.remove(CONTENT_TYPE);
+        answer.body = Body::Whole(Vec::new());
+    }
+    answer
+}
+
+/// A time as headers have it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(time: Time) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let text = Seconds(time).to_string();
+    let day = DAYS[time.0.div_euclid(24 * 60 * 60 * 1_000_000).rem_euclid(7) as usize];
+    let mut parts = text.split(['-', 'T', 'Z']);
+    let mut next = || parts.next().unwrap_or_default();
+    let (year, month, date, clock) = (next(), next(), next(), next());
+    let month =
+        month.parse().ok().and_then(|month: usize| MONTHS.get(month.checked_sub(1)?)).unwrap_or(&"Jan");
+    format!("{day}, {date} {month} {year} {clock} GMT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_written_as_headers_have_it() {
+        assert_eq!(http_date(Time::from_seconds(784_111_777)), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(Time::EPOCH), "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+}

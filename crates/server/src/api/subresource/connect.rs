@@ -1,0 +1,161 @@
+//! What leads to a node: logs, commands, forwarded ports and proxies.
+//!
+//! Everything is checked that can be known without a node, and refused in upstream's words. What is left is refused
+//! too, plainly, because this server does not connect to nodes yet.
+
+use setpoint_api::Value;
+use setpoint_api::quote::Quoted;
+use setpoint_api::status::Status;
+use setpoint_store::Snapshot;
+
+use super::Api;
+use crate::exchange::Answer;
+use crate::query::Query;
+use crate::route::Target;
+use crate::{answers, served, stored};
+
+impl Api {
+    /// Answers what takes a node.
+    pub(super) fn connect(&self, target: &Target, query: &Query) -> Result<Answer, Status> {
+        let snapshot = self.store.snapshot();
+        let part = target.subresource.as_str();
+        if part == "proxy" {
+            self.check_proxy(target, &snapshot)?;
+            return Err(not_yet(target));
+        }
+        let pod = stored::object(&self.find(target, &snapshot)?);
+        if part != "portforward" {
+            check_container(&pod, &target.name, query.get("container"))?;
+        }
+        match (pod.str_at(&["spec", "nodeName"]), part) {
+            // A pod that is nowhere has said nothing.
+            ("", "log") => Ok(answers::text(200, "")),
+            ("", _) => Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name))),
+            _ => Err(not_yet(target)),
+        }
+    }
+
+    /// Looks whether there is something to proxy to.
+    fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<(), Status> {
+        let noun = target.served.info.singular;
+        let asked = &target.name;
+        let Some((name, port)) = name_and_port(asked) else {
+            return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(asked))));
+        };
+        let object = |name: &str| {
+            let key = target.served.key(&target.namespace, name).ok()?;
+            snapshot.get(&key).map(stored::object)
+        };
+        let missing = || Status::not_found(target.served.qualified(), name);
+        if noun != "service" {
+            let found = object(name).ok_or_else(missing)?;
+            if noun == "pod" && found.str_at(&["status", "podIP"]).is_empty() {
+                return Err(Status::bad_request("address not allowed"));
+            }
+            return Ok(());
+        }
+        if let Ok(number) = port.parse::<i64>() {
+            let service = object(name).ok_or_else(missing)?;
+            let ports = service.at(&["spec", "ports"]).and_then(Value::as_list).unwrap_or_default();
+            if !ports.iter().any(|port| port.get("port").and_then(Value::as_i64) == Some(number)) {
+                let name = Quoted(name);
+                return Err(Status::service_unavailable(format!(
+                    "no service port {number} found for service {name}"
+                )));
+            }
+        }
+        if !has_endpoints(snapshot, &target.namespace, name) {
+            let name = Quoted(name);
+            return Err(Status::service_unavailable(format!("no endpoints available for service {name}")));
+        }
+        Ok(())
+    }
+}
+
+/// The refusal of what only a node could do.
+fn not_yet(target: &Target) -> Status {
+    let (plural, part) = (target.served.info.plural, &target.subresource);
+    Status::unclassified(
+        501,
+        format!("{plural}/{part} is not implemented: this server does not connect to nodes yet"),
+    )
+}
+
+/// Reads `name`, `name:port` or `scheme:name:port`.
+fn name_and_port(text: &str) -> Option<(&str, &str)> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (name, port) = match parts[..] {
+        [name] => (name, ""),
+        [name, port] => (name, port),
+        ["" | "http" | "https", name, port] => (name, port),
+        _ => return None,
+    };
+    (!name.is_empty()).then_some((name, port))
+}
+
+/// Whether a service has an address that is ready, or may be.
+fn has_endpoints(snapshot: &Snapshot, namespace: &str, name: &str) -> bool {
+    let slices = served::find("discovery.k8s.io", "v1", "endpointslices");
+    let Some(table) = slices.and_then(|slices| snapshot.table(&slices.resource)) else { return false };
+    let prefix = format!("{namespace}/");
+    let mut slices =
+        table.range(&prefix, None).filter(|record| record.label("kubernetes.io/service-name") == Some(name));
+    slices.any(|record| {
+        let slice = stored::object(record);
+        let endpoints = slice.get("endpoints").and_then(Value::as_list).unwrap_or_default();
+        endpoints
+            .iter()
+            .any(|endpoint| endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false))
+    })
+}
+
+/// The container that is meant must be one of the pod's; a pod with one need not be told which.
+fn check_container(pod: &Value, name: &str, container: &str) -> Result<(), Status> {
+    let names = |field: &str| -> Vec<&str> {
+        let containers = pod.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();
+        containers.iter().map(|container| container.str_at(&["name"])).collect()
+    };
+    let all = [names("initContainers"), names("containers"), names("ephemeralContainers")].concat();
+    let fault = match (container, names("containers").len()) {
+        ("", 1) => return Ok(()),
+        ("", 0) => format!("a container name must be specified for pod {name}"),
+        ("", _) => {
+            format!("a container name must be specified for pod {name}, choose one of: [{}]", all.join(" "))
+        }
+        (container, _) if all.contains(&container) => return Ok(()),
+        (container, _) => format!("container {container} is not valid for pod {name}"),
+    };
+    Err(Status::bad_request(fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::json;
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_proxy_may_have_a_scheme_and_a_port() {
+        for (text, expected) in [
+            ("web", Some(("web", ""))),
+            ("web:80", Some(("web", "80"))),
+            ("https:web:443", Some(("web", "443"))),
+            (":web:http", Some(("web", "http"))),
+            ("ftp:web:1", None),
+            ("a:b:c:d", None),
+            ("", None),
+        ] {
+            assert_eq!(name_and_port(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_container_must_be_one_of_the_pod() {
+        let pod = r#"{"spec":{"initContainers":[{"name":"i"}],"containers":[{"name":"a"},{"name":"b"}]}}"#;
+        let pod = json::parse(pod.as_bytes()).unwrap();
+        assert!(check_container(&pod, "p", "i").is_ok());
+        let fault = |container| check_container(&pod, "p", container).unwrap_err().to_string();
+        assert_eq!(fault("x"), "container x is not valid for pod p");
+        assert_eq!(fault(""), "a container name must be specified for pod p, choose one of: [i a b]");
+    }
+}

@@ -1,0 +1,359 @@
+//! How the server is: `/healthz`, `/livez` and `/readyz`, whole or check by check.
+//!
+//! Each check looks at something that can really be wrong. What is wrong is told to whoever asks for that one check;
+//! a summary only names it, and the log has the rest. A store that does not answer in time is not well: looking at it
+//! never holds up other requests.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::header::{HeaderName, HeaderValue};
+use setpoint_api::quote::Quoted;
+use setpoint_store::{Store, StoreStat};
+
+use crate::bootstrap;
+use crate::exchange::Answer;
+use crate::query::Query;
+use crate::{answers, served};
+
+/// How long the store may take to say how it is.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The word under which upstream's probes know the store.
+const STORE_GROUP: &str = "etcd";
+
+/// Where health is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The oldest one: as [`Endpoint::Live`].
+    Healthy,
+    /// Whether a restart would help.
+    Live,
+    /// Whether requests should be sent here.
+    Ready,
+}
+
+impl Endpoint {
+    /// The endpoint of a path, and the name of the one check that it asks for; empty for all.
+    #[must_use]
+    pub fn find(parts: &[String]) -> Option<(Endpoint, String)> {
+        let (first, rest) = parts.split_first()?;
+        let all = [Endpoint::Healthy, Endpoint::Live, Endpoint::Ready];
+        let endpoint = all.into_iter().find(|endpoint| endpoint.name() == first)?;
+        Some((endpoint, rest.join("/")))
+    }
+
+    fn has(self, check: &Check) -> bool {
+        self == Endpoint::Ready || !check.ready_only
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Endpoint::Healthy => "healthz",
+            Endpoint::Live => "livez",
+            Endpoint::Ready => "readyz",
+        }
+    }
+}
+
+/// A look at one thing.
+pub struct Check {
+    name: &'static str,
+    /// Another name under which it can be asked for and left out.
+    group: &'static str,
+    /// Whether only readiness depends on it.
+    ready_only: bool,
+    test: Test,
+}
+
+/// What is wrong, if anything is.
+type Other = dyn Fn() -> Result<(), String> + Send + Sync;
+
+enum Test {
+    /// Somebody answers.
+    Ping,
+    /// The log can be written to.
+    Store,
+    /// There is room for new objects.
+    Room,
+    /// What every cluster has from the start is there.
+    Bootstrap,
+    /// Nobody has told the server to stop.
+    Shutdown,
+    Other(Box<Other>),
+}
+
+impl Check {
+    /// A check of something that is not known here. It must not block.
+    pub fn new(
+        name: &'static str,
+        ready_only: bool,
+        test: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Check {
+        Check { name, group: "", ready_only, test: Test::Other(Box::new(test)) }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        !name.is_empty() && (self.name == name || self.group == name)
+    }
+}
+
+/// All checks.
+pub struct Health {
+    checks: Vec<Check>,
+    stopping: AtomicBool,
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        let check = |name, group, ready_only, test| Check { name, group, ready_only, test };
+        let checks = vec![
+            check("ping", "", false, Test::Ping),
+            check("store", STORE_GROUP, false, Test::Store),
+            check("store-readiness", "etcd-readiness", true, Test::Room),
+            check("poststarthook/bootstrap", "", false, Test::Bootstrap),
+            check("shutdown", "", true, Test::Shutdown),
+        ];
+        Health { checks, stopping: AtomicBool::new(false) }
+    }
+}
+
+impl Health {
+    /// Adds a check, before the last, which is about the end.
+    pub fn add(&mut self, check: Check) {
+        self.checks.insert(self.checks.len().saturating_sub(1), check);
+    }
+
+    /// From now on the server is not ready.
+    pub fn begin_shutdown(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Every address of a check.
+    pub fn paths(&self) -> impl Iterator<Item = String> + '_ {
+        [Endpoint::Healthy, Endpoint::Live, Endpoint::Ready].into_iter().flat_map(|endpoint| {
+            let own = [format!("/{}", endpoint.name())].into_iter();
+            let checks = self.checks.iter().filter(move |check| endpoint.has(check));
+            own.chain(checks.map(move |check| format!("/{}/{}", endpoint.name(), check.name)))
+        })
+    }
+
+    /// How something is that is called `name`; nothing if it is not known here.
+    pub async fn of(&self, name: &str, store: &Store) -> Option<Result<(), String>> {
+        let check = self.checks.iter().find(|check| check.is_called(name))?;
+        Some(self.run(check, &Facts::gather(store).await))
+    }
+
+    /// Answers a request: all checks of an endpoint, or the one named.
+    pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Answer {
+        let mut checks = self.checks.iter().filter(|check| endpoint.has(check));
+        if name.is_empty() {
+            let facts = Facts::gather(store).await;
+            let query = Query::parse(query);
+            return self.summary(endpoint, checks, &query, &facts);
+        }
+        let Some(check) = checks.find(|check| check.is_called(name)) else {
+            return answers::text(404, "404 page not found\n");
+        };
+        let facts =
+            if matches!(check.test, Test::Ping) { Facts::default() } else { Facts::gather(store).await };
+        match self.run(check, &facts) {
+            Ok(()) => answers::text(200, "ok"),
+            Err(why) => unsniffed(answers::text(500, format!("internal server error: {why}\n"))),
+        }
+    }
+
+    fn summary<'a>(
+        &self,
+        endpoint: Endpoint,
+        checks: impl Iterator<Item = &'a Check>,
+        query: &Query,
+        facts: &Facts,
+    ) -> Answer {
+        let mut excluded: Vec<(&str, bool)> =
+            query.all("exclude").into_iter().map(|name| (name, false)).collect();
+        excluded.sort_unstable();
+        excluded.dedup();
+        let (mut text, mut failed) = (String::new(), Vec::new());
+        for check in checks {
+            let name = check.name;
+            let mut matching = excluded.iter_mut().filter(|(excluded, _)| check.is_called(excluded));
+            let line = if let Some((excluded, is_known)) = matching.next() {
+                *is_known = true;
+                match *excluded {
+                    excluded if excluded == name => format!("[+]{name} excluded: ok\n"),
+                    group => format!("[+]{name} excluded with {group}: ok\n"),
+                }
+            } else if let Err(why) = self.run(check, facts) {
+                failed.push(format!("{name}: {why}"));
+                format!("[-]{name} failed: reason withheld\n")
+            } else {
+                format!("[+]{name} ok\n")
+            };
+            text.push_str(&line);
+        }
+        let unknown = excluded.iter().filter(|(_, is_known)| !is_known);
+        let unknown: Vec<String> = unknown.map(|(name, _)| Quoted(name).to_string()).collect();
+        if !unknown.is_empty() {
+            let unknown = unknown.join(",");
+            text.push_str(&format!(
+                "warn: some health checks cannot be excluded: no matches for {unknown}\n"
+            ));
+        }
+        let word = endpoint.name();
+        let verbose = query.is_given("verbose");
+        unsniffed(if !failed.is_empty() {
+            tracing::warn!(failed = failed.join("; "), "{word} check failed");
+            answers::text(500, format!("{text}{word} check failed\n"))
+        } else if verbose {
+            answers::text(200, format!("{text}{word} check passed\n"))
+        } else {
+            answers::text(200, "ok")
+        })
+    }
+
+    fn run(&self, check: &Check, facts: &Facts) -> Result<(), String> {
+        match &check.test {
+            Test::Ping => Ok(()),
+            Test::Store => facts.store.as_ref().map(|_| ()).map_err(Clone::clone),
+            Test::Room => match &facts.store {
+                Ok(stat) if stat.log.full => Err("the disk is full: objects can only be deleted".to_owned()),
+                Ok(_) => Ok(()),
+                Err(why) => Err(why.clone()),
+            },
+            Test::Bootstrap if facts.missing.is_empty() => Ok(()),
+            Test::Bootstrap => Err(facts.missing.clone()),
+            Test::Shutdown if self.stopping.load(Ordering::Relaxed) => {
+                Err("process is shutting down".to_owned())
+            }
+            Test::Shutdown => Ok(()),
+            Test::Other(test) => test(),
+        }
+    }
+}
+
+/// What the checks look at.
+struct Facts {
+    store: Result<StoreStat, String>,
+    /// What should be there and is not, in words; empty if nothing.
+    missing: String,
+}
+
+impl Default for Facts {
+    fn default() -> Facts {
+        Facts { store: Ok(StoreStat::default()), missing: String::new() }
+    }
+}
+
+impl Facts {
+    async fn gather(store: &Store) -> Facts {
+        Facts { store: stat(store).await, missing: missing(store) }
+    }
+}
+
+/// How the store is. Only a thread of its own can wait for a disk that hangs.
+pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
+    if let Some(error) = store.failure() {
+        return Err(error.to_string());
+    }
+    let asked = store.clone();
+    let asking = tokio::task::spawn_blocking(move || asked.stat());
+    match tokio::time::timeout(STORE_TIMEOUT, asking).await {
+        Ok(Ok(stat)) => Ok(stat),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("the store did not answer within {STORE_TIMEOUT:?}")),
+    }
+}
+
+/// The namespaces that a server makes first and nobody may delete.
+fn missing(store: &Store) -> String {
+    let Some(namespaces) = served::find("", "v1", "namespaces") else { return "namespaces".to_owned() };
+    let snapshot = store.snapshot();
+    let table = snapshot.table(&namespaces.resource);
+    let mut missing = String::new();
+    for name in bootstrap::LASTING_NAMESPACES {
+        if table.is_none_or(|table| table.get(name).is_none()) {
+            let _ = write!(missing, "namespace {name} is missing; ");
+        }
+    }
+    missing.trim_end_matches("; ").to_owned()
+}
+
+/// Browsers must not guess what a text is.
+fn unsniffed(mut answer: Answer) -> Answer {
+    let name = HeaderName::from_static("x-content-type-options");
+    answer.headers.insert(name, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_store::Retention;
+
+    use super::*;
+    use crate::exchange::Body;
+
+    struct World {
+        health: Health,
+        store: Store,
+        runtime: tokio::runtime::Runtime,
+    }
+
+    impl World {
+        /// A world whose store nobody has bootstrapped.
+        fn new() -> World {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            World { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }
+        }
+
+        fn ask(&self, path: &str) -> (u16, String) {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
+            let (endpoint, check) = Endpoint::find(&parts).unwrap();
+            let answer = self.runtime.block_on(self.health.answer(endpoint, &check, query, &self.store));
+            let Body::Whole(parts) = answer.body else { panic!("a stream") };
+            (answer.status.as_u16(), String::from_utf8(parts.concat()).unwrap())
+        }
+    }
+
+    #[test]
+    fn a_summary_names_what_failed_and_a_single_check_says_why() {
+        let world = World::new();
+        let (code, text) = world.ask("livez");
+        let expected = "[+]ping ok\n[+]store ok\n[-]poststarthook/bootstrap failed: reason withheld\nlivez check failed\n";
+        assert_eq!((code, &text[..]), (500, expected));
+        let (code, text) = world.ask("livez/poststarthook/bootstrap");
+        assert_eq!(code, 500);
+        assert!(text.starts_with("internal server error: namespace default is missing"), "{text}");
+        assert_eq!(world.ask("readyz/ping"), (200, "ok".to_owned()));
+        assert_eq!(world.ask("healthz/etcd"), (200, "ok".to_owned()));
+        assert_eq!(world.ask("livez/shutdown").0, 404, "only readiness depends on it");
+        assert_eq!(world.ask("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
+    }
+
+    #[test]
+    fn checks_are_left_out_by_name_or_group_and_unknown_names_are_told() {
+        let mut world = World::new();
+        world.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
+        let (code, text) = world.ask(
+            "readyz?verbose&exclude=poststarthook/bootstrap&exclude=etcd&exclude=loop&exclude=x&exclude=x",
+        );
+        let expected = "[+]ping ok\n[+]store excluded with etcd: ok\n[+]store-readiness ok\n\
+                        [+]poststarthook/bootstrap excluded: ok\n[+]loop excluded: ok\n[+]shutdown ok\n\
+                        warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n";
+        assert_eq!((code, &text[..]), (200, expected));
+        assert_eq!(world.ask("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
+    }
+
+    #[test]
+    fn a_server_that_stops_lives_but_is_not_ready() {
+        let world = World::new();
+        let rest = "exclude=poststarthook/bootstrap";
+        assert_eq!(world.ask(&format!("readyz?{rest}")).0, 200);
+        world.health.begin_shutdown();
+        assert_eq!(world.ask(&format!("livez?{rest}")).0, 200);
+        let (code, text) = world.ask(&format!("readyz?{rest}"));
+        assert_eq!(code, 500);
+        assert!(text.ends_with("[-]shutdown failed: reason withheld\nreadyz check failed\n"), "{text}");
+    }
+}

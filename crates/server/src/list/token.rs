@@ -1,0 +1,153 @@
+//! Where a list goes on: the token that a page ends with and the next begins with.
+//!
+//! It has the form of upstream's tokens, and is refused in upstream's words, because people read those. It also says
+//! when it was made: it expires, however far history reaches.
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use setpoint_api::{Map, Revision, Time, Value, json};
+
+const VERSION: &str = "meta.k8s.io/v1";
+/// As upstream decodes it: without padding, and whatever the bits after the last byte are.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, CONFIG);
+const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_encode_padding(false)
+    .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+    .with_decode_allow_trailing_bits(true);
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    /// At which revision; none if with whatever is newest.
+    pub revision: Option<Revision>,
+    /// When the page before was read.
+    pub issued: Time,
+    /// After which path.
+    pub after: String,
+}
+
+/// Why a text is no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TokenError {
+    #[error("continue key is not valid: illegal base64 data at input byte {0}")]
+    Base64(usize),
+    #[error("continue key is not valid: {0}")]
+    Json(String),
+    #[error("continue key is not valid: json: cannot unmarshal {0}")]
+    Type(&'static str),
+    #[error("continue key is not valid: server does not recognize this encoded version {0}")]
+    Version(String),
+    #[error("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")]
+    Revision,
+    #[error("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")]
+    Empty,
+    #[error("continue key is not valid: {0}")]
+    Path(String),
+}
+
+impl Token {
+    pub fn to_text(&self) -> String {
+        let revision = self.revision.map_or(-1, |revision| i64::try_from(revision.0).unwrap_or(i64::MAX));
+        let mut map = Map::with_capacity(4);
+        map.insert("v", VERSION);
+        map.insert("rv", revision);
+        // Nothing can come between a path and the same path with a zero after it.
+        map.insert("start", format!("{}\0", self.after));
+        map.insert("at", self.issued.0);
+        BASE64.encode(json::to_vec(&map.into()))
+    }
+
+    pub fn parse(text: &str) -> Result<Token, TokenError> {
+        let bytes = BASE64.decode(text).map_err(|error| TokenError::Base64(position(&error, text)))?;
+        let value = json::parse(&bytes).map_err(|error| TokenError::Json(told(&error, &bytes)))?;
+        if value.as_map().is_none() {
+            return Err(TokenError::Type("value into Go value of type storage.continueToken"));
+        }
+        if value.str_at(&["v"]) != VERSION {
+            return Err(TokenError::Version(value.str_at(&["v"]).to_owned()));
+        }
+        let number = |name: &str| value.get(name).and_then(Value::as_i64);
+        let revision = match number("rv") {
+            None | Some(0) => return Err(TokenError::Revision),
+            Some(number) => u64::try_from(number).ok().map(Revision),
+        };
+        let start = value.str_at(&["start"]);
+        if start.is_empty() {
+            return Err(TokenError::Empty);
+        }
+        let after = start.strip_suffix('\0').unwrap_or(start);
+        let path = after.strip_prefix('/').unwrap_or(after);
+        if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(TokenError::Path(start.to_owned()));
+        }
+        // One that does not say when it was made is not ours, and has expired.
+        let issued = Time(number("at").unwrap_or(i64::MIN / 2));
+        Ok(Token { revision, issued, after: path.to_owned() })
+    }
+}
+
+/// What is wrong with JSON. Upstream reads tokens by another decoder than bodies, which shows a byte that is no text
+/// as its number.
+fn told(error: &json::JsonError, bytes: &[u8]) -> String {
+    match error {
+        json::JsonError::InvalidCharacter { byte, context, offset } if *byte >= 0x80 => {
+            match bytes[*offset..].utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next()) {
+                Some(char) => format!("invalid character '{char}' {context}"),
+                None => format!("invalid character '\\x{byte:02x}' {context}"),
+            }
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Where upstream's decoder would have stopped.
+fn position(error: &base64::DecodeError, text: &str) -> usize {
+    match error {
+        base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
+            *offset
+        }
+        base64::DecodeError::InvalidLength(_) => text.len().saturating_sub(1),
+        base64::DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back() {
+        for revision in [Some(Revision(7)), None] {
+            let token = Token { revision, issued: Time(-3), after: "a/ü".into() };
+            assert_eq!(Token::parse(&token.to_text()), Ok(token));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_words_that_people_know() {
+        let encoded = |text: &str| BASE64.encode(text);
+        for (text, expected) in [
+            ("nonsense".to_owned(), "invalid character '\\x9e' looking for beginning of value"),
+            ("a b".to_owned(), "illegal base64 data at input byte 1"),
+            ("abcde".to_owned(), "illegal base64 data at input byte 4"),
+            ("YQ==".to_owned(), "illegal base64 data at input byte 2"),
+            (encoded("{"), "unexpected end of JSON input"),
+            (encoded("7"), "json: cannot unmarshal value into Go value of type storage.continueToken"),
+            (encoded("{\"v\":\"x\"}"), "server does not recognize this encoded version x"),
+            (
+                encoded("{\"v\":\"meta.k8s.io/v1\"}"),
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                encoded("{\"v\":\"meta.k8s.io/v1\",\"rv\":1}"),
+                "encoded start key empty (version meta.k8s.io/v1)",
+            ),
+            (encoded("{\"v\":\"meta.k8s.io/v1\",\"rv\":1,\"start\":\"../x\"}"), "../x"),
+        ] {
+            let error = Token::parse(&text).unwrap_err().to_string();
+            assert_eq!(error, format!("continue key is not valid: {expected}"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `/metrics`: what is counted, in the text form of Prometheus, under the names that operators already graph.
+//!
+//! Counting a request costs a look-up in a table and a few atomic additions: nothing is locked, and nothing is
+//! allocated once a series exists. The number of series is bounded, because every label comes from the table of what
+//! is served. Other parts of the program add their own by [`Metrics::register`].
+
+mod process;
+mod requests;
+mod text;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use setpoint_store::{Snapshot, StoreStat};
+use tokio::time::Instant;
+
+pub use self::requests::Key;
+pub use self::text::{Sort, Text};
+
+use self::requests::Requests;
+use crate::exchange::{Answer, Body, Frames};
+use crate::inflight::Inflight;
+use crate::served;
+use crate::watch::Watch;
+
+/// Something that writes its own families of series.
+type Source = dyn Fn(&mut Text) + Send + Sync;
+
+/// All that is counted.
+pub struct Metrics {
+    requests: Requests,
+    /// Events sent to watches, by the index of what is served.
+    watch_events: Vec<AtomicU64>,
+    sources: RwLock<Vec<Box<Source>>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            requests: Requests::default(),
+            watch_events: served::all().iter().map(|_| AtomicU64::new(0)).collect(),
+            sources: RwLock::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Has `source` asked at each scrape. It must write whole families and must not block.
+    pub fn register(&self, source: impl Fn(&mut Text) + Send + Sync + 'static) {
+        self.sources.write().push(Box::new(source));
+    }
+
+    /// Counts a request that was refused before anybody looked at it.
+    pub fn count_refused(&self, key: Key, code: u16) {
+        self.requests.count(key, code);
+    }
+
+    /// Counts an answer that is whole; a stream is counted when it has ended.
+    pub fn count_answer(&self, key: Key, answer: &Answer, begun: Instant) {
+        if matches!(answer.body, Body::Whole(_)) {
+            self.requests.count(key, answer.status.as_u16());
+            self.requests.observe(key, begun.elapsed());
+        }
+    }
+
+    /// All series as text.
+    #[must_use]
+    pub fn render(&self, snapshot: &Snapshot, store: Option<&StoreStat>, inflight: &Inflight) -> String {
+        let mut text = Text::default();
+        self.requests.write(&mut text);
+        self.write_watch_events(&mut text);
+        write_inflight(&mut text, inflight);
+        write_objects(&mut text, snapshot);
+        if let Some(store) = store {
+            write_store(&mut text, store);
+        }
+        process::write(&mut text);
+        for source in self.sources.read().iter() {
+            source(&mut text);
+        }
+        text.finish()
+    }
+
+    fn write_watch_events(&self, text: &mut Text) {
+        let name = "apiserver_watch_events_total";
+        text.family(name, Sort::Counter, "Events sent to watches, by resource.");
+        for (served, count) in served::all().iter().zip(&self.watch_events) {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                let info = served.info;
+                let labels = [("group", info.group), ("version", info.version), ("resource", info.plural)];
+                text.sample(name, &labels, count);
+            }
+        }
+    }
+}
+
+/// A watch that is counted: as running while it lasts, as a request when it ends, and each of its events.
+pub struct Counted {
+    watch: Watch,
+    metrics: Arc<Metrics>,
+    key: Key,
+    begun: Instant,
+}
+
+impl Counted {
+    /// Starts to count `watch`.
+    #[must_use]
+    pub fn new(watch: Watch, metrics: Arc<Metrics>, key: Key, begun: Instant) -> Counted {
+        metrics.requests.begin(key);
+        Counted { watch, metrics, key, begun }
+    }
+}
+
+impl Frames for Counted {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let polled = self.watch.poll_frame(context);
+        if polled.is_ready() {
+            let events = self.watch.take_events();
+            self.metrics.watch_events[self.watch.served().index].fetch_add(events, Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let requests = &self.metrics.requests;
+        requests.end(self.key);
+        requests.count(self.key, 200);
+        requests.observe(self.key, self.begun.elapsed());
+    }
+}
+
+fn write_inflight(text: &mut Text, inflight: &Inflight) {
+    let name = "apiserver_current_inflight_requests";
+    text.family(name, Sort::Gauge, "The most requests that were under way at a time since the last scrape.");
+    for (kind, peak) in inflight.take_peaks() {
+        text.sample(name, &[("request_kind", kind)], peak);
+    }
+    let name = "setpoint_inflight_requests_limit";
+    text.family(name, Sort::Gauge, "How many requests may be under way at a time.");
+    for (kind, bound) in inflight.bounds() {
+        text.sample(name, &[("request_kind", kind)], bound);
+    }
+}
+
+fn write_objects(text: &mut Text, snapshot: &Snapshot) {
+    let stored = served::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
+    let counts: Vec<(&served::Served, usize, u64)> = stored
+        .map(|served| {
+            let table = snapshot.table(&served.resource);
+            (served, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))
+        })
+        .collect();
+    text.family("apiserver_storage_objects", Sort::Gauge, "How many objects are stored, by resource.");
+    for (served, count, _) in &counts {
+        text.sample("apiserver_storage_objects", &[("resource", served.resource.as_str())], *count);
+    }
+    text.family(
+        "apiserver_resource_objects",
+        Sort::Gauge,
+        "How many objects are stored, by group and resource.",
+    );
+    for (served, count, _) in &counts {
+        let labels = [("group", served.info.group), ("resource", served.info.plural)];
+        text.sample("apiserver_resource_objects", &labels, *count);
+    }
+    let name = "apiserver_resource_size_estimate_bytes";
+    text.family(name, Sort::Gauge, "The bytes of stored objects, by group and resource.");
+    for (served, _, bytes) in &counts {
+        text.sample(name, &[("group", served.info.group), ("resource", served.info.plural)], *bytes);
+    }
+}
+
+fn write_store(text: &mut Text, stat: &StoreStat) {
+    let mut one = |name: &str, sort, help: &str, value: u64| {
+        text.family(name, sort, help);
+        text.sample(name, &[], value);
+    };
+    let log = &stat.log;
+    one("setpoint_store_revision", Sort::Gauge, "The newest revision.", stat.revision.0);
+    one("setpoint_store_objects", Sort::Gauge, "How many objects are stored.", stat.objects as u64);
+    one("setpoint_store_bytes", Sort::Gauge, "The bytes of all stored objects.", stat.bytes);
+    one(
+        "setpoint_store_hot_revision_min",
+        Sort::Gauge,
+        "The oldest revision that memory still has.",
+        stat.hot_floor.0,
+    );
+    one(
+        "setpoint_store_hot_bytes",
+        Sort::Gauge,
+        "The bytes of superseded objects in memory.",
+        stat.hot_bytes,
+    );
+    one("setpoint_log_revision_min", Sort::Gauge, "The oldest revision that can be rebuilt.", log.floor.0);
+    one(
+        "setpoint_log_live_bytes",
+        Sort::Gauge,
+        "The bytes of commits since the newest base.",
+        log.live_bytes,
+    );
+    one("setpoint_log_base_bytes", Sort::Gauge, "The bytes of the newest base.", log.base_bytes);
+    one("setpoint_log_history_bytes", Sort::Gauge, "The bytes of history before it.", log.history_bytes);
+    one("setpoint_log_syncs_total", Sort::Counter, "How many syncs have been waited for.", log.syncs);
+    one("setpoint_log_full", Sort::Gauge, "Whether the disk is full: 1 if it is.", u64::from(log.full));
+}

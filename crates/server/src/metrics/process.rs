@@ -1,0 +1,74 @@
+//! What the system knows of this process, read at each scrape. Where it tells nothing, nothing is written.
+
+use std::fs;
+
+use super::text::{Sort, Text};
+
+/// The ticks in a second in which Linux tells programs their times, on every machine.
+const TICKS: f64 = 100.0;
+
+/// Writes the process families.
+pub fn write(text: &mut Text) {
+    let mut one = |name: &str, sort, help: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            text.family(name, sort, help);
+            text.sample(name, &[], value);
+        }
+    };
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let system = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fds = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
+    one("process_cpu_seconds_total", Sort::Counter, "The CPU time of the process.", cpu_seconds(&stat));
+    one("process_open_fds", Sort::Gauge, "How many files are open.", fds);
+    one("process_max_fds", Sort::Gauge, "How many files may be open.", open_files_max(&limits));
+    one("process_resident_memory_bytes", Sort::Gauge, "The memory in use.", bytes(&status, "VmRSS:"));
+    one("process_virtual_memory_bytes", Sort::Gauge, "The memory reserved.", bytes(&status, "VmSize:"));
+    let start = start_seconds(&stat, &system);
+    one("process_start_time_seconds", Sort::Gauge, "When the process started, in Unix time.", start);
+}
+
+/// A field of `/proc/self/stat`, counted from 1. The second is a name, which may hold anything but ends in `)`.
+fn field(stat: &str, number: usize) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(number.checked_sub(3)?)?.trim().parse().ok()
+}
+
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    Some((field(stat, 14)? + field(stat, 15)?) / TICKS)
+}
+
+fn start_seconds(stat: &str, system: &str) -> Option<f64> {
+    let boot = system.lines().find_map(|line| line.strip_prefix("btime "))?;
+    Some(boot.trim().parse::<f64>().ok()? + field(stat, 22)? / TICKS)
+}
+
+fn bytes(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
+}
+
+fn open_files_max(limits: &str) -> Option<f64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_is_read_even_with_a_strange_name() {
+        let stat =
+            "7 (a) b) S 1 1 1 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 12345 1000 200 18446744073709551615";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(start_seconds(stat, "cpu 1\nbtime 1000\n"), Some(1123.45));
+        assert_eq!(bytes("Name:\tx\nVmRSS:\t    4 kB\n", "VmRSS:"), Some(4096.0));
+        assert_eq!(
+            open_files_max("Max open files            1024                 4096     files\n"),
+            Some(1024.0)
+        );
+        assert_eq!((cpu_seconds(""), bytes("", "VmRSS:"), open_files_max("")), (None, None, None));
+    }
+}

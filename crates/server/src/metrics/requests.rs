@@ -1,0 +1,434 @@
+//! Requests, counted by what they asked for and how they were answered.
+//!
+//! A series is found by two small numbers, the row of a resource or one of its parts and the operation; rows and
+//! series are made when they are first needed. So what nobody asks for takes no memory and is not shown.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Method;
+
+use super::text::{Sort, Text};
+use crate::exchange::Request;
+use crate::query::Query;
+use crate::route::{Route, Target};
+use crate::served::{self, Served};
+
+/// The bounds of the buckets in which durations are counted, in seconds: those of upstream's dashboards.
+const BUCKETS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    20.0, 30.0, 45.0, 60.0,
+];
+/// How many of the buckets the family for service levels leaves out at its start.
+const COARSE: usize = 2;
+/// The codes that are told apart; all others are counted as the last.
+const CODES: [&str; 25] = [
+    "200", "201", "202", "304", "400", "401", "403", "404", "405", "406", "408", "409", "410", "413", "415",
+    "422", "429", "431", "500", "501", "502", "503", "504", "507", "other",
+];
+/// What can be asked for: a verb, and whether it is about one object, a namespace or the cluster.
+const OPERATIONS: [(&str, &str); 15] = [
+    ("GET", "resource"),
+    ("LIST", "namespace"),
+    ("LIST", "cluster"),
+    ("WATCH", "resource"),
+    ("WATCH", "namespace"),
+    ("WATCH", "cluster"),
+    ("POST", "resource"),
+    ("PUT", "resource"),
+    ("PATCH", "resource"),
+    ("APPLY", "resource"),
+    ("DELETE", "resource"),
+    ("DELETE", "namespace"),
+    ("DELETE", "cluster"),
+    ("CONNECT", "resource"),
+    ("other", "resource"),
+];
+const GET: usize = 0;
+const OTHER: usize = OPERATIONS.len() - 1;
+/// What a request may say of a trial.
+const DRY_RUNS: [&str; 3] = ["", "All", "invalid"];
+/// The places beside objects, as the label of the part has them.
+const PLACES: [&str; 10] = [
+    "",
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+];
+const COMPONENT: (&str, &str) = ("component", "apiserver");
+
+/// Which series a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    row: u16,
+    column: u16,
+}
+
+impl Key {
+    /// The series of a request.
+    #[must_use]
+    pub fn of(route: &Route, request: &Request) -> Key {
+        let is_apply = request
+            .headers
+            .get(http::header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch"));
+        Key::new(route, &request.method, &request.query, is_apply)
+    }
+
+    /// The series of a request whose headers do not matter.
+    #[must_use]
+    pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> Key {
+        let (row, operation, dry_run) = match route {
+            Route::Objects(target) => {
+                let dry_run = if query.contains("dryRun") { dry_run(&Query::parse(query)) } else { 0 };
+                (object_row(target), operation(target, method, query, is_apply), dry_run)
+            }
+            Route::Document(parts) => (place_row(parts), document_operation(method), 0),
+            Route::Nothing => (first_place_row(), document_operation(method), 0),
+        };
+        // Both are bounded by the tables above and that of what is served, which are far smaller.
+        Key { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
+    }
+}
+
+fn document_operation(method: &Method) -> usize {
+    if matches!(*method, Method::GET | Method::HEAD) { GET } else { OTHER }
+}
+
+fn dry_run(query: &Query) -> usize {
+    let values = query.all("dryRun");
+    match values.as_slice() {
+        [] => 0,
+        values if values.iter().all(|value| *value == "All") => 1,
+        _ => 2,
+    }
+}
+
+fn operation(target: &Target, method: &Method, query: &str, is_apply: bool) -> usize {
+    if matches!(&*target.subresource, "attach" | "exec" | "log" | "portforward" | "proxy") {
+        return place_of("CONNECT", "resource");
+    }
+    let scope = match (&*target.name, &*target.namespace) {
+        ("", "") => "cluster",
+        ("", _) => "namespace",
+        _ => "resource",
+    };
+    let is_watch =
+        || target.watch || (query.contains("watch") && Query::parse(query).flag("watch") == Some(true));
+    match *method {
+        Method::GET | Method::HEAD if is_watch() => place_of("WATCH", scope),
+        Method::GET | Method::HEAD if scope == "resource" => GET,
+        Method::GET | Method::HEAD => place_of("LIST", scope),
+        Method::POST => place_of("POST", "resource"),
+        Method::PUT => place_of("PUT", "resource"),
+        Method::PATCH if is_apply => place_of("APPLY", "resource"),
+        Method::PATCH => place_of("PATCH", "resource"),
+        Method::DELETE => place_of("DELETE", scope),
+        _ => OTHER,
+    }
+}
+
+fn place_of(verb: &str, scope: &str) -> usize {
+    OPERATIONS.iter().position(|operation| *operation == (verb, scope)).unwrap_or(OTHER)
+}
+
+/// Where the rows of each resource start: its own, then one for each of its parts.
+fn starts() -> &'static [usize] {
+    static STARTS: OnceLock<Vec<usize>> = OnceLock::new();
+    STARTS.get_or_init(|| {
+        let mut next = 0;
+        let rows = served::all().iter().map(|served| 1 + served.info.subresources.len());
+        rows.map(|rows| {
+            next += rows;
+            next - rows
+        })
+        .collect()
+    })
+}
+
+fn object_row(target: &Target) -> usize {
+    let parts = &target.served.info.subresources;
+    let part = parts.iter().position(|part| part.name == target.subresource).map_or(0, |place| place + 1);
+    starts()[target.served.index] + part
+}
+
+/// Places have their rows after those of all resources.
+fn first_place_row() -> usize {
+    let all = served::all();
+    all.last().map_or(0, |last| starts()[last.index] + 1 + last.info.subresources.len())
+}
+
+fn place_row(parts: &[String]) -> usize {
+    let is_here = |place: &str| match parts {
+        [] => place.is_empty(),
+        [first, second, ..] if first == "openapi" => place.strip_prefix("/openapi/") == Some(second.as_str()),
+        [first, ..] => place.strip_prefix('/') == Some(first.as_str()),
+    };
+    first_place_row() + PLACES.iter().position(|place| is_here(place)).unwrap_or(0)
+}
+
+fn load(number: &AtomicU64) -> u64 {
+    number.load(Ordering::Relaxed)
+}
+
+/// The numbers of one series.
+struct Series {
+    codes: [AtomicU64; CODES.len()],
+    buckets: [AtomicU64; BUCKETS.len()],
+    observed: AtomicU64,
+    nanoseconds: AtomicU64,
+    running: AtomicU64,
+}
+
+impl Default for Series {
+    fn default() -> Series {
+        let zero = AtomicU64::default;
+        Series {
+            codes: std::array::from_fn(|_| zero()),
+            buckets: std::array::from_fn(|_| zero()),
+            observed: zero(),
+            nanoseconds: zero(),
+            running: zero(),
+        }
+    }
+}
+
+type Row = [OnceLock<Box<Series>>; OPERATIONS.len() * DRY_RUNS.len()];
+
+/// All series.
+pub(super) struct Requests(Vec<OnceLock<Box<Row>>>);
+
+impl Default for Requests {
+    fn default() -> Requests {
+        let rows = first_place_row() + PLACES.len();
+        Requests(std::iter::repeat_with(OnceLock::new).take(rows).collect())
+    }
+}
+
+impl Requests {
+    fn series(&self, key: Key) -> &Series {
+        let row =
+            self.0[usize::from(key.row)].get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
+        row[usize::from(key.column)].get_or_init(Box::default)
+    }
+
+    pub fn count(&self, key: Key, code: u16) {
+        let place = match code {
+            200 => 0,
+            201 => 1,
+            _ => CODES
+                .iter()
+                .position(|text| text.parse::<u16>().ok() == Some(code))
+                .unwrap_or(CODES.len() - 1),
+        };
+        self.series(key).codes[place].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn observe(&self, key: Key, took: Duration) {
+        let series = self.series(key);
+        let seconds = took.as_secs_f64();
+        if let Some(bucket) = BUCKETS.iter().position(|bound| seconds <= *bound) {
+            series.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        }
+        series.observed.fetch_add(1, Ordering::Relaxed);
+        series.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub fn begin(&self, key: Key) {
+        self.series(key).running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn end(&self, key: Key) {
+        self.series(key).running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Every series there is, with its labels.
+    fn all(&self) -> impl Iterator<Item = (Labels, &Series)> {
+        let rows = self.0.iter().zip(Named::all()).filter_map(|(row, named)| Some((row.get()?, named)));
+        rows.flat_map(|(row, named)| {
+            row.iter().enumerate().filter_map(move |(column, series)| {
+                let (verb, scope) = OPERATIONS[column / DRY_RUNS.len()];
+                let scope = if named.served.is_some() { scope } else { "" };
+                let dry_run = DRY_RUNS[column % DRY_RUNS.len()];
+                Some((Labels { named, verb, scope, dry_run }, &**series.get()?))
+            })
+        })
+    }
+
+    pub fn write(&self, text: &mut Text) {
+        let name = "apiserver_request_total";
+        text.family(name, Sort::Counter, "Requests, by what they asked for and the code of the answer.");
+        for (labels, series) in self.all() {
+            for (code, count) in CODES.iter().zip(&series.codes).filter(|(_, count)| load(count) > 0) {
+                let labels: Vec<_> =
+                    labels.common().into_iter().chain([("code", *code), labels.trial()]).collect();
+                text.sample(name, &labels, load(count));
+            }
+        }
+        let name = "apiserver_request_duration_seconds";
+        text.family(name, Sort::Histogram, "How long answers took, by what was asked for.");
+        for (labels, series) in self.all() {
+            let labels: Vec<_> = labels.common().into_iter().chain([labels.trial()]).collect();
+            write_histogram(text, name, &labels, series, 0);
+        }
+        let name = "apiserver_request_sli_duration_seconds";
+        text.family(
+            name,
+            Sort::Histogram,
+            "How long answers took, without what others kept them waiting for.",
+        );
+        for (labels, series) in self.all().filter(|(labels, _)| labels.dry_run.is_empty()) {
+            write_histogram(text, name, &labels.common(), series, COARSE);
+        }
+        let name = "apiserver_longrunning_requests";
+        text.family(name, Sort::Gauge, "Watches and connections that last.");
+        for (labels, series) in self.all().filter(|(labels, _)| ["WATCH", "CONNECT"].contains(&labels.verb)) {
+            text.sample(name, &labels.common(), load(&series.running));
+        }
+        let name = "apiserver_requested_deprecated_apis";
+        text.family(name, Sort::Gauge, "Deprecated resources that somebody has asked for.");
+        for (row, named) in self.0.iter().zip(Named::all()) {
+            let deprecated = named.served.filter(|served| served.deprecation().is_some());
+            if let (Some(_), Some(served)) = (row.get(), deprecated) {
+                let info = served.info;
+                let labels = [
+                    ("group", info.group),
+                    ("version", info.version),
+                    ("resource", info.plural),
+                    ("subresource", named.part),
+                    ("removed_release", ""),
+                ];
+                text.sample(name, &labels, 1);
+            }
+        }
+    }
+}
+
+fn write_histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], series: &Series, skip: usize) {
+    let observed = load(&series.observed);
+    if observed == 0 {
+        return;
+    }
+    let mut sum = 0;
+    let buckets: Vec<(f64, u64)> = BUCKETS
+        .into_iter()
+        .zip(&series.buckets)
+        .map(|(bound, count)| {
+            sum += load(count);
+            (bound, sum)
+        })
+        .collect();
+    let seconds = Duration::from_nanos(load(&series.nanoseconds)).as_secs_f64();
+    // One that was counted meanwhile must not make a bucket larger than the whole.
+    text.histogram(name, labels, buckets.into_iter().skip(skip), observed.max(sum), seconds);
+}
+
+/// What a row is about.
+#[derive(Clone, Copy)]
+struct Named {
+    served: Option<&'static Served>,
+    part: &'static str,
+}
+
+impl Named {
+    /// In the order of rows.
+    fn all() -> impl Iterator<Item = Named> {
+        let objects = served::all().iter().flat_map(|served| {
+            let parts = served.info.subresources.iter().map(|part| part.name);
+            [""].into_iter().chain(parts).map(move |part| Named { served: Some(served), part })
+        });
+        objects.chain(PLACES.into_iter().map(|part| Named { served: None, part }))
+    }
+}
+
+struct Labels {
+    named: Named,
+    verb: &'static str,
+    scope: &'static str,
+    dry_run: &'static str,
+}
+
+impl Labels {
+    fn common(&self) -> [(&'static str, &'static str); 7] {
+        let info = self.named.served.map(|served| served.info);
+        [
+            ("verb", self.verb),
+            ("group", info.map_or("", |info| info.group)),
+            ("version", info.map_or("", |info| info.version)),
+            ("resource", info.map_or("", |info| info.plural)),
+            ("subresource", self.named.part),
+            ("scope", self.scope),
+            COMPONENT,
+        ]
+    }
+
+    fn trial(&self) -> (&'static str, &'static str) {
+        ("dry_run", self.dry_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::route;
+
+    fn key(method: Method, path: &str) -> Key {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        Key::new(&route(path), &method, query, false)
+    }
+
+    #[test]
+    fn every_row_has_its_name() {
+        assert_eq!(Named::all().count(), Requests::default().0.len());
+        for (path, name, part) in [
+            ("/api/v1/pods", "pods", ""),
+            ("/apis/apps/v1/namespaces/a/deployments/d/scale", "deployments", "scale"),
+            ("/livez/ping", "", "/livez"),
+            ("/openapi/v3/api/v1", "", "/openapi/v3"),
+            ("/apis/apps", "", "/apis"),
+            ("/", "", ""),
+            ("/nothing/here", "", ""),
+        ] {
+            let named = Named::all().nth(key(Method::GET, path).row.into()).unwrap();
+            let plural = named.served.map_or("", |served| served.info.plural);
+            assert_eq!((plural, named.part), (name, part), "{path}");
+        }
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_verb_scope_code_and_trial() {
+        let requests = Requests::default();
+        let pods = "/api/v1/namespaces/a/pods";
+        requests.count(key(Method::GET, pods), 200);
+        requests.count(key(Method::GET, "/api/v1/pods?watch=1"), 200);
+        requests.count(key(Method::POST, &format!("{pods}?dryRun=All")), 201);
+        requests.count(key(Method::GET, &format!("{pods}/p/log")), 404);
+        requests.count(key(Method::DELETE, pods), 418);
+        requests.observe(key(Method::GET, pods), Duration::from_millis(30));
+        let mut text = Text::default();
+        requests.write(&mut text);
+        let text = text.finish();
+        for (verb, part, scope, code, dry_run) in [
+            ("LIST", "", "namespace", "200", ""),
+            ("WATCH", "", "cluster", "200", ""),
+            ("POST", "", "resource", "201", "All"),
+            ("CONNECT", "log", "resource", "404", ""),
+            ("DELETE", "", "namespace", "other", ""),
+        ] {
+            let line = format!(
+                "apiserver_request_total{{verb=\"{verb}\",group=\"\",version=\"v1\",resource=\"pods\",subresource=\"{part}\",\
+                 scope=\"{scope}\",component=\"apiserver\",code=\"{code}\",dry_run=\"{dry_run}\"}} 1\n"
+            );
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        assert!(text.contains("le=\"0.025\"} 0\n") && text.contains("le=\"0.05\"} 1\n"), "{text}");
+        assert_eq!(text.matches("apiserver_request_duration_seconds_count").count(), 1);
+    }
+}

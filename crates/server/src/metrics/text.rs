@@ -1,0 +1,96 @@
+//! The text form of Prometheus.
+
+use std::fmt::{Display, Write};
+
+/// What sort of numbers a family holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// It only rises.
+    Counter,
+    /// It rises and falls.
+    Gauge,
+    /// Counts of what was measured, by size.
+    Histogram,
+}
+
+/// A text under way.
+#[derive(Debug, Default)]
+pub struct Text(String);
+
+impl Text {
+    /// Begins a family; its samples follow.
+    pub fn family(&mut self, name: &str, sort: Sort, help: &str) {
+        let sort = match sort {
+            Sort::Counter => "counter",
+            Sort::Gauge => "gauge",
+            Sort::Histogram => "histogram",
+        };
+        self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
+    }
+
+    /// Adds a sample.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (i, (label, value)) in labels.iter().enumerate() {
+            self.put(format_args!("{}{label}=\"", if i == 0 { '{' } else { ',' }));
+            for char in value.chars() {
+                match char {
+                    '\\' => self.0.push_str("\\\\"),
+                    '"' => self.0.push_str("\\\""),
+                    '\n' => self.0.push_str("\\n"),
+                    char => self.0.push(char),
+                }
+            }
+            self.0.push('"');
+        }
+        self.put(format_args!("{} {value}\n", if labels.is_empty() { "" } else { "}" }));
+    }
+
+    /// Adds a histogram: how many were measured up to each bound and above the last, and their sum.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        buckets: impl Iterator<Item = (f64, u64)>,
+        count: u64,
+        sum: f64,
+    ) {
+        let bucket = format!("{name}_bucket");
+        for (bound, up_to) in
+            buckets.map(|(bound, up_to)| (bound.to_string(), up_to)).chain([("+Inf".to_owned(), count)])
+        {
+            let labels: Vec<(&str, &str)> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
+            self.sample(&bucket, &labels, up_to);
+        }
+        self.sample(&format!("{name}_sum"), labels, sum);
+        self.sample(&format!("{name}_count"), labels, count);
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.0
+    }
+
+    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(arguments).expect("a string takes any text");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_samples_and_histograms_are_written_as_scrapers_read_them() {
+        let mut text = Text::default();
+        text.family("a_total", Sort::Counter, "Things.");
+        text.sample("a_total", &[("x", "1\"\\\n"), ("y", "")], 3);
+        text.sample("a_total", &[], 4);
+        text.histogram("h", &[("x", "1")], [(0.005, 1), (1.0, 2)].into_iter(), 3, 2.5);
+        let expected = "# HELP a_total Things.\n# TYPE a_total counter\na_total{x=\"1\\\"\\\\\\n\",y=\"\"} 3\na_total 4\n\
+                        h_bucket{x=\"1\",le=\"0.005\"} 1\nh_bucket{x=\"1\",le=\"1\"} 2\nh_bucket{x=\"1\",le=\"+Inf\"} 3\n\
+                        h_sum{x=\"1\"} 2.5\nh_count{x=\"1\"} 3\n";
+        assert_eq!(text.finish(), expected);
+    }
+}

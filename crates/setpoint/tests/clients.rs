@@ -1,0 +1,14 @@
+//! Real, unmodified clients against `setpoint up`: kubectl in every version on the machine, Python, JavaScript, kube-rs.
+//!
+//! `scripts/test` installs them; a client that is missing is a failure.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "clients/kube_rs.rs"]
+mod kube_rs;
+#[path = "clients/kubectl.rs"]
+mod kubectl;
+#[path = "clients/languages.rs"]
+mod languages;
+#[path = "clients/server.rs"]
+mod server;

@@ -1,0 +1,273 @@
+//! The walk a newcomer makes, with every kubectl on the machine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::server::{Server, installed};
+
+const MANIFEST: &str = include_str!("newcomer.yaml");
+
+/// What `newcomer.yaml` holds, each under a name that users type.
+const OBJECTS: [&str; 20] = [
+    "cm/walk-config",
+    "secret/walk-secret",
+    "sa/walk-account",
+    "svc/walk-service",
+    "pvc/walk-claim",
+    "po/walk-pod",
+    "deploy/walk-deployment",
+    "sts/walk-set",
+    "ds/walk-daemon",
+    "job/walk-job",
+    "cronjob/walk-cron",
+    "ing/walk-ingress",
+    "netpol/walk-policy",
+    "hpa/walk-scaler",
+    "pdb/walk-budget",
+    "role/walk-role",
+    "rolebinding/walk-binding",
+    "quota/walk-quota",
+    "limits/walk-limits",
+    "pc/walk-priority",
+];
+
+/// Every kubectl: the one that `scripts/test` unpacks, those on the path, `kubectl.1.29` and the like beside them, and
+/// what `SETPOINT_KUBECTLS` lists.
+/// Several names of one file are one.
+fn kubectls() -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
+    // A link on the path often leads to where the other versions are.
+    let behind: Vec<PathBuf> =
+        dirs.iter().filter_map(|dir| dir.join("kubectl").canonicalize().ok()).collect();
+    dirs.extend(behind.iter().filter_map(|file| file.parent()).map(Path::to_owned));
+    let listed = std::env::var_os("SETPOINT_KUBECTLS").unwrap_or_default();
+    dirs.push(installed().join("kubectl"));
+    let files = dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten();
+    let found = files.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let version = name.strip_prefix("kubectl").map(|rest| rest.trim_start_matches(['-', '.', 'v']));
+        version.is_some_and(|version| version.is_empty() || version.starts_with("1."))
+    });
+    let found = found.chain(std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()));
+    let distinct: BTreeMap<PathBuf, PathBuf> =
+        found.map(|path| (path.canonicalize().unwrap_or_else(|_| path.clone()), path)).collect();
+    assert!(!distinct.is_empty(), "no kubectl on this machine: scripts/test installs one");
+    distinct.into_values().collect()
+}
+
+/// One kubectl and the server it talks to.
+struct Walk {
+    kubectl: PathBuf,
+    minor: u32,
+    server: Server,
+}
+
+impl Walk {
+    fn new(kubectl: PathBuf) -> Walk {
+        let server = Server::start();
+        let mut walk = Walk { kubectl, minor: 0, server };
+        let text = walk.run(&["version", "--client", "-o", "json"], "").1;
+        let minor = text.split_once("\"minor\": \"").unwrap_or_else(|| panic!("{text}")).1;
+        walk.minor = minor.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
+        std::fs::write(walk.server.dir().join("walk.yaml"), MANIFEST).unwrap();
+        walk
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> (bool, String) {
+        let mut command = Command::new(&self.kubectl);
+        command.args(arguments).current_dir(self.server.dir());
+        self.server.run(&mut command, input)
+    }
+
+    /// What a command says that must succeed.
+    fn ok(&self, arguments: &[&str], expected: &str) -> String {
+        let (ok, text) = self.run(arguments, "");
+        let name = self.kubectl.display();
+        assert!(ok && text.contains(expected), "{name} {arguments:?} should say {expected:?}: {text}");
+        text
+    }
+
+    /// A command that must fail, and what it says about that.
+    fn fails(&self, arguments: &[&str], input: &str, expected: &str) {
+        let (ok, text) = self.run(arguments, input);
+        let name = self.kubectl.display();
+        assert!(!ok && text.contains(expected), "{name} {arguments:?} should fail with {expected:?}: {text}");
+    }
+
+    /// Edits an object as a person does, with `sed` for hands.
+    fn edit(&self, object: &str, script: &str) -> (bool, String) {
+        let mut command = Command::new(&self.kubectl);
+        command.args(["edit", object]).env("KUBE_EDITOR", format!("sed -i {script}"));
+        self.server.run(command.env("TMPDIR", self.server.dir()), "")
+    }
+
+    fn reads(&self) {
+        self.ok(&["version"], "v1.37.0");
+        self.ok(&["cluster-info"], "is running at");
+        self.ok(&["api-versions"], "networking.k8s.io/v1");
+        self.ok(&["api-resources", "--namespaced=false", "--verbs=list", "-o", "wide"], "priorityclasses");
+        self.ok(&["get", "namespaces"], "kube-system");
+        self.ok(&["explain", "pod", "--recursive"], "topologySpreadConstraints");
+        for (field, expected) in [
+            ("deploy.spec.replicas", "integer"),
+            ("cronjobs.spec.jobTemplate.spec.template.spec.containers.image", "string"),
+            ("ingress.spec.rules.http.paths.pathType", "pathType"),
+            ("hpa.spec.maxReplicas", "integer"),
+            ("networkpolicy.spec.podSelector.matchExpressions", "operator"),
+        ] {
+            self.ok(&["explain", field], expected);
+        }
+    }
+
+    fn creates_and_shows(&self) {
+        let text = self.ok(&["create", "-f", "walk.yaml"], "configmap/walk-config created");
+        assert_eq!(text.matches(" created").count(), OBJECTS.len(), "{text}");
+        let formats = [
+            "wide",
+            "yaml",
+            "json",
+            "name",
+            "jsonpath={.items[*].metadata.name}",
+            "custom-columns=N:.metadata.name,V:.metadata.resourceVersion",
+            "go-template={{range .items}}{{.metadata.name}} {{end}}",
+        ];
+        for format in formats {
+            let text = self.ok(&["get", "-f", "walk.yaml", "-o", format], "walk-config");
+            for object in OBJECTS {
+                assert!(text.contains(object.split_once('/').unwrap().1), "{object} in {format}: {text}");
+            }
+        }
+        let mut everything = vec!["get"];
+        everything.extend(OBJECTS);
+        self.ok(&everything, "NAME                    DATA   AGE\nconfigmap/walk-config   1      ");
+        self.ok(&["get", "all"], "deployment.apps/walk-deployment   0/2     0            0           ");
+        for object in OBJECTS {
+            // Those versions of kubectl describe them by beta versions that are long gone.
+            if self.minor < 21 && ["cronjob/walk-cron", "pdb/walk-budget"].contains(&object) {
+                continue;
+            }
+            self.ok(&["describe", object], object.split_once('/').unwrap().1);
+        }
+    }
+
+    fn changes(&self) {
+        self.ok(&["label", "-f", "walk.yaml", "walked=yes"], "configmap/walk-config labeled");
+        self.ok(&["annotate", "-f", "walk.yaml", "note=seen"], "configmap/walk-config annotate");
+        self.ok(&["get", "cm,svc,deploy,job", "-l", "walked in (yes),!absent", "-A"], "job.batch/walk-job");
+        self.ok(
+            &["get", "po", "--field-selector", "metadata.name=walk-pod,status.phase=Pending"],
+            "walk-pod",
+        );
+        let (ok, text) = self.edit("cm/walk-config", "s/blue/green/");
+        assert!(ok && text.contains("configmap/walk-config edited"), "{text}");
+        let (ok, text) = self.edit("deploy/walk-deployment", "s/replicas:.2/replicas:.-2/");
+        assert!(!ok && text.contains("is invalid"), "{text}");
+        self.ok(&["get", "cm", "walk-config", "-o", "jsonpath={.data.colour}"], "green");
+        for object in ["deploy/walk-deployment", "sts/walk-set"] {
+            self.ok(&["scale", object, "--replicas=4"], "scaled");
+            self.ok(&["get", object, "-o", "jsonpath={.spec.replicas}"], "4");
+        }
+        for (form, patch, replicas) in [
+            ("strategic", r#"{"spec":{"replicas":5}}"#, "5"),
+            ("merge", r#"{"spec":{"replicas":6}}"#, "6"),
+            ("json", r#"[{"op":"replace","path":"/spec/replicas","value":7}]"#, "7"),
+        ] {
+            self.ok(&["patch", "deploy", "walk-deployment", "--type", form, "-p", patch], "patched");
+            self.ok(&["get", "deploy/walk-deployment", "-o", "jsonpath={.spec.replicas}"], replicas);
+        }
+        self.ok(&["set", "image", "deploy/walk-deployment", "main=nginx:1.28"], "image updated");
+        self.ok(&["expose", "deploy", "walk-deployment", "--name=exposed"], "service/exposed exposed");
+        self.ok(&["autoscale", "deploy", "walk-deployment", "--max=4", "--name=scaled"], "autoscaled");
+        self.ok(&["run", "ran", "--image=busybox"], "pod/ran created");
+        self.ok(&["auth", "can-i", "create", "pods"], "yes");
+    }
+
+    fn applies_and_deletes(&self) {
+        self.fails(&["diff", "-f", "walk.yaml"], "", "-  replicas: 7\n+  replicas: 2");
+        self.ok(&["apply", "-f", "walk.yaml"], "deployment.apps/walk-deployment configured");
+        let again = self.ok(&["apply", "-f", "walk.yaml"], "deployment.apps/walk-deployment unchanged");
+        // Some are always sent again: `stringData` is never read back, a selector that is replaced as a whole, and
+        // what an old kubectl has no type for.
+        let restless =
+            ["secret/walk-secret", "poddisruptionbudget.policy/walk-budget", "cronjob.batch/walk-cron"];
+        for line in again.lines() {
+            let object = line.split(' ').next().unwrap();
+            assert!(
+                line.ends_with(" unchanged") || restless.contains(&object),
+                "{}: {again}",
+                self.kubectl.display()
+            );
+        }
+        self.ok(&["diff", "-f", "walk.yaml"], "");
+        self.ok(
+            &["apply", "--server-side", "--field-manager=walk", "--force-conflicts", "-f", "walk.yaml"],
+            "serverside-applied",
+        );
+        if self.minor >= 23 {
+            let wanted = "--for=jsonpath={.spec.replicas}=2";
+            self.ok(&["wait", wanted, "deploy/walk-deployment", "--timeout=20s"], "condition met");
+        }
+        let forever = ["wait", "--for=condition=Available", "deploy/walk-deployment", "--timeout=1s"];
+        self.fails(&forever, "", "timed out waiting");
+        self.ok(&["delete", "pod", "ran", "--grace-period=0", "--force"], "deleted");
+        let text = self.ok(&["delete", "-f", "walk.yaml", "--wait=false"], "deleted");
+        assert_eq!(text.matches(" deleted").count(), OBJECTS.len(), "{text}");
+        self.fails(&["get", "-f", "walk.yaml"], "", "configmaps \"walk-config\" not found");
+    }
+
+    fn mistakes(&self) {
+        let bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n";
+        self.fails(&["create", "-f", "-"], bad, "metadata.name: Invalid value: \"Bad_Name\"");
+        self.fails(&["get", "configmap", "nothing"], "", "configmaps \"nothing\" not found");
+        self.fails(&["get", "things"], "", "doesn't have a resource type \"things\"");
+        let elsewhere = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: nowhere}\n";
+        self.fails(&["create", "-f", "-"], elsewhere, "namespaces \"nowhere\" not found");
+        let unknown = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {container: []}\n";
+        self.fails(&["create", "-f", "-"], unknown, "container");
+        let wrong = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: two}\n";
+        self.fails(&["create", "-f", "-"], wrong, "");
+        let old = "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: x}\n";
+        self.fails(&["create", "-f", "-"], old, "no matches for kind \"Deployment\"");
+        self.ok(&["create", "configmap", "twice"], "created");
+        self.fails(&["create", "configmap", "twice"], "", "configmaps \"twice\" already exists");
+        self.fails(&["label", "cm", "twice", "a=b c"], "", "a valid label must be");
+        self.fails(&["get", "cm", "-l", "a in (b"], "", "unable to parse requirement");
+        self.fails(
+            &["get", "cm", "--field-selector", "spec.x=1"],
+            "",
+            "\"spec.x\" is not a known field selector",
+        );
+        self.ok(&["get", "pods", "-n", "nowhere"], "No resources found in nowhere namespace");
+    }
+}
+
+#[test]
+fn a_newcomer_walks_through_with_every_kubectl() {
+    std::thread::scope(|scope| {
+        let walks: Vec<_> = kubectls()
+            .into_iter()
+            .map(|kubectl| {
+                scope.spawn(|| {
+                    let walk = Walk::new(kubectl);
+                    walk.reads();
+                    walk.creates_and_shows();
+                    walk.changes();
+                    walk.applies_and_deletes();
+                })
+            })
+            .collect();
+        for walk in walks {
+            walk.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_first_wrong_things_get_clear_answers() {
+    std::thread::scope(|scope| {
+        for kubectl in kubectls() {
+            scope.spawn(|| Walk::new(kubectl).mistakes());
+        }
+    });
+}

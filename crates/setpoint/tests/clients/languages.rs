@@ -1,0 +1,28 @@
+//! Programs in other languages, with the clients that their users know.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::server::{Server, installed};
+
+fn program(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
+fn passes(client: &mut Command) {
+    let server = Server::start();
+    let (ok, text) = server.run(client, "");
+    assert!(ok && text.lines().last().is_some_and(|line| line.starts_with("ok: ")), "{client:?}: {text}");
+}
+
+#[test]
+fn a_program_in_python_works() {
+    passes(Command::new(installed().join("python/bin/python")).arg(program("client.py")));
+}
+
+#[test]
+fn a_program_in_javascript_works() {
+    passes(
+        Command::new("node").arg(program("client.mjs")).env("CLIENT_MODULES", installed().join("javascript")),
+    );
+}

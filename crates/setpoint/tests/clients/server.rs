@@ -1,0 +1,90 @@
+//! A server in a directory of its own, and how to run a client against it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Where `scripts/test` puts clients.
+pub fn installed() -> PathBuf {
+    let found = std::env::var_os("SETPOINT_CLIENTS");
+    found.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients"), PathBuf::from)
+}
+
+/// A server that is ready. It ends with the test.
+pub struct Server {
+    child: Child,
+    /// Where clients find it.
+    pub kubeconfig: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+fn setpoint() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_setpoint"))
+}
+
+/// Starts a server without controllers, so that what a client has written stays as it is.
+fn up(dir: &Path) -> Child {
+    let mut child = setpoint()
+        .args(["up", "--port", "0", "--controllers=", "--data-dir"])
+        .arg(dir.join("data"))
+        .arg("--kubeconfig")
+        .arg(dir.join("kubeconfig"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("ready")));
+    assert!(ready.is_some(), "the server never said that it is ready");
+    // Whatever else it says must not fill the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+impl Server {
+    /// A server whose first commits are before all history, as if it had run for long: a client that asks for
+    /// revision 1 is told that it is gone.
+    pub fn start() -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = up(dir.path());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let compact = setpoint()
+            .args(["store", "compact", "--data-dir"])
+            .arg(dir.path().join("data"))
+            .output()
+            .unwrap();
+        assert!(compact.status.success(), "{compact:?}");
+        Server { child: up(dir.path()), kubeconfig: dir.path().join("kubeconfig"), dir }
+    }
+
+    /// A directory for files of the test.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs a client to its end: whether it succeeded, and all it said.
+    pub fn run(&self, client: &mut Command, input: &str) -> (bool, String) {
+        let mut child = client
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", self.dir())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!("{client:?} cannot be started, scripts/test installs it: {error}")
+            });
+        // A client that refuses its arguments does not read.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.into_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}

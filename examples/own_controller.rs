@@ -1,0 +1,108 @@
+//! A controller of one's own, in one file: every namespace with the label `team` has a ConfigMap `team` that says
+//! which team it is and how to reach it. Delete it, edit it, or change the label: it is put right in a moment.
+//!
+//! It is a pure function and a few lines that run it against any server that speaks the Kubernetes API:
+//!
+//! ```text
+//! cargo run --release -- up --kubeconfig /tmp/kc &
+//! cargo run --release --example own_controller -- /tmp/kc &
+//! kubectl --kubeconfig /tmp/kc label namespace default team=red
+//! kubectl --kubeconfig /tmp/kc get configmap team -o yaml
+//! ```
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_server::client::Client;
+use setpoint_server::remote::Remote;
+use setpoint_store::Clock;
+
+struct TeamCards;
+
+impl Planner for TeamCards {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "team-cards"
+    }
+
+    fn manager(&self) -> &'static str {
+        "team-cards"
+    }
+
+    /// A namespace concerns itself; a ConfigMap called `team` concerns its namespace.
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", of_card)];
+        &WATCHES
+    }
+
+    /// What is true, what should be, and what to do about the difference. It is called again whenever one of the two
+    /// may have changed, and what it says twice is done once.
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(namespace) = world.get(key).filter(|namespace| !namespace.meta().is_deleted()) else {
+            return plan;
+        };
+        let card = world.find("configmaps", key.name(), "team");
+        match (namespace.meta().labels.get("team"), card) {
+            (Some(team), None) => {
+                let object = value!({
+                    "metadata": {"name": "team", "labels": {"made-by": (self.name())}},
+                    "data": (data(team)),
+                });
+                plan.act(Write::create("configmaps", key.name(), object));
+            }
+            (Some(team), Some(card)) if card.value().get("data") != Some(&data(team)) => {
+                plan.act(Write::merge(card, "", value!({"data": (data(team))})));
+            }
+            (None, Some(card)) if card.meta().labels.get("made-by") == Some(self.name()) => {
+                plan.act(Write::delete(card));
+            }
+            _ => {}
+        }
+        plan
+    }
+}
+
+fn data(team: &str) -> Value {
+    value!({"team": (team), "mail": (format!("{team}@example.org"))})
+}
+
+fn of_card(card: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if &*card.meta().name == "team"
+        && let Some(key) = key_of("namespaces", "", &card.meta().namespace)
+    {
+        wake(key);
+    }
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "a program of its own has a clock of its own")]
+    fn now(&self) -> Time {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let path = std::env::args().nth(1).ok_or_else(|| anyhow::anyhow!("usage: own_controller KUBECONFIG"))?;
+    let text = std::fs::read(path)?;
+    let client = || Client::from_kubeconfig(&text, "team-cards").map(Arc::new);
+    let chance = || RandomState::new().hash_one(SystemClock.now());
+    let remote = Remote {
+        watches: client()?,
+        writes: client()?,
+        lease: "team-cards",
+        identity: format!("team-cards_{:x}", chance()),
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(chance),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(remote.run(|| Engine::new(vec![Box::new(TeamCards)], [])))?)
+}
