@@ -76,6 +76,17 @@ impl Walk<'_> {
     }
 }
 
+/// Brings an object that was decoded and then changed by code of ours into the same shape again: what
+/// [`decode`] does to it, the emptiness that [`decode_sent`] keeps included, but that texts and numbers are taken as
+/// they are, for they have been looked at.
+///
+/// # Errors
+/// If a schema stands where none can, which [`decode`] would have refused.
+pub fn tidy(value: Value, of: Struct<'_>) -> Result<Value, DecodeError> {
+    let walk = Walk { quiet: true, checked: true, ..Walk::default() };
+    Ok(walk.run(value, of)?.value)
+}
+
 /// The state of one run.
 #[derive(Default)]
 struct Walk<'a> {
@@ -85,6 +96,8 @@ struct Walk<'a> {
     ranks: Vec<usize>,
     /// Inside a value that Go decodes apart, without strict errors.
     quiet: bool,
+    /// Texts and numbers are known to be of their types and in their form.
+    checked: bool,
     /// Whether emptiness that means something is kept.
     keeps_empty: bool,
     /// Whether some was.
@@ -113,12 +126,11 @@ impl Walk<'_> {
         }
         self.note_duplicates(entries.len(), path, |key| of.field(key).is_some());
         entries.truncate(kept);
-        if of.has_always_written() {
-            for (rank, field) in of.fields().enumerate().filter(|(_, field)| field.is_always_written()) {
-                if !self.ranks[first..].contains(&rank) {
-                    entries.push((CompactString::from(field.name()), zero_field(field)));
-                    self.ranks.push(rank);
-                }
+        for rank in of.always_written() {
+            if !self.ranks[first..].contains(&rank) {
+                let field = of.field_at(rank);
+                entries.push((CompactString::from(field.name()), zero_field(field)));
+                self.ranks.push(rank);
             }
         }
         sort_by_rank(&mut entries, &mut self.ranks[first..]);
@@ -163,6 +175,7 @@ impl Walk<'_> {
             (Shape::List(of), Value::List(list)) => self.list(list, of, path),
             (Shape::SchemaOr(or, schema), _) => self.schema_or(value, or, schema, path),
             (Shape::Fields | Shape::Raw | Shape::Any, _) => Ok(()),
+            _ if self.checked => Ok(()),
             _ => scalar::decode(value, ty, path),
         }
     }
@@ -283,8 +296,6 @@ fn zero(ty: TypeRef<'_>) -> Value {
 }
 
 fn zero_struct(of: Struct<'_>) -> Value {
-    let always = of.fields().filter(|field| field.is_always_written());
-    Value::Map(Map::from_unique(
-        always.map(|field| (CompactString::from(field.name()), zero_field(field))).collect(),
-    ))
+    let zero = |field: Field<'_>| (CompactString::from(field.name()), zero_field(field));
+    Value::Map(Map::from_unique(of.always_written().map(|rank| zero(of.field_at(rank))).collect()))
 }

@@ -23,6 +23,17 @@ pub const DEPTH_MAX: usize = 512;
 /// How many duplicate fields are named, as upstream bounds its strict errors.
 pub const DUPLICATES_MAX: usize = 100;
 
+/// How many bytes at the start can be passed over without a look at each: whole blocks without a byte that is
+/// `special`, which must not branch, so that the bytes of a block are compared together.
+fn plain_blocks(bytes: &[u8], special: impl Fn(u8) -> bool) -> usize {
+    const BLOCK: usize = 32;
+    if bytes.len() < BLOCK {
+        return 0;
+    }
+    let is_plain = |block: &&[u8]| !block.iter().fold(false, |any, byte| any | special(*byte));
+    bytes.chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK
+}
+
 /// Reads one JSON value. Of a field that came twice, the last value counts.
 ///
 /// # Errors

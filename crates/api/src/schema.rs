@@ -7,6 +7,7 @@
 //!
 //! Start with [`builtin`], then [`Schemas::kind`].
 
+use std::cmp::Ordering;
 use std::fmt;
 
 mod layout;
@@ -138,7 +139,7 @@ impl Schemas {
 
     #[inline]
     fn u16(&self, at: usize) -> u16 {
-        u16::from_le_bytes([self.table[at], self.table[at + 1]])
+        u16::from_le_bytes(*self.table[at..].first_chunk().expect("a record is whole"))
     }
 
     #[inline]
@@ -152,6 +153,14 @@ impl Schemas {
         let named = self.u32(at);
         let start = (named >> 8) as usize;
         &self.texts[start..start + (named & 0xff) as usize]
+    }
+
+    /// How the text named at an offset compares, shorter ones first: mostly its length says all.
+    #[inline]
+    fn compare_text(&self, at: usize, other: &str) -> Ordering {
+        let named = self.u32(at);
+        let (start, len) = ((named >> 8) as usize, (named & 0xff) as usize);
+        len.cmp(&other.len()).then_with(|| self.texts.as_bytes()[start..start + len].cmp(other.as_bytes()))
     }
 
     /// The texts of a list.
@@ -175,19 +184,20 @@ impl fmt::Debug for Schemas {
 }
 
 const fn u32_at(table: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]])
+    // Taken as a chunk, its bounds are looked at once and it is read at once.
+    u32::from_le_bytes(*table.split_at(at).1.first_chunk().expect("a record is whole"))
 }
 
 /// The index among `count` sorted records that compares equal.
 #[inline]
-fn search(count: usize, compare: impl Fn(usize) -> std::cmp::Ordering) -> Option<usize> {
+fn search(count: usize, compare: impl Fn(usize) -> Ordering) -> Option<usize> {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low.midpoint(high);
         match compare(middle) {
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-            std::cmp::Ordering::Equal => return Some(middle),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Some(middle),
         }
     }
     None

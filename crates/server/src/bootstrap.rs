@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json, metadata};
-use setpoint_store::{Expect, Store};
+use setpoint_store::{Expect, Store, Ticket};
 
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
@@ -24,43 +24,59 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// # Errors
 /// If something cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
+    // What does not build upon one another goes into the log together, so that a start waits for few syncs.
+    let mut tickets = Vec::new();
     for name in NAMESPACES {
         let text = format!(r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"{name}"}}}}"#);
-        make(store, options, ("", "v1", "namespaces"), "", &text)?;
+        tickets.extend(make(store, options, ("", "v1", "namespaces"), "", &text)?);
     }
     for (name, value) in SYSTEM_CLASSES {
         let text = format!(
             r#"{{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{{"name":"{name}"}},"value":{value},"description":"{}"}}"#,
             description(name)
         );
-        make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?;
+        tickets.extend(make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?);
     }
     let range = service_network::RANGE;
     let text = format!(
         r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"kubernetes"}},"spec":{{"cidrs":["{range}"]}}}}"#
     );
-    make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?;
+    tickets.extend(make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?);
+    wait(tickets)?;
     let address = service_network::first_address();
     let text = format!(
         r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"component":"apiserver","provider":"kubernetes"}}}},"spec":{{"type":"ClusterIP","clusterIP":"{address}","ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":6443}}]}}}}"#
     );
-    make(store, options, ("", "v1", "services"), "default", &text)?;
-    options.advertised.map_or(Ok(()), |address| advertise(store, options, address))
+    let mut tickets: Vec<Ticket> =
+        make(store, options, ("", "v1", "services"), "default", &text)?.into_iter().collect();
+    if let Some(address) = options.advertised {
+        tickets.extend(advertise(store, options, address)?);
+    }
+    wait(tickets)
 }
 
-/// Says behind the `kubernetes` service where this server is. That may be elsewhere than at the last start.
-fn advertise(store: &Store, options: &Options, address: SocketAddr) -> Result<(), Status> {
+fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
+    tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
+}
+
+/// Proposes to say behind the `kubernetes` service where this server is. That may be elsewhere than at the last start.
+fn advertise(
+    store: &Store,
+    options: &Options,
+    address: SocketAddr,
+) -> Result<impl Iterator<Item = Ticket>, Status> {
     let (ip, port) = (address.ip(), address.port());
     // Nobody needs to copy these endpoints to slices: their slice is made here.
     let text = format!(
         r#"{{"kind":"Endpoints","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"endpointslice.kubernetes.io/skip-mirror":"true"}}}},"subsets":[{{"addresses":[{{"ip":"{ip}"}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]}}"#
     );
-    set(store, options, ("", "v1", "endpoints"), "default", &text)?;
+    let endpoints = set(store, options, ("", "v1", "endpoints"), "default", &text)?;
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
     let text = format!(
         r#"{{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{{"name":"kubernetes","labels":{{"kubernetes.io/service-name":"kubernetes"}}}},"addressType":"{family}","endpoints":[{{"addresses":["{ip}"],"conditions":{{"ready":true}}}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
     );
-    set(store, options, ("discovery.k8s.io", "v1", "endpointslices"), "default", &text)
+    let slice = set(store, options, ("discovery.k8s.io", "v1", "endpointslices"), "default", &text)?;
+    Ok(endpoints.into_iter().chain(slice))
 }
 
 fn description(class: &str) -> &'static str {
@@ -74,25 +90,25 @@ fn description(class: &str) -> &'static str {
     }
 }
 
-/// Makes an object if it is not there. What has become of it since is not touched.
+/// Proposes an object if it is not there. What has become of it since is not touched.
 fn make(
     store: &Store,
     options: &Options,
     resource: (&str, &str, &str),
     namespace: &str,
     text: &str,
-) -> Result<(), Status> {
+) -> Result<Option<Ticket>, Status> {
     write(store, options, resource, namespace, text, false)
 }
 
-/// Makes an object, or puts it in the place of what is there.
+/// Proposes an object, or to put it in the place of what is there.
 fn set(
     store: &Store,
     options: &Options,
     resource: (&str, &str, &str),
     namespace: &str,
     text: &str,
-) -> Result<(), Status> {
+) -> Result<Option<Ticket>, Status> {
     write(store, options, resource, namespace, text, true)
 }
 
@@ -103,7 +119,7 @@ fn write(
     namespace: &str,
     text: &str,
     replace: bool,
-) -> Result<(), Status> {
+) -> Result<Option<Ticket>, Status> {
     let served = served::find(group, version, plural)
         .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
     let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
@@ -117,7 +133,7 @@ fn write(
     let world = World { snapshot: &snapshot, now: options.clock.now(), entropy };
     let wish = Wish::of(object);
     let step = match snapshot.get(&key) {
-        Some(_) if !replace => return Ok(()),
+        Some(_) if !replace => return Ok(None),
         Some(record) => match update(served, Part::Whole, wish, record, &writer, &world) {
             Ok(decided) => decided.step,
             // What cannot become what it should be, as a slice of another family, is made anew.
@@ -130,10 +146,10 @@ fn write(
         },
         None => create(served, namespace, wish, &writer, &world)?.step,
     };
-    if let Step::Commit(proposal) = step {
-        store.commit(*proposal).map_err(|error| commit_status(&error))?;
-    }
-    Ok(())
+    Ok(match step {
+        Step::Commit(proposal) => Some(store.submit(*proposal)),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -105,13 +105,9 @@ impl Pki {
         let (ca, server, admin) = (kept("ca")?, kept("apiserver")?, kept("admin")?);
         let old = [ca.clone(), server.clone(), admin.clone()];
         let pki = Maker { names, now, serial: entropy }.complete(ca, server, admin)?;
-        for ((stem, pair), old) in
-            [("ca", &pki.ca), ("apiserver", &pki.server), ("admin", &pki.admin)].into_iter().zip(&old)
-        {
-            if old.as_ref() != Some(pair) {
-                save(dir, stem, pair)?;
-            }
-        }
+        let pairs = [("ca", &pki.ca), ("apiserver", &pki.server), ("admin", &pki.admin)];
+        let new = pairs.into_iter().zip(&old).filter(|((_, pair), old)| old.as_ref() != Some(pair));
+        save(dir, new.map(|(named, _)| named))?;
         Ok(pki)
     }
 
@@ -148,13 +144,13 @@ fn load(dir: &Path, stem: &str) -> Result<Option<Pair>, CertError> {
     Ok(Some(Pair { certificate, key, renew_at: renew_at(begin, end) }))
 }
 
-/// The key goes first: a certificate that is there has its key.
-fn save(dir: &Path, stem: &str, pair: &Pair) -> Result<(), CertError> {
-    for (extension, text) in [("key", &pair.key), ("crt", &pair.certificate)] {
-        let path = dir.join(format!("{stem}.{extension}"));
-        private_file::write(&path, text.as_bytes()).map_err(failed("write", &path))?;
-    }
-    Ok(())
+/// Of each pair the key goes first: a certificate that is there has its key.
+fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a Pair)>) -> Result<(), CertError> {
+    let files: Vec<_> = pairs
+        .flat_map(|(stem, pair)| [(stem, "key", &pair.key), (stem, "crt", &pair.certificate)])
+        .map(|(stem, extension, text)| (dir.join(format!("{stem}.{extension}")), text.as_bytes()))
+        .collect();
+    private_file::write_all(&files).map_err(|(path, error)| failed("write", &path)(error))
 }
 
 /// What a certificate says; none if it is none.

@@ -77,7 +77,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), KubeconfigError> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         private_file::make_dir(dir).map_err(failed)?;
     }
-    private_file::write(path, text.as_bytes()).map_err(failed)
+    private_file::replace(path, text.as_bytes()).map_err(failed)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod token;
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use setpoint_api::printing::table::ListMeta;
 use setpoint_api::protobuf::{self, ListWriter};
 use setpoint_api::schema::Struct;
@@ -154,24 +154,24 @@ fn whole(target: &Target, page: &Page, form: Form) -> Answer {
     if form == Form::Protobuf {
         return protobuf_answer(target, page, &kind);
     }
-    let mut out =
-        BytesMut::with_capacity(page.records.iter().map(|r| r.value_bytes().len()).sum::<usize>() + 256);
-    let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{}\",\"metadata\":", served.api_version());
-    out.extend_from_slice(head.as_bytes());
-    out.extend_from_slice(meta(page).as_bytes());
-    out.extend_from_slice(b",\"items\":[");
+    let (api_version, meta) = (served.api_version(), meta(page));
+    let head =
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
+    // The stored bytes are only referred to: they are put together piece by piece while they are sent.
+    let mut parts = Vec::with_capacity(2 * page.records.len() + 2);
+    parts.push(Bytes::from(head));
     for (i, record) in page.records.iter().enumerate() {
         // The objects of a list do not repeat their type.
         if served.is_converted() {
-            out.extend_from_slice(if i > 0 { b"," } else { b"" });
-            out.extend_from_slice(&json::to_vec(&without_type(target, record)));
-            continue;
+            parts.push(Bytes::from_static(if i > 0 { b"," } else { b"" }));
+            parts.push(json::to_vec(&without_type(target, record)).into());
+        } else {
+            parts.push(Bytes::from_static(if i > 0 { b",{" } else { b"{" }));
+            parts.push(record.value().slice(served.type_prefix.len()..));
         }
-        out.extend_from_slice(if i > 0 { b",{" } else { b"{" });
-        out.extend_from_slice(&record.value_bytes()[served.type_prefix.len()..]);
     }
-    out.extend_from_slice(b"]}\n");
-    answers::json_bytes(200, vec![out.freeze()])
+    parts.push(Bytes::from_static(b"]}\n"));
+    answers::json_bytes(200, parts)
 }
 
 /// An object as it is served in a list.

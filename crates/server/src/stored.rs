@@ -2,7 +2,10 @@
 //! the revision.
 
 use bytes::Bytes;
+#[cfg(any(test, debug_assertions))]
 use setpoint_api::decode::decode;
+use setpoint_api::decode::tidy;
+use setpoint_api::schema::Struct;
 use setpoint_api::{Value, json};
 use setpoint_store::{Draft, Record};
 
@@ -14,14 +17,24 @@ const HOLE: &str = "0";
 /// An object ready to be put.
 pub fn draft(served: &Served, mut object: Value) -> Option<Draft> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
-    // Decoding once more brings all fields into the order in which clients know them.
-    let object = decode(object, served.stored_schema, &[]).ok()?.value;
+    // All fields go into the order in which clients know them.
+    let object = tidied(object, served.stored_schema)?;
     let mut bytes = Vec::with_capacity(1024);
     let hole = write(&object, &mut bytes)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
     Some(Draft::with_hole(bytes, hole).labels(labels).fields(served.rules.fields(&object)))
+}
+
+/// A decoded object that the pipeline has changed, in shape again.
+fn tidied(object: Value, schema: Struct<'static>) -> Option<Value> {
+    #[cfg(debug_assertions)]
+    let decoded = decode(object.clone(), schema, &[]).ok()?.value;
+    let object = tidy(object, schema).ok()?;
+    #[cfg(debug_assertions)]
+    assert_eq!(json::to_text(&object), json::to_text(&decoded), "the pipeline writes what a decoder would");
+    Some(object)
 }
 
 /// Writes an object, and says where the digits of its revision go.

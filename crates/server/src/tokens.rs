@@ -202,7 +202,7 @@ impl Key {
                 let made = made.map_err(|_| TokenError::Damaged)?.as_ref().to_vec();
                 if let (Some(path), Some(dir)) = (&path, dir) {
                     private_file::make_dir(dir).map_err(failed)?;
-                    private_file::write(path, &made).map_err(failed)?;
+                    private_file::write_all(&[(path.clone(), &made)]).map_err(|(_, error)| failed(error))?;
                 }
                 made
             }

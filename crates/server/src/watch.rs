@@ -1,4 +1,8 @@
 //! Watches: a cursor as a stream of lines.
+//!
+//! The first change after a quiet while goes out at once. A watch that has just sent something then rests for
+//! [`GATHER`], and what happened meanwhile goes out together: a burst costs a write for many events instead of one
+//! for each. While it rests it is not woken.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,7 +18,7 @@ use setpoint_api::printing::table::{
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Value, json, protobuf};
 use setpoint_store::{Change, Clock, Compacted, Cursor, Event, Filter, Record, Store};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::answers;
 use crate::exchange::Frames;
@@ -28,6 +32,8 @@ use crate::served::Served;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long a watch lasts unless the client says.
 const WATCH_SECONDS: u64 = 30 * 60;
+/// The longest that a change waits for others, so that they go out together.
+const GATHER: Duration = Duration::from_millis(10);
 /// About how many bytes are sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -49,6 +55,9 @@ pub struct Watch {
     bookmarks: bool,
     timeout: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
+    /// Until when it rests.
+    rest: Pin<Box<Sleep>>,
+    resting: bool,
     /// Why there is nothing to show. A watch has begun by then, so that it is said as its only event.
     expired: Option<Status>,
     ended: bool,
@@ -119,6 +128,8 @@ pub fn start(
         bookmarks,
         timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
+        rest: Box::pin(tokio::time::sleep(GATHER)),
+        resting: false,
         expired,
         ended: false,
         events: Cell::new(0),
@@ -234,6 +245,12 @@ impl Watch {
         if let Some(revision) = self.announce_end.take() {
             self.put_bookmark(out, revision, true);
         }
+        if self.resting && out.is_empty() {
+            if self.rest.as_mut().poll(context).is_pending() {
+                return;
+            }
+            self.resting = false;
+        }
         while out.len() < CHUNK_BYTES {
             match self.cursor.poll_next(context) {
                 Poll::Ready(Ok(event)) => self.put_event(out, &event),
@@ -261,6 +278,14 @@ impl Frames for Watch {
                 self.put_bookmark(&mut out, self.cursor.position(), false);
             }
         }
-        if out.is_empty() { Poll::Pending } else { Poll::Ready(Some(out.freeze())) }
+        if out.is_empty() {
+            return Poll::Pending;
+        }
+        // A full chunk says that there is more, which is late already.
+        self.resting = self.initial.len() == 0 && out.len() < CHUNK_BYTES;
+        if self.resting {
+            self.rest.as_mut().reset(Instant::now() + GATHER);
+        }
+        Poll::Ready(Some(out.freeze()))
     }
 }

@@ -10,6 +10,7 @@ mod tokens;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::{Key, Resource, Time, Value, json};
@@ -59,37 +60,16 @@ impl World {
         body: &str,
         headers: &[(&'static str, &str)],
     ) -> (u16, HeaderMap, Vec<u8>) {
-        let identity = Identity { user: "ann".into(), groups: vec!["system:masters".into()] };
-        self.exchange(identity, method, path, body, headers)
+        self.exchange(request(method, path, body, headers))
     }
 
     fn send_as(&self, identity: Identity, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let json = [("content-type", "application/json")];
-        let (code, _, out) = self.exchange(identity, method, path, body, &json);
+        let request = request(method, path, body, &[("content-type", "application/json")]);
+        let (code, _, out) = self.exchange(Request { identity, ..request });
         (code, json::parse(&out).unwrap_or(Value::Null))
     }
 
-    fn exchange(
-        &self,
-        identity: Identity,
-        method: &str,
-        path: &str,
-        body: &str,
-        headers: &[(&'static str, &str)],
-    ) -> (u16, HeaderMap, Vec<u8>) {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
-            .collect();
-        let request = Request {
-            method: method.parse().unwrap(),
-            path: path.into(),
-            query: query.into(),
-            headers,
-            body: body.to_owned().into(),
-            identity,
-        };
+    fn exchange(&self, request: Request) -> (u16, HeaderMap, Vec<u8>) {
         self.runtime.block_on(async {
             let answer = self.api.answer(request).await;
             let mut out = Vec::new();
@@ -120,6 +100,22 @@ impl World {
         let (code, object) = self.call("POST", MAPS, &body);
         assert_eq!(code, 201, "{}", json::to_text(&object));
         object
+    }
+}
+
+fn request(method: &str, path: &str, body: &str, headers: &[(&'static str, &str)]) -> Request {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect();
+    Request {
+        method: method.parse().unwrap(),
+        path: path.into(),
+        query: query.into(),
+        headers,
+        body: body.to_owned().into(),
+        identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
     }
 }
 
@@ -214,6 +210,40 @@ fn a_watch_tells_what_happened_since() {
     };
     let expected = [("ADDED", "b"), ("DELETED", "a")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
     assert_eq!((code, lines.iter().map(told).collect::<Vec<_>>()), (200, expected.to_vec()));
+}
+
+#[test]
+fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let world = World { runtime, ..World::new() };
+    let path = format!(
+        "{MAPS}?watch=true&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+    );
+    let answer = world.runtime.block_on(world.api.answer(request("GET", &path, "", &[])));
+    let Body::Stream(mut frames) = answer.body else { panic!("a watch is a stream") };
+    let mut told = || {
+        let mut context = Context::from_waker(Waker::noop());
+        world.runtime.block_on(async {
+            match frames.poll_frame(&mut context) {
+                Poll::Ready(frame) => frame.unwrap().iter().filter(|byte| **byte == b'\n').count(),
+                Poll::Pending => 0,
+            }
+        })
+    };
+    let pass = |millis| world.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
+    assert_eq!(told(), 0);
+    world.make("a", "");
+    assert_eq!(told(), 1, "the first at once");
+    world.make("b", "");
+    pass(5);
+    world.make("c", "");
+    assert_eq!(told(), 0, "the others wait");
+    pass(6);
+    assert_eq!(told(), 2, "and go together");
+    pass(20);
+    world.make("d", "");
+    assert_eq!(told(), 1, "at once again");
 }
 
 #[test]

@@ -7,6 +7,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// A write makes and drops some hundreds of small values, on several threads: the system's allocator takes a fifth of
+/// its time for that, this one less than half as much.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A control plane that speaks the Kubernetes API.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]

@@ -92,7 +92,7 @@ impl Snapshot {
                 Some(table) => table,
                 None => self.tables.entry(key.resource().clone()).or_default(),
             };
-            let before = table.objects.get(key.path()).cloned();
+            let before = table.objects.get(key.path().as_bytes()).cloned();
             let after = Record::apply(write, commit.revision, commit.time, before.as_ref());
             if after.is_tombstone() {
                 table.remove(key.path());
@@ -174,7 +174,7 @@ impl Table {
     /// The object at `path`.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Record> {
-        self.objects.get(path)
+        self.objects.get(path.as_bytes())
     }
 
     /// How many objects there are.
@@ -204,11 +204,11 @@ impl Table {
     /// `after` if that is given: the next page of a list. Take as many as the page may hold.
     pub fn range<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = &'a Record> {
         let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
+            Some(after) if after >= prefix => Bound::Excluded(after.as_bytes()),
+            _ => Bound::Included(prefix.as_bytes()),
         };
-        let range = self.objects.range::<(Bound<&str>, Bound<&str>), str>((start, Bound::Unbounded));
-        range.take_while(move |record| record.path().starts_with(prefix))
+        let range = self.objects.range::<(Bound<&[u8]>, Bound<&[u8]>), [u8]>((start, Bound::Unbounded));
+        range.take_while(move |record| record.path_bytes().starts_with(prefix.as_bytes()))
     }
 
     fn insert(&mut self, record: Record) {
@@ -219,7 +219,7 @@ impl Table {
     }
 
     fn remove(&mut self, path: &str) {
-        if let Some(removed) = self.objects.remove(path) {
+        if let Some(removed) = self.objects.remove(path.as_bytes()) {
             self.bytes -= removed.data_bytes() as u64;
         }
     }

@@ -165,8 +165,13 @@ impl Record {
     /// `namespace/name`, or `name`.
     #[must_use]
     pub fn path(&self) -> &str {
-        let bytes = &self.0.data[self.0.value_end as usize..self.0.path_end as usize];
-        std::str::from_utf8(bytes).expect("the path was copied from a key")
+        std::str::from_utf8(self.path_bytes()).expect("the path was copied from a key")
+    }
+
+    /// The path as bytes, which order as the text does and cost no look at each of them.
+    #[must_use]
+    pub fn path_bytes(&self) -> &[u8] {
+        &self.0.data[self.0.value_end as usize..self.0.path_end as usize]
     }
 
     /// The namespace, if it has one.
@@ -241,7 +246,7 @@ fn offset(bytes: usize) -> u32 {
 /// Records order by path, so that a tree of them is an index by path.
 impl Ord for Record {
     fn cmp(&self, other: &Record) -> Ordering {
-        self.path().cmp(other.path())
+        self.path_bytes().cmp(other.path_bytes())
     }
 }
 
@@ -253,15 +258,15 @@ impl PartialOrd for Record {
 
 impl PartialEq for Record {
     fn eq(&self, other: &Record) -> bool {
-        self.path() == other.path()
+        self.path_bytes() == other.path_bytes()
     }
 }
 
 impl Eq for Record {}
 
-impl Borrow<str> for Record {
-    fn borrow(&self) -> &str {
-        self.path()
+impl Borrow<[u8]> for Record {
+    fn borrow(&self) -> &[u8] {
+        self.path_bytes()
     }
 }
 

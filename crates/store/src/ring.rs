@@ -240,7 +240,7 @@ impl Rings {
                 }
                 None => {
                     let start = ring.events.partition_point(|event| event.revision <= revision);
-                    (start..end).rev().find(|at| ring.events[*at].after.path() == key.path())
+                    (start..end).rev().find(|at| ring.events[*at].after.path_bytes() == key.path().as_bytes())
                 }
             };
             let Some(at) = event else { return Ok(None) };

@@ -86,15 +86,26 @@ impl Building {
 
     /// Adds what was found at and below one step.
     fn push(&mut self, element: Element, marks: Marks, below: Building) {
-        let Comparison { removed, modified, added } = below.finish();
-        let add = |to: &mut Vec<Node>, member: bool, below: FieldSet| {
-            if member || !below.is_empty() {
-                to.push(Node { element: element.clone(), member, below });
-            }
+        let add = |to: &mut Vec<Node>, element: Element, member: bool, below: Vec<Node>| {
+            to.push(Node { element, member, below: FieldSet::from_nodes(below) });
         };
-        add(&mut self.removed, marks.removed, removed);
-        add(&mut self.modified, marks.modified, modified);
-        add(&mut self.added, marks.added, added);
+        let is_removed = marks.removed || !below.removed.is_empty();
+        let is_modified = marks.modified || !below.modified.is_empty();
+        let is_added = marks.added || !below.added.is_empty();
+        // Mostly a path is in one set, which then takes the element itself.
+        if is_removed && (is_modified || is_added) {
+            add(&mut self.removed, element.clone(), marks.removed, below.removed);
+        } else if is_removed {
+            return add(&mut self.removed, element, marks.removed, below.removed);
+        }
+        if is_modified && is_added {
+            add(&mut self.modified, element.clone(), marks.modified, below.modified);
+        } else if is_modified {
+            return add(&mut self.modified, element, marks.modified, below.modified);
+        }
+        if is_added {
+            add(&mut self.added, element, marks.added, below.added);
+        }
     }
 
     /// Compares the values at one place, of which at least one is there. What is below the place is gathered
@@ -161,13 +172,18 @@ impl Building {
             if level.skips(key) {
                 return;
             }
+            let ty = || atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
+            if let (None, Some(new)) = (old, new) {
+                let below = if is_leaf(Some(new)) { Vec::new() } else { all(new, ty(), level.of_field(key)) };
+                self.added.push(added(Element::field(key), below));
+                return;
+            }
             let mut below = Building::default();
             let marks = if is_leaf(old) && is_leaf(new) {
                 // Whatever the type, a value without parts is one whole, and most values have none.
                 leaf(old, new)
             } else {
-                let ty = atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
-                below.value(old, new, ty, level.of_field(key))
+                below.value(old, new, ty(), level.of_field(key))
             };
             if marks.any() || !below.is_empty() {
                 self.push(Element::field(key), marks, below);
@@ -215,6 +231,51 @@ impl Building {
         if marks.any() || !below.is_empty() {
             self.push(element, marks, below);
         }
+    }
+}
+
+/// A path that is in the new object only, with all that is below it.
+fn added(element: Element, below: Vec<Node>) -> Node {
+    Node { element, member: true, below: FieldSet::from_nodes(below) }
+}
+
+/// What is below the place of a value that only the new object has. Most of a new object is such, and with nothing to
+/// compare there is only one set to fill.
+fn all(new: &Value, ty: Type<'_>, level: Level) -> Vec<Node> {
+    let atom = ty.atom(Some(new));
+    match (atom, new) {
+        (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
+            let mut nodes = Vec::with_capacity(map.len());
+            for (key, value) in map.iter().filter(|(key, _)| !level.skips(key)) {
+                let below = if is_leaf(Some(value)) {
+                    Vec::new()
+                } else {
+                    let ty = atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
+                    all(value, ty, level.of_field(key))
+                };
+                nodes.push(added(Element::field(key), below));
+            }
+            nodes
+        }
+        (Atom::List(items), Value::List(list)) if !items.is_atomic() => {
+            let mut found: Vec<(Element, usize)> = Vec::with_capacity(list.len());
+            found.extend(
+                list.iter().enumerate().filter_map(|(at, item)| Some((items.element(item).ok()?, at))),
+            );
+            found.sort_unstable();
+            let mut nodes = Vec::with_capacity(found.len());
+            let mut found = found.into_iter().peekable();
+            while let Some((element, at)) = found.next() {
+                let mut below = Vec::new();
+                if found.peek().is_none_or(|(next, _)| *next != element) {
+                    below = all(&list[at], items.of, Level::Inner);
+                }
+                while found.next_if(|(next, _)| *next == element).is_some() {}
+                nodes.push(added(element, below));
+            }
+            nodes
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -304,8 +304,11 @@ impl FieldSet {
     }
 
     fn write(&self, member: bool) -> Value {
+        if self.is_empty() {
+            return Value::map();
+        }
         let mut entries = Vec::with_capacity(self.nodes.len() + usize::from(member));
-        if member && !self.is_empty() {
+        if member {
             entries.push((CompactString::const_new(SELF), Value::map()));
         }
         entries.extend(self.nodes.iter().map(|node| (node.element.to_text(), node.below.write(node.member))));

@@ -268,6 +268,9 @@ impl Managers {
 
     /// Merges the oldest entries of updates into one for each version until few enough are left.
     pub(super) fn cap(&mut self) {
+        if self.entries.len() <= UPDATE_MANAGERS_MAX {
+            return;
+        }
         let mut updates: Vec<(CompactString, String, ManagerId)> = Vec::new();
         for entry in self.entries.iter().filter(|entry| entry.operation == Operation::Update) {
             let id = entry.id();

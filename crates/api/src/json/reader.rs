@@ -6,7 +6,7 @@ use std::fmt::Write;
 use compact_str::CompactString;
 use thiserror::Error;
 
-use super::{DEPTH_MAX, DUPLICATES_MAX};
+use super::{DEPTH_MAX, DUPLICATES_MAX, plain_blocks};
 use crate::value::{Map, Value};
 
 /// Room for the fields of the open objects of a common request, made once.
@@ -315,6 +315,7 @@ impl<'a> Parser<'a> {
 
     /// Goes to the next byte that is not plain text.
     fn skip_plain(&mut self) {
+        self.at += plain_blocks(&self.bytes[self.at..], ends_plain);
         let rest = &self.bytes[self.at..];
         self.at += rest.iter().position(|byte| ENDS_PLAIN[usize::from(*byte)]).unwrap_or(rest.len());
     }
@@ -399,14 +400,17 @@ impl<'a> Parser<'a> {
 const ENDS_PLAIN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
+    while byte < 256 {
+        table[byte] = ends_plain(byte as u8);
         byte += 1;
     }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
     table
 };
+
+/// Whether a byte ends plain text. Without a branch, so that many are looked at at once.
+const fn ends_plain(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
 
 const TRUE_CONTEXTS: &[&str] = &[
     "in literal true (expecting 'r')",

@@ -102,6 +102,19 @@ fn text_is_escaped_as_go_escapes_it() {
 }
 
 #[test]
+fn a_special_character_is_found_wherever_it_stands_in_a_long_text() {
+    for special in ["\"", "\\", "<", "&", ">", "\n", "\u{1}", "\u{2028}", "\u{2027}"] {
+        for at in 0..100 {
+            let long = format!("{}{special}{}", "x".repeat(at), "y".repeat(99 - at));
+            let written = text(&Value::from(long.as_str()));
+            assert_eq!(serde_json::from_str::<String>(&written).unwrap(), long);
+            assert!(!written.contains(special) || matches!(special, "\"" | "\\" | "\u{2027}"), "{written}");
+            assert_eq!(parse(written.as_bytes()).unwrap(), Value::from(long));
+        }
+    }
+}
+
+#[test]
 fn floats_are_written_as_go_writes_them() {
     for (number, expected) in [
         (1.0, "1"),

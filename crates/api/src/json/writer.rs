@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::plain_blocks;
 use crate::value::Value;
 
 /// The compact form.
@@ -104,11 +105,10 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
-    let mut plain = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if !NEEDS_CARE[usize::from(*byte)] {
-            continue;
-        }
+    let (mut plain, mut at) = (0, plain_blocks(bytes, needs_care));
+    while let Some(found) = bytes[at..].iter().position(|byte| NEEDS_CARE[usize::from(*byte)]) {
+        at += found;
+        let byte = bytes[at];
         let mut width = 1;
         let escaped: &[u8] = match byte {
             b'"' => b"\\\"",
@@ -123,32 +123,41 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
                 match &bytes[at + 1..at + 3] {
                     [0x80, 0xa8] => b"\\u2028",
                     [0x80, 0xa9] => b"\\u2029",
-                    _ => continue,
+                    _ => {
+                        at += 1;
+                        continue;
+                    }
                 }
             }
             _ => &[b'\\', b'u', b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]],
         };
         out.extend_from_slice(&bytes[plain..at]);
         out.extend_from_slice(escaped);
-        plain = at + width;
+        at += width;
+        plain = at;
     }
     out.extend_from_slice(&bytes[plain..]);
     out.push(b'"');
 }
 
-/// Bytes that are escaped, or may start a character that is.
+/// Whether a byte is escaped, or may start a character that is. Without a branch, so that many are looked at at once.
+const fn needs_care(byte: u8) -> bool {
+    (byte < 0x20)
+        | (byte == b'"')
+        | (byte == b'\\')
+        | (byte == b'<')
+        | (byte == b'>')
+        | (byte == b'&')
+        | (byte == 0xe2)
+}
+
+/// The same as a table, for single bytes.
 const NEEDS_CARE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
+    while byte < 256 {
+        table[byte] = needs_care(byte as u8);
         byte += 1;
-    }
-    let special = b"\"\\<>&\xe2";
-    let mut at = 0;
-    while at < special.len() {
-        table[special[at] as usize] = true;
-        at += 1;
     }
     table
 };

@@ -197,10 +197,17 @@ impl<'a> Struct<'a> {
     pub fn position(self, name: &str) -> Option<usize> {
         let first = self.first_field();
         let at = search(self.len(), |at| {
-            let found = self.schemas.text(self.schemas.field_record(first + self.schemas.rank(first, at)));
-            found.len().cmp(&name.len()).then_with(|| found.cmp(name))
+            let found = self.schemas.field_record(first + self.schemas.rank(first, at));
+            self.schemas.compare_text(found, name)
         })?;
         Some(self.schemas.rank(first, at))
+    }
+
+    /// The places of the fields that are written even when nothing was said about them.
+    pub(crate) fn always_written(self) -> impl Iterator<Item = usize> {
+        let (first, schemas) = (self.first_field(), self.schemas);
+        let len = if self.has_always_written() { self.len() } else { 0 };
+        (0..len).filter(move |at| schemas.u16(schemas.field_record(first + at) + 8) & flag::ALWAYS != 0)
     }
 
     /// The field with this protobuf number, among those that are not inside an embedded message.

@@ -19,7 +19,7 @@ use crate::exchange::{Answer, Request};
 use crate::media::{self, Form, View};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
-use crate::pipeline::update::{Part, update};
+use crate::pipeline::update::{Part, update, update_live};
 use crate::pipeline::{Decided, Step, Wish, World, Writer, ownership};
 use crate::query::Query;
 use crate::route::Target;
@@ -48,10 +48,16 @@ impl Api {
         let wanted = wanted(request)?;
         let (wish, mut warnings) = self.body(request, target, query)?;
         let writer = writer(request, query, None)?;
+        // It is rarely decided twice, and reading it once more then is cheaper than a copy each time.
+        let mut first = Some(wish);
         let mut more = Vec::new();
         let done = self
             .perform(|world| {
-                noted(create(target.served, &target.namespace, wish.clone(), &writer, world), &mut more)
+                let wish = match first.take() {
+                    Some(wish) => wish,
+                    None => self.body(request, target, query)?.0,
+                };
+                noted(create(target.served, &target.namespace, wish, &writer, world), &mut more)
             })
             .await;
         warnings.extend(more);
@@ -147,10 +153,12 @@ impl Api {
                     .map_err(|error| Status::bad_request(error.to_string()))?
                     .value;
                 let wish = Wish { object: served.to_stored(object), hollow: false, owners: Some(owners) };
-                let decided = match record {
-                    Ok(record) => update(served, part, wish, &record, &writer, world),
-                    Err(missing) if part != Part::Whole => Err(missing),
-                    Err(_) => {
+                let decided = match (record, live) {
+                    (Ok(record), Some(live)) => {
+                        update_live(served, part, wish, (&record, live), &writer, world)
+                    }
+                    (Err(missing), _) if part != Part::Whole => Err(missing),
+                    _ => {
                         created = true;
                         create(served, &target.namespace, wish, &writer, world)
                     }

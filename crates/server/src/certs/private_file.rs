@@ -3,25 +3,67 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Makes a directory, and those above it, for its owner alone.
 pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Replaces a file: readers see the old text or the new one, also after a crash.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let aside = dir.join(format!(".{}.{}.new", name.to_string_lossy(), std::process::id()));
-    let written = write_new(&aside, bytes).and_then(|()| std::fs::rename(&aside, path));
-    if written.is_err() {
+/// Replaces a file that is written again at each start: readers see the old text or the new one, and so does whoever
+/// comes after a crash.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let aside = aside(path);
+    let replaced = write_new(&aside, bytes).and_then(|()| std::fs::rename(&aside, path));
+    if replaced.is_err() {
         // What is half made helps nobody; the first error is the one to tell.
         let _ = std::fs::remove_file(&aside);
-        return written;
     }
-    File::open(dir)?.sync_all()
+    replaced
+}
+
+/// Replaces files of one directory, in the order given, as [`replace`] does, and returns when all are there to stay.
+/// Fails with the one that failed.
+///
+/// What is written aside is synced by all at the same time, and the directory once: a start waits for the disk twice,
+/// however many files there are.
+pub(crate) fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)> {
+    let asides: Vec<PathBuf> = files.iter().map(|(path, _)| aside(path)).collect();
+    let written = std::thread::scope(|scope| {
+        let writes: Vec<_> = files
+            .iter()
+            .zip(&asides)
+            .map(|((path, bytes), aside)| (path, scope.spawn(|| write_new(aside, bytes))))
+            .collect();
+        writes.into_iter().try_for_each(|(path, write)| {
+            let written =
+                write.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")));
+            written.map_err(|error| (path.clone(), error))
+        })
+    });
+    let replaced = written.and_then(|()| {
+        files.iter().zip(&asides).try_for_each(|((path, _), aside)| {
+            std::fs::rename(aside, path).map_err(|error| (path.clone(), error))
+        })
+    });
+    if replaced.is_err() {
+        // What is half made helps nobody; the first error is the one to tell.
+        asides.iter().for_each(|aside| drop(std::fs::remove_file(aside)));
+        return replaced;
+    }
+    let Some((first, _)) = files.first() else { return Ok(()) };
+    let dir = dir_of(first);
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| (dir.to_owned(), error))
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where a file is written before it takes its place.
+fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    dir_of(path).join(format!(".{name}.{}.new", std::process::id()))
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme, version,
+    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    version,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -128,13 +129,19 @@ impl Tls {
         Ok(())
     }
 
+    /// How new connections are secured now.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(self.secured.read().acceptor.config())
+    }
+
     pub(super) fn secured(&self) -> Secured {
         self.secured.read().clone()
     }
 }
 
 fn secured(pki: &Pki) -> Result<Secured, TlsError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
@@ -147,10 +154,23 @@ fn secured(pki: &Pki) -> Result<Secured, TlsError> {
         .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ignore_client_order = true;
     // A resumed session would not look at the client's certificate again, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), verifier })
+}
+
+/// The library's ciphers, AES with 128 bits before 256: it takes a quarter less time, and nobody breaks either.
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| match suite.suite() {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => 0,
+        CipherSuite::TLS13_AES_256_GCM_SHA384 | CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => 1,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => 2,
+        _ => 3,
+    });
+    provider
 }
 
 /// Who a verified certificate says its holder is: the common name, and the organizations as groups.

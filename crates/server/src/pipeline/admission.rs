@@ -13,6 +13,7 @@ pub mod runtime_class;
 pub mod service_account;
 pub mod tolerations;
 
+use memchr::memmem;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot, Table};
@@ -119,7 +120,7 @@ fn find(snapshot: &Snapshot, resource: &str, name: &str) -> Option<Value> {
 
 /// Whether the stored text says so anywhere: a cheap way to pass over objects that need no reading.
 fn mentions(record: &Record, text: &str) -> bool {
-    record.value_bytes().windows(text.len()).any(|part| part == text.as_bytes())
+    memmem::find(record.value_bytes(), text.as_bytes()).is_some()
 }
 
 #[cfg(test)]

@@ -45,7 +45,21 @@ pub fn update(
     writer: &Writer,
     world: &World<'_>,
 ) -> Result<Decided, Status> {
-    let old = stored::object(record);
+    update_live(served, part, wish, (record, stored::object(record)), writer, world)
+}
+
+/// As [`update`], for who has read the object of the record already.
+///
+/// # Errors
+/// If it may not be.
+pub fn update_live(
+    served: &Served,
+    part: Part,
+    wish: Wish,
+    (record, old): (&Record, Value),
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Decided, Status> {
     let name = metadata::name(&old).to_owned();
     let (mut new, changed) = wish.settle(served, part, writer, world, Some(&old));
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())

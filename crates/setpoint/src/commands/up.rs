@@ -145,17 +145,19 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
     let names = names(arguments.listen);
-    let pki = places.pki(&names)?;
-    kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
-    let tls = Arc::new(Tls::new(&pki)?);
-    let address = url.trim_start_matches("https://").to_owned();
     let options = api::Options {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
-        address,
-        advertised: advertised(listener.local_addr()?),
+        address: url.trim_start_matches("https://").to_owned(),
+        advertised: advertised(address),
     };
-    let api = api::service(store.clone(), options).map_err(|status| anyhow::anyhow!("{status}"))?;
+    // The first objects and the certificates know nothing of each other, and each wait for the disk.
+    let shared = store.clone();
+    let starting = tokio::task::spawn_blocking(move || api::service(shared, options));
+    let pki = places.pki(&names)?;
+    kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
+    let tls = Arc::new(Tls::new(&pki)?);
+    let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
     let settings = Settings { root_ca: pki.ca.certificate.clone(), ..Settings::default() };
     let engine = arguments.controllers.engine_of_store(&settings);

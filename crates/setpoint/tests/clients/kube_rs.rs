@@ -40,7 +40,7 @@ fn with_client<F: Future<Output = ()>>(test: impl FnOnce(Client) -> F) {
 }
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
-    let parity = if value.len() % 2 == 0 { "even" } else { "odd" };
+    let parity = if value.len().is_multiple_of(2) { "even" } else { "odd" };
     serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {"parity": parity}},
         "data": {"value": value},

@@ -6,11 +6,14 @@
 
 use setpoint_api::names::generate::generated_name;
 use setpoint_api::{Key, Map, Resource, Value, json, metadata};
-use setpoint_store::Snapshot;
+use setpoint_store::{Record, Snapshot};
 
+use super::mentions;
 use crate::stored;
 
 const DEFAULT: &str = "default";
+const SECRETS: &str = "imagePullSecrets";
+const AUTOMOUNT: &str = "automountServiceAccountToken";
 /// How volumes with tokens are called, before some letters of chance.
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -43,20 +46,17 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), S
         spec.insert("serviceAccountName", name);
         spec.insert("serviceAccount", name);
     }
-    let of = |object: Option<&Value>| object?.get("automountServiceAccountToken")?.as_bool();
-    if spec
-        .get("automountServiceAccountToken")
-        .and_then(Value::as_bool)
-        .or(of(account.as_ref()))
-        .unwrap_or(true)
-    {
+    // Most accounts say nothing of either, and need no reading.
+    let account = account.filter(|account| mentions(account, AUTOMOUNT) || mentions(account, SECRETS));
+    let account = account.map(stored::object).unwrap_or_default();
+    let said = spec.get(AUTOMOUNT).and_then(Value::as_bool);
+    if said.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
         mount_token(spec, entropy);
     }
-    let secrets = account.as_ref().and_then(|account| account.get("imagePullSecrets"));
-    if let Some(secrets) = secrets.filter(|secrets| !secrets.is_empty())
-        && spec.get("imagePullSecrets").is_none_or(Value::is_empty)
+    if let Some(secrets) = account.get(SECRETS).filter(|secrets| !secrets.is_empty())
+        && spec.get(SECRETS).is_none_or(Value::is_empty)
     {
-        spec.insert("imagePullSecrets", secrets.clone());
+        spec.insert(SECRETS, secrets.clone());
     }
     Ok(())
 }
@@ -97,9 +97,9 @@ fn push(map: &mut Map, field: &str, item: Value) {
     }
 }
 
-fn find(namespace: &str, name: &str, snapshot: &Snapshot) -> Option<Value> {
+fn find<'a>(namespace: &str, name: &str, snapshot: &'a Snapshot) -> Option<&'a Record> {
     let key = Key::namespaced(&Resource::new("serviceaccounts").ok()?, namespace, name).ok()?;
-    snapshot.get(&key).map(stored::object)
+    snapshot.get(&key)
 }
 
 #[cfg(test)]

@@ -1,0 +1,188 @@
+//! What a long list costs beside its budget: `cargo bench -p setpoint-server`.
+//!
+//! Two threads send the same bytes to the same client: one is the server with 5,000 ConfigMaps, the other only
+//! encrypts a copy that it has ready. What counts is the CPU time of each thread, as the system has it.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned};
+use setpoint_api::Time;
+use setpoint_server::api::{self, Api};
+use setpoint_server::certs::Pki;
+use setpoint_server::exchange::{Identity, Request, Service};
+use setpoint_server::http::{Bounds, Counters, Options, Tls, serve};
+use setpoint_store::{Clock, Retention, Store};
+
+const OBJECTS: usize = 5000;
+const ROUNDS: u32 = 30;
+const BUDGET: f64 = 1.5;
+/// How much a bare copy hands to the library at a time: what that holds before it must be written.
+const COPY_BYTES: usize = 64 * 1024;
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A thread that serves: where it listens, and where the system tells its CPU time.
+struct Serving {
+    address: SocketAddr,
+    schedstat: String,
+}
+
+impl Serving {
+    fn cpu(&self) -> Duration {
+        let text = std::fs::read_to_string(&self.schedstat).unwrap();
+        Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+    }
+}
+
+fn main() {
+    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], Real.now(), 7).unwrap();
+    let server = start_server(&pki);
+    for query in ["", "?limit=500"] {
+        let request = format!("GET {PATH}{query} HTTP/1.1\r\nhost: bench\r\n\r\n");
+        let mut client = connect(&pki, server.address);
+        let whole = exchange(&mut client, &request, None);
+        let copy = start_copy(&pki, whole.clone());
+        let mut other = connect(&pki, copy.address);
+        exchange(&mut other, &request, Some(whole.len()));
+        let before = (server.cpu(), copy.cpu());
+        for _ in 0..ROUNDS {
+            exchange(&mut client, &request, Some(whole.len()));
+            exchange(&mut other, &request, Some(whole.len()));
+        }
+        let micros = |spent: Duration| spent.as_secs_f64() * 1e6 / f64::from(ROUNDS);
+        let (served, copied) = (micros(server.cpu() - before.0), micros(copy.cpu() - before.1));
+        let (bytes, ratio) = (whole.len(), served / copied);
+        println!(
+            "list{query}: {bytes} bytes, {served:.0} us; bare copy {copied:.0} us; {ratio:.2} times, budget: {BUDGET}"
+        );
+    }
+}
+
+struct Real;
+
+impl Clock for Real {
+    #[expect(clippy::disallowed_methods, reason = "a real handshake looks at the real clock")]
+    fn now(&self) -> Time {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Time::from_seconds(i64::try_from(since.as_secs()).unwrap())
+    }
+}
+
+/// Where the system tells the CPU time of this thread.
+fn schedstat() -> String {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    format!("/proc/{}/schedstat", thread.display())
+}
+
+/// Starts the server with its objects in a thread of its own.
+fn start_server(pki: &Pki) -> Serving {
+    let (told, tell) = mpsc::channel();
+    let tls = Arc::new(Tls::new(pki).unwrap());
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let count = AtomicU64::new(1);
+            let options = api::Options {
+                clock: Arc::new(Real),
+                entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
+                address: "127.0.0.1:6443".to_owned(),
+            };
+            let api = api::service(Store::in_memory(Retention::default()), options).unwrap();
+            for at in 0..OBJECTS {
+                create(&api, at).await;
+            }
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            told.send(Serving { address: listener.local_addr().unwrap(), schedstat: schedstat() }).unwrap();
+            let (bounds, counters) = (Bounds::default(), Arc::new(Counters::default()));
+            let options = Options { bounds, entropy: 9, drain: Duration::ZERO, counters };
+            serve(listener, tls, Arc::new(api), options, std::future::pending()).await;
+        });
+    });
+    tell.recv().unwrap()
+}
+
+async fn create(api: &Api, at: usize) {
+    let payload = "x".repeat(1024);
+    let body = format!(
+        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"a-{at}","labels":{{"app":"bench"}}}},"data":{{"payload":"{payload}"}}}}"#
+    );
+    let request = Request {
+        method: Method::POST,
+        path: PATH.to_owned(),
+        query: String::new(),
+        headers: HeaderMap::new(),
+        body: body.into(),
+        identity: Identity { user: "bench".to_owned(), groups: Vec::new() },
+    };
+    assert_eq!(api.answer(request).await.status.as_u16(), 201);
+}
+
+/// Starts a thread that answers whatever is asked with `bytes`.
+fn start_copy(pki: &Pki, bytes: Vec<u8>) -> Serving {
+    let (told, tell) = mpsc::channel();
+    let config = Tls::new(pki).unwrap().config();
+    std::thread::spawn(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        told.send(Serving { address: listener.local_addr().unwrap(), schedstat: schedstat() }).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+        let mut request = [0; 4096];
+        while stream.read(&mut request).is_ok_and(|read| read > 0) {
+            bytes.chunks(COPY_BYTES).for_each(|chunk| stream.write_all(chunk).unwrap());
+        }
+    });
+    tell.recv().unwrap()
+}
+
+type Client = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(pki: &Pki, address: SocketAddr) -> Client {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes()).unwrap()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(pki.admin.certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(pki.admin.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    let name = ServerName::IpAddress(address.ip().into());
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    StreamOwned::new(session, TcpStream::connect(address).unwrap())
+}
+
+/// Asks, and reads the whole answer: of the length that is known, or that its head tells.
+fn exchange(client: &mut Client, request: &str, length: Option<usize>) -> Vec<u8> {
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::with_capacity(length.unwrap_or(0));
+    let mut buffer = vec![0; 256 * 1024];
+    let mut wanted = length;
+    while wanted.is_none_or(|wanted| answer.len() < wanted) {
+        let read = client.read(&mut buffer).unwrap();
+        assert!(read > 0, "the answer ended early");
+        answer.extend_from_slice(&buffer[..read]);
+        if wanted.is_none() {
+            wanted = whole_length(&answer);
+        }
+    }
+    answer
+}
+
+/// The length of an answer with its head, once the head is there.
+fn whole_length(answer: &[u8]) -> Option<usize> {
+    let head = answer.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&answer[..head]).unwrap();
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    Some(head + length.trim().parse::<usize>().unwrap())
+}
