@@ -1,5 +1,5 @@
 //! YAML in, as the API takes it: the dialect of kubectl, where `0644` is octal and `yes` is true. YAML out is
-//! [`write`].
+//! [`write()`].
 //!
 //! Nesting, nodes, aliases and text are bounded, so that no document costs more than its size allows. A body that
 //! is JSON, as apply requests mostly are, is read as JSON.
