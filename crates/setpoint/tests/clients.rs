@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "clients/controllers.rs"]
+mod controllers;
 #[path = "clients/kube_rs.rs"]
 mod kube_rs;
 #[path = "clients/kubectl.rs"]

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::resources::Verb;
 use setpoint_api::{Map, Revision, Value, json};
 use setpoint_reconcile::plan::Sort;
 use setpoint_reconcile::{Outcome, Refusal, Sent, Write};
@@ -15,7 +17,11 @@ use crate::served::{self, Served};
 
 /// Sends a write, and reports what became of it.
 pub(super) async fn write(client: Arc<Client>, sent: Sent, reports: mpsc::Sender<Report>) {
-    let outcome = match request(&sent) {
+    let asked = match whole(&client, &sent.write).await {
+        Some(asked) => Some(asked),
+        None => request(&sent),
+    };
+    let outcome = match asked {
         Some((method, path, kind, body)) => {
             match client.ask(method, &path, Some(kind), json::to_vec(&body).into()).await {
                 Ok((status, body)) => outcome(&sent.write, status, &body),
@@ -48,6 +54,29 @@ async fn newest(client: &Client) -> Revision {
 }
 
 type Asked = (Method, String, &'static str, Value);
+
+/// A patch of a part that can only be put whole: what is there is read, patched here, and put back at its revision.
+/// Nothing for every other write, and for what is not there or has become another; the server says so then.
+async fn whole(client: &Client, write: &Write) -> Option<Asked> {
+    let Write::Patch { key, part, sort, patch, uid, .. } = write else { return None };
+    let served = served::stored_form(key.resource())?;
+    if part.is_empty() || served.info.subresource(part)?.verbs.contains(Verb::Patch) {
+        return None;
+    }
+    let namespace = key.namespace().unwrap_or_default();
+    let path = place(served, namespace, Some(key.name()), "");
+    let (_, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.ok()?;
+    let live = json::parse(&body).ok()?;
+    if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
+        return None;
+    }
+    let sort = match sort {
+        Sort::Merge => PatchType::Merge,
+        Sort::Strategic => PatchType::Strategic,
+    };
+    let patched = Patch::new(sort, patch.clone()).apply(live, served.stored_schema).ok()?;
+    Some((Method::PUT, place(served, namespace, Some(key.name()), part), "application/json", patched))
+}
 
 fn request(sent: &Sent) -> Option<Asked> {
     let served = served::stored_form(sent.write.resource())?;

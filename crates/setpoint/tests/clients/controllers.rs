@@ -1,0 +1,80 @@
+//! The loop in a process of its own, watched with kubectl: a server without controllers beside `setpoint run controllers`.
+
+use std::process::{Child, Command, Stdio};
+
+use super::server::{Server, installed};
+
+/// How often a client asks before it gives up. Each time takes tens of milliseconds, so this is half a minute and more.
+const ASKS_MAX: usize = 600;
+
+struct Loop(Child);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run_controllers(server: &Server) -> Loop {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    command.args(["run", "controllers", "--kubeconfig"]).arg(&server.kubeconfig).stdout(Stdio::null());
+    Loop(command.spawn().unwrap())
+}
+
+fn kubectl(server: &Server, arguments: &[&str]) -> String {
+    let mut command = Command::new(installed().join("kubectl/kubectl"));
+    server.run(command.args(arguments), "").1
+}
+
+/// Asks until the answer is the expected one.
+fn wait_for(server: &Server, arguments: &[&str], expected: impl Fn(&str) -> bool) -> String {
+    let mut said = String::new();
+    for _ in 0..ASKS_MAX {
+        said = kubectl(server, arguments);
+        if expected(&said) {
+            return said;
+        }
+    }
+    panic!("kubectl {} went on saying: {said}", arguments.join(" "));
+}
+
+#[test]
+fn a_deployment_gets_its_pods_and_a_namespace_goes_with_all_it_holds() {
+    let server = Server::start();
+    let lease = [
+        "-n",
+        "kube-system",
+        "get",
+        "lease",
+        "kube-controller-manager",
+        "-o",
+        "jsonpath={.spec.holderIdentity}",
+    ];
+    let pods = ["-n", "full", "get", "pods", "-o", "name"];
+    kubectl(&server, &["create", "namespace", "full"]);
+    kubectl(&server, &["-n", "full", "create", "deployment", "web", "--image=web"]);
+    kubectl(&server, &["-n", "full", "scale", "deployment", "web", "--replicas=3"]);
+    assert!(!kubectl(&server, &pods).contains("pod/"), "nobody acts yet");
+
+    let _first = run_controllers(&server);
+    let holder = wait_for(&server, &lease, |said| said.contains('_'));
+    let _second = run_controllers(&server);
+    let said = wait_for(&server, &pods, |said| said.matches("pod/").count() == 3);
+    let name = said.lines().next().unwrap();
+    kubectl(&server, &["-n", "full", "delete", name, "--grace-period=0", "--force"]);
+    wait_for(&server, &pods, |said| said.matches("pod/").count() == 3 && !said.contains(name));
+    let events = kubectl(&server, &["-n", "full", "get", "events"]);
+    assert!(
+        events.contains("Created pod: web-") && events.contains("Scaled up replica set web-"),
+        "{events}"
+    );
+    assert_eq!(kubectl(&server, &lease), holder, "the second waits");
+
+    kubectl(&server, &["delete", "namespace", "full", "--wait=false"]);
+    // No node lets the pods go; whoever deletes them by force plays its part.
+    wait_for(&server, &["get", "namespaces", "-o", "name"], |said| {
+        kubectl(&server, &["-n", "full", "delete", "pods", "--all", "--grace-period=0", "--force"]);
+        !said.contains("full")
+    });
+}
