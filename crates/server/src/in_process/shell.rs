@@ -18,6 +18,9 @@ use super::{Prepared, object, observed, outcome, prepare, resources};
 use crate::api::Entropy;
 use crate::pipeline::World;
 
+/// How long changes gather before they are taken in together.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// A running loop. Dropping it stops the thread and waits for it.
 pub struct Shell {
     engine: Arc<Mutex<Engine>>,
@@ -105,9 +108,25 @@ impl Running {
                 continue;
             }
             match planned.wake.map(|wake| wake.since(self.clock.now())) {
-                Some(Duration::ZERO) => {}
+                Some(Duration::ZERO) => continue,
                 Some(pause) => std::thread::park_timeout(pause),
                 None => std::thread::park(),
+            }
+            // Whoever waits for its own writes goes on at once; otherwise what happens together is taken in together.
+            if self.under_way.is_empty() {
+                self.gather(stop);
+            }
+        }
+    }
+
+    /// Lets changes gather for a moment: taking them in one by one costs many times what each is worth.
+    fn gather(&self, stop: &AtomicBool) {
+        let end = self.clock.now().after(GATHER);
+        while !stop.load(Ordering::Acquire) {
+            // Each resource wakes the thread once at the most until it is looked at again.
+            match end.since(self.clock.now()) {
+                Duration::ZERO => return,
+                rest => std::thread::park_timeout(rest),
             }
         }
     }

@@ -49,13 +49,14 @@ impl Choice {
     }
 
     /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
-    /// controller is chosen, somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings) -> Engine {
+    /// controller is chosen there is none, and somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings) -> Option<Engine> {
         let mut chosen = self.controllers(settings);
-        if !chosen.is_empty() {
-            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+        if chosen.is_empty() {
+            return None;
         }
-        Engine::new(chosen, setpoint_controllers::indexes::all())
+        chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+        Some(Engine::new(chosen, setpoint_controllers::indexes::all()))
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
