@@ -121,7 +121,7 @@ async fn create(api: &Api, at: usize) {
         query: String::new(),
         headers: HeaderMap::new(),
         body: body.into(),
-        identity: Identity { user: "bench".to_owned(), groups: Vec::new() },
+        identity: Identity { user: "bench".to_owned(), groups: vec!["system:masters".to_owned()] },
     };
     assert_eq!(api.answer(request).await.status.as_u16(), 201);
 }
