@@ -99,9 +99,14 @@ impl Elector {
         self.acts_until
     }
 
+    /// It is about to look at the Lease: whatever comes of that, the next time is a while from now.
+    pub fn tries(&mut self, now: Time) {
+        self.next = now.after(RETRY_PERIOD);
+    }
+
     /// Takes in the Lease as it is (none if there is none), and says what to do.
     pub fn look(&mut self, held: Option<Held>, now: Time) -> Step {
-        self.next = now.after(RETRY_PERIOD);
+        self.tries(now);
         let Some(held) = held else {
             self.observed = None;
             return Step::Create(self.spec(&now, &Micros(now).to_string(), 0));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Revision, Time, Value, json, value};
-use setpoint_reconcile::election::{Elector, Held, Step};
+use setpoint_reconcile::election::{Elector, Held, RETRY_PERIOD, Step};
 use setpoint_reconcile::{Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
 use setpoint_store::Clock;
 use tokio::sync::mpsc;
@@ -72,7 +72,7 @@ impl Remote {
 
     /// Waits until the Lease is ours.
     async fn campaign(&self, elector: &mut Elector) {
-        while !elector.leads(self.clock.now()) {
+        loop {
             self.look(elector).await;
             if elector.leads(self.clock.now()) {
                 return;
@@ -81,12 +81,18 @@ impl Remote {
         }
     }
 
-    /// Looks at the Lease, and takes or renews it. What fails is tried again next time.
+    /// Looks at the Lease, and takes or renews it. What fails, or takes so long that it may as well have failed, is
+    /// tried again next time: a server that hangs must not keep a leader from noticing that it leads no longer.
     async fn look(&self, elector: &mut Elector) {
+        elector.tries(self.clock.now());
+        // Nobody waits for the outcome: if there is one in time, the candidate knows it.
+        let _ = tokio::time::timeout(RETRY_PERIOD, self.try_to_lead(elector)).await;
+    }
+
+    async fn try_to_lead(&self, elector: &mut Elector) {
         let path = format!("{LEASES}/{}", self.lease);
         let Ok((status, body)) = self.writes.ask(Method::GET, &path, None, Bytes::new()).await else {
-            // Count the attempt, so that the next one waits its time.
-            return tokio::time::sleep(Duration::from_millis(200)).await;
+            return;
         };
         let held = match status.as_u16() {
             200 => {
@@ -95,7 +101,7 @@ impl Remote {
                 Some(Held::of(&lease, Revision(revision)))
             }
             404 => None,
-            _ => return tokio::time::sleep(Duration::from_millis(200)).await,
+            _ => return,
         };
         let sent = self.clock.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
