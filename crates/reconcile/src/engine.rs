@@ -188,8 +188,15 @@ impl Engine {
         &self.world
     }
 
-    /// Takes in a change. One that is older than what is known is a late one, and changes nothing.
+    /// Takes in a change. Changes of a resource come in order, so one that is older than what is known of the
+    /// resource was told before, and changes nothing; least of all does it bring back what is gone.
     pub fn observe(&mut self, observed: Observed, now: Time) {
+        if self.world.last_change(observed.key.resource()) < observed.revision {
+            self.take_in(observed, now);
+        }
+    }
+
+    fn take_in(&mut self, observed: Observed, now: Time) {
         let Observed { key, revision, after, by } = observed;
         if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
             return;
@@ -221,10 +228,10 @@ impl Engine {
         for object in objects {
             gone.remove(object.key());
             let (key, revision) = (object.key().clone(), object.revision());
-            self.observe(Observed { key, revision, after: Some(object), by: None }, now);
+            self.take_in(Observed { key, revision, after: Some(object), by: None }, now);
         }
         for key in gone {
-            self.observe(Observed { key, revision, after: None, by: None }, now);
+            self.take_in(Observed { key, revision, after: None, by: None }, now);
         }
         self.world.reach_of(resource, revision);
     }
@@ -343,7 +350,7 @@ impl Engine {
             return;
         };
         entry.soft.memo = memo;
-        let sending = Sending::new(stages, look_again);
+        let sending = Sending::new(stages, look_again, world.revision());
         let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
         running.stats.quiet += u64::from(quiet);
         running.stats.resync_gaps += u64::from(only_resync && !quiet);
@@ -363,7 +370,7 @@ impl Engine {
         if sending.out > 0 {
             return;
         }
-        let batch = sending.next_batch();
+        let (batch, seen) = (sending.next_batch(), sending.seen);
         if batch.is_empty() {
             let (end, look_again) = (sending.end(), sending.look_again);
             running.sending.remove(key);
@@ -375,7 +382,6 @@ impl Engine {
         }
         let by: Arc<str> = tag(running.controller.name(), key).into();
         let (user, manager) = (Arc::clone(&running.user), running.controller.manager());
-        let seen = self.world.revision();
         for act in batch {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);
