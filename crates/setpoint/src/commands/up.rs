@@ -161,11 +161,8 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
     let settings = Settings { root_ca: pki.ca.certificate.clone(), ..Settings::default() };
     let engine = arguments.controllers.engine_of_store(&settings);
-    let start = |engine| Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy));
-    let reconciling = engine.map(start).transpose()?;
-    if let Some(reconciling) = &reconciling {
-        api.show(reconciling.engine());
-    }
+    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy))?;
+    api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
