@@ -19,6 +19,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use parking_lot::Mutex;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
+use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
@@ -52,6 +53,8 @@ pub struct Options {
     pub address: String,
     /// The address of the server that is behind the `kubernetes` service, if others can reach it.
     pub advertised: Option<SocketAddr>,
+    /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
+    pub service_ranges: Vec<Cidr>,
 }
 
 /// The API over a store.

@@ -12,9 +12,10 @@ use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
 use crate::in_process::identify;
 use crate::pipeline::create::create;
+use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Step, Wish, World, Writer, service_network};
-use crate::served;
+use crate::pipeline::{Step, Wish, World, Writer};
+use crate::{served, stored};
 
 /// Those of the namespaces without which a cluster cannot work.
 pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
@@ -44,14 +45,16 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
         tickets.extend(founder.make(("scheduling.k8s.io", "priorityclasses"), "", class)?);
     }
     tickets.extend(share(&Founder { manager: "api-priority-and-fairness-config-producer-v1", ..founder })?);
-    let range = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [(service_network::RANGE)]}});
-    tickets.extend(founder.make(("networking.k8s.io", "servicecidrs"), "", range)?);
+    tickets.extend(network(&founder)?);
     wait(tickets)?;
+    let primary = Ranges::of(&store.snapshot()).cluster()[0];
+    let first =
+        ranges::first_address(primary).ok_or_else(|| Status::internal_error("no room for Services"))?;
     let service = value!({
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
             "type": "ClusterIP",
-            "clusterIP": (service_network::first_address().to_string()),
+            "clusterIP": (first.to_string()),
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
     });
@@ -64,6 +67,37 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
 
 fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
+}
+
+/// Proposes the networks of Services. One that is there can get a second family, and stays what it is otherwise.
+fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
+    const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
+    let snapshot = founder.store.snapshot();
+    let known = Ranges::of(&snapshot);
+    let wanted = &founder.options.service_ranges[..];
+    let wanted = if wanted.is_empty() { known.cluster() } else { wanted };
+    let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
+    let there = served::find(RANGES.0, "v1", RANGES.1)
+        .and_then(|served| served.key("", ranges::DEFAULT_NAME).ok())
+        .and_then(|key| snapshot.get(&key).map(stored::object));
+    match there {
+        None => {
+            let range = value!({"metadata": {"name": (ranges::DEFAULT_NAME)}, "spec": {"cidrs": (texts)}});
+            founder.make(RANGES, "", range)
+        }
+        Some(_) if wanted == known.cluster() => Ok(None),
+        Some(mut range) if wanted.starts_with(known.cluster()) => {
+            range.ensure_map("spec").insert("cidrs", texts);
+            founder.set(RANGES, "", range)
+        }
+        Some(_) => {
+            tracing::warn!(
+                range = ranges::DEFAULT_NAME,
+                "the networks of Services cannot become others, and stay as the ServiceCIDR says"
+            );
+            Ok(None)
+        }
+    }
 }
 
 /// Proposes how requests share the server.
@@ -200,6 +234,7 @@ mod tests {
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: Some(([192, 0, 2, 7], 6443).into()),
+            service_ranges: Vec::new(),
         };
         bootstrap(&store, &options).unwrap();
         let snapshot = store.snapshot();
@@ -235,5 +270,33 @@ mod tests {
         options.advertised = Some(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 8], 7443).into());
         bootstrap(&store, &options).unwrap();
         assert_eq!(slice().str_at(&["addressType"]), "IPv6");
+    }
+    #[test]
+    fn the_networks_of_services_get_a_second_family_and_never_become_others() {
+        let store = Store::in_memory(Retention::default());
+        let count = AtomicU64::new(1);
+        let mut options = Options {
+            clock: Arc::new(Still),
+            entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
+            address: "127.0.0.1:6443".into(),
+            advertised: None,
+            service_ranges: Vec::new(),
+        };
+        let cidrs = |options: &Options, text: &str| {
+            let service_ranges = ranges::parse_ranges(text).unwrap();
+            bootstrap(&store, &Options { service_ranges, ..options.clone() }).unwrap();
+            let shown =
+                Ranges::of(&store.snapshot()).cluster().iter().map(ToString::to_string).collect::<Vec<_>>();
+            shown.join(",")
+        };
+        assert_eq!(cidrs(&options, "10.7.0.0/16"), "10.7.0.0/16");
+        let served = served::find("", "v1", "services").unwrap();
+        let service = store.snapshot().get(&served.key("default", "kubernetes").unwrap()).map(stored::object);
+        assert_eq!(service.unwrap().str_at(&["spec", "clusterIP"]), "10.7.0.1");
+        assert_eq!(cidrs(&options, "10.7.0.0/16,fd00::/108"), "10.7.0.0/16,fd00::/108");
+        assert_eq!(cidrs(&options, "10.8.0.0/16"), "10.7.0.0/16,fd00::/108");
+        options.service_ranges = Vec::new();
+        bootstrap(&store, &options).unwrap();
+        assert_eq!(Ranges::of(&store.snapshot()).cluster().len(), 2);
     }
 }

@@ -35,6 +35,7 @@ impl Server {
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,
+            service_ranges: Vec::new(),
         };
         let api = service(Store::in_memory(Retention::default()), options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

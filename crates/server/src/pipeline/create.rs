@@ -63,7 +63,7 @@ pub fn create(
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
     let proposal = proposal.put(key, Expect::Absent, draft);
-    Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, world)?)), warnings })
+    Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, writer, world)?)), warnings })
 }
 
 /// The name is taken; by an object that is about to go, perhaps.

@@ -81,7 +81,7 @@ pub fn update_live(
     }
     if released(served, &new, &old) {
         let proposal = writer.proposal(world).delete(key, expect);
-        let proposal = service_network::release(served, &old).commit(proposal, world)?;
+        let proposal = service_network::release(served, &old).commit(proposal, writer, world)?;
         return decided(Step::Remove(Box::new(proposal), new));
     }
     keep_times(&old, &mut new);
@@ -90,7 +90,7 @@ pub fn update_live(
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
     let proposal = writer.proposal_of(world, &changed).put(key, expect, draft);
-    decided(Step::Commit(Box::new(claims.commit(proposal, world)?)))
+    decided(Step::Commit(Box::new(claims.commit(proposal, writer, world)?)))
 }
 
 /// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.
