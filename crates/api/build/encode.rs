@@ -216,6 +216,7 @@ fn flags(field: &Field) -> u16 {
         (field.always, flag::ALWAYS),
         (facts.omit_empty, flag::OMIT_EMPTY),
         (facts.omit_zero, flag::OMIT_ZERO),
+        (facts.empty_counts, flag::EMPTY_COUNTS),
         (facts.pointer, flag::POINTER),
         (patch("merge"), flag::PATCH_MERGE),
         (patch("retainKeys"), flag::PATCH_RETAIN_KEYS),

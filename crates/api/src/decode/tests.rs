@@ -332,3 +332,19 @@ fn what_was_sent_keeps_the_emptiness_that_says_who_owns_what() {
     assert_eq!(json::to_text(stored.value.get("metadata").unwrap()), "{}");
     assert_eq!(json::to_text(stored.value.get("spec").unwrap()), r#"{"drivers":null}"#);
 }
+
+#[test]
+fn what_was_sent_keeps_the_emptiness_that_rules_ask_for() {
+    let of = kind("", "Pod");
+    let text = r#"{"spec":{"nodeSelector":{},"overhead":{},"containers":[]}}"#;
+    let sent = decode_sent(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
+    let spec = |keep| {
+        let kept = decode_keeping(sent.value.clone(), of, keep).unwrap();
+        json::to_text(kept.value.get("spec").unwrap())
+    };
+    let (owned, judged) = (Keep { shown: true, counted: false }, Keep { shown: false, counted: true });
+    assert_eq!(json::to_text(sent.value.get("spec").unwrap()), r#"{"containers":[],"overhead":{}}"#);
+    assert_eq!(spec(owned), r#"{"containers":[]}"#);
+    assert_eq!(spec(judged), r#"{"containers":null,"overhead":{}}"#);
+    assert_eq!(spec(Keep::default()), r#"{"containers":null}"#);
+}

@@ -62,6 +62,8 @@ pub mod flag {
     pub const PATCH_REPLACE: u16 = 64;
     /// Written even when nothing was said about it.
     pub const ALWAYS: u16 = 128;
+    /// Empty is as good as absent once it is stored, but not while it is decided upon.
+    pub const EMPTY_COUNTS: u16 = 256;
 }
 
 /// Tags of a node.

@@ -278,6 +278,12 @@ impl<'a> Field<'a> {
         self.flag(flag::POINTER)
     }
 
+    /// Whether rules tell an empty list or map from an absent one, though both are stored as absent.
+    #[must_use]
+    pub fn counts_empty(self) -> bool {
+        self.flag(flag::EMPTY_COUNTS)
+    }
+
     /// Whether it is written even when nothing was said about it, as null, zero or a struct without content.
     #[must_use]
     pub fn is_always_written(self) -> bool {

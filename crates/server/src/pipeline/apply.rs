@@ -1,6 +1,6 @@
 //! Applying a configuration: what it says is merged in, and its manager owns it from then on.
 
-use setpoint_api::decode::decode;
+use setpoint_api::decode::decode_sent;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata};
 use setpoint_store::Record;
@@ -34,9 +34,10 @@ pub fn apply(
 ) -> Result<Decided, Status> {
     let live = record.map(stored::object);
     let (object, owners) = ownership::merge(served, part, writer, world, live.as_ref(), says, force)?;
-    let object =
-        decode(object, served.schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?.value;
-    let wish = Wish { object: served.to_stored(object), hollow: false, owners: Some(owners) };
+    let decoded =
+        decode_sent(object, served.schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?;
+    let object = served.to_stored(decoded.value);
+    let wish = Wish { object, hollow: decoded.hollow, owners: Some(owners) };
     match record.zip(live) {
         Some(seen) => update_live(served, part, wish, seen, writer, world),
         None if part == Part::Whole => create(served, metadata::namespace(says), wish, writer, world),

@@ -2,6 +2,7 @@
 
 use setpoint_api::Value;
 use setpoint_api::apply::keep_times;
+use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
@@ -60,7 +61,7 @@ pub fn update_live(
     writer: &Writer,
     world: &World<'_>,
 ) -> Result<Decided, Status> {
-    let name = metadata::name(&old).to_owned();
+    let (name, hollow) = (metadata::name(&old).to_owned(), wish.hollow);
     let (mut new, changed) = wish.settle(served, part, writer, world, Some(&old));
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
@@ -83,6 +84,9 @@ pub fn update_live(
         let proposal = writer.proposal(world).delete(key, expect);
         let proposal = service_network::release(served, &old).commit(proposal, writer, world)?;
         return decided(Step::Remove(Box::new(proposal), new));
+    }
+    if hollow {
+        new = decode(new, served.stored_schema, &[]).map_err(|_| unstorable())?.value;
     }
     keep_times(&old, &mut new);
     if new == old {
