@@ -236,10 +236,10 @@ fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() 
     world.make("a", "");
     assert_eq!(told(), 1, "the first at once");
     world.make("b", "");
-    pass(5);
+    pass(2);
     world.make("c", "");
     assert_eq!(told(), 0, "the others wait");
-    pass(6);
+    pass(3);
     assert_eq!(told(), 2, "and go together");
     pass(20);
     world.make("d", "");
