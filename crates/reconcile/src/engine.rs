@@ -238,6 +238,11 @@ impl Engine {
         self.world.reach(revision);
     }
 
+    /// Says that all changes of a resource up to a revision have been taken in: a watch that has nothing to tell says so.
+    pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
+        self.world.reach_of(resource, revision);
+    }
+
     /// Takes in what became of a write.
     pub fn answer(&mut self, ticket: Ticket, outcome: Outcome, now: Time, turn: &mut Turn) {
         let Some(flight) = self.flights.remove(&ticket) else { return };

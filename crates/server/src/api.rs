@@ -36,6 +36,7 @@ use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::{answers, bootstrap, list, stored, watch};
 
+pub(crate) use access::may_do_everything;
 pub(crate) use write::commit_status;
 
 /// Chance, from outside.
