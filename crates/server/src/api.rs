@@ -37,6 +37,7 @@ use crate::tokens::Tokens;
 use crate::watch::Crowd;
 use crate::{answers, bootstrap, list, stored, watch};
 
+pub(crate) use access::may_do_everything;
 pub(crate) use write::commit_status;
 
 /// Chance, from outside.
