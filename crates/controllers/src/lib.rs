@@ -18,6 +18,7 @@ pub mod endpoint_slice;
 pub mod endpoints;
 pub mod ephemeral_volume;
 pub mod finalizers;
+pub mod flow_control;
 pub mod garbage_collector;
 pub mod hashes;
 pub mod holder;

@@ -153,6 +153,7 @@ pub struct Engine {
     recorder: Recorder,
     resync_due: Option<Time>,
     resync_slice: u32,
+    is_narrow: bool,
 }
 
 impl Engine {
@@ -183,7 +184,21 @@ impl Engine {
             recorder: Recorder::default(),
             resync_due: None,
             resync_slice: 0,
+            is_narrow: false,
         }
+    }
+
+    /// The same loop over controllers that read nothing but what they watch: it need not hear of the rest.
+    #[must_use]
+    pub fn narrow(mut self) -> Engine {
+        self.is_narrow = true;
+        self
+    }
+
+    /// Whether it wants to hear of a resource.
+    #[must_use]
+    pub fn follows(&self, resource: &Resource) -> bool {
+        !self.is_narrow || ["*", resource.as_str()].iter().any(|watched| self.watchers.contains_key(watched))
     }
 
     /// The world as it is known.

@@ -14,6 +14,7 @@ pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod flow_control;
 pub mod horizontal_pod_autoscaler;
 pub mod ip_address;
 pub mod job;

@@ -141,8 +141,12 @@ impl Planner for Copier {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let copy = format!("copy-of-{}", key.name());
-        if object.meta().labels.get("source").is_some() && world.find("configmaps", "default", &copy).is_none() {
-            plan.stage([Write::create("configmaps", "default", value!({"metadata": {"name": (copy)}})).into()]);
+        if object.meta().labels.get("source").is_some()
+            && world.find("configmaps", "default", &copy).is_none()
+        {
+            plan.stage([
+                Write::create("configmaps", "default", value!({"metadata": {"name": (copy)}})).into()
+            ]);
         }
         plan
     }

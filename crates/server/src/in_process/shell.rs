@@ -63,7 +63,7 @@ impl Shell {
         let engine = Arc::new(Mutex::new(engine));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let thread = std::thread::Builder::new().name("loop".to_owned()).spawn(move || {
-            Running { feed: Feed::open(&store), store, clock, entropy, oracle, under_way: Vec::new() }
+            Running { feed: Feed::open(&run.lock()), store, clock, entropy, oracle, under_way: Vec::new() }
                 .run(&run, &stopped);
         })?;
         Ok(Shell { engine, stop, thread: Some(thread) })
@@ -208,9 +208,9 @@ struct Lane {
 }
 
 impl Feed {
-    fn open(_: &Store) -> Feed {
-        let lanes =
-            resources().map(|resource| Lane { resource: resource.clone(), cursor: None, ahead: None });
+    fn open(engine: &Engine) -> Feed {
+        let followed = resources().filter(|resource| engine.follows(resource));
+        let lanes = followed.map(|resource| Lane { resource: resource.clone(), cursor: None, ahead: None });
         Feed { lanes: lanes.collect() }
     }
 

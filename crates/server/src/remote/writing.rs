@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
+use crate::in_process::identify;
 use crate::served::{self, Served};
 
 /// Sends a write, and reports what became of it. One that takes too long is lost, so that its key is planned again.
@@ -111,6 +112,12 @@ fn request(sent: &Sent) -> Option<Asked> {
             };
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
+        Write::Apply { key, part, config, uid } => {
+            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let mut config = typed(served, config.clone());
+            config.ensure_map("metadata").insert("uid", &**uid);
+            (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
+        }
         Write::Delete { key, uid, revision, propagation, grace } => {
             let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), "");
             let mut preconditions = Map::new();
@@ -140,8 +147,7 @@ fn request(sent: &Sent) -> Option<Asked> {
 }
 
 fn typed(served: &Served, mut object: Value) -> Value {
-    object.make_map().insert("kind", served.info.kind);
-    object.make_map().insert("apiVersion", served.api_version());
+    identify(&mut object, served);
     object
 }
 

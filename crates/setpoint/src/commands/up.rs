@@ -168,12 +168,8 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let oracle = Arc::new(Oracle::new(Arc::new(Unserved)));
     oracle.sign_with(&pki.ca)?;
     let answering = Arc::clone(&oracle);
-    let start =
-        |engine| Shell::start_with(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering);
-    let reconciling = engine.map(start).transpose()?;
-    if let Some(reconciling) = &reconciling {
-        api.show(reconciling.engine());
-    }
+    let reconciling = Shell::start_with(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
