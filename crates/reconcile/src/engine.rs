@@ -207,8 +207,15 @@ impl Engine {
         &self.world
     }
 
-    /// Takes in a change. One that is older than what is known is a late one, and changes nothing.
+    /// Takes in a change. Changes of a resource come in order, so one that is older than what is known of the
+    /// resource was told before, and changes nothing; least of all does it bring back what is gone.
     pub fn observe(&mut self, observed: Observed, now: Time) {
+        if self.world.last_change(observed.key.resource()) < observed.revision {
+            self.take_in(observed, now);
+        }
+    }
+
+    fn take_in(&mut self, observed: Observed, now: Time) {
         let Observed { key, revision, after, by } = observed;
         if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
             return;
@@ -240,10 +247,10 @@ impl Engine {
         for object in objects {
             gone.remove(object.key());
             let (key, revision) = (object.key().clone(), object.revision());
-            self.observe(Observed { key, revision, after: Some(object), by: None }, now);
+            self.take_in(Observed { key, revision, after: Some(object), by: None }, now);
         }
         for key in gone {
-            self.observe(Observed { key, revision, after: None, by: None }, now);
+            self.take_in(Observed { key, revision, after: None, by: None }, now);
         }
         self.world.reach_of(resource, revision);
     }
@@ -383,7 +390,7 @@ impl Engine {
                 false
             }
         });
-        let sending = Sending::new(stages, look_again);
+        let sending = Sending::new(stages, look_again, world.revision());
         let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
         if quiet && world.get(&key).is_none() {
             entry.soft.forget_answers();
@@ -406,7 +413,7 @@ impl Engine {
         if sending.out > 0 {
             return;
         }
-        let batch = sending.next_batch();
+        let (batch, seen) = (sending.next_batch(), sending.seen);
         if batch.is_empty() {
             let (end, look_again) = (sending.end(), sending.look_again);
             running.sending.remove(key);
@@ -418,7 +425,6 @@ impl Engine {
         }
         let by: Arc<str> = tag(running.controller.name(), key).into();
         let (user, manager) = (Arc::clone(&running.user), running.controller.manager());
-        let seen = self.world.revision();
         for act in batch {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);

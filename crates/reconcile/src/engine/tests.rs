@@ -273,3 +273,25 @@ fn the_answers_about_what_is_gone_cost_nothing() {
     engine.turn(at(2), Seed(1));
     assert!(engine.keys("curious").is_empty());
 }
+
+#[test]
+fn what_is_told_again_does_not_bring_back_what_is_gone() {
+    let mut engine = engine();
+    let told = copy("x", 2);
+    engine.observe(told.clone(), at(0));
+    engine.observe(Observed { revision: Revision(3), after: None, ..told.clone() }, at(0));
+    engine.observe(told, at(0));
+    assert_eq!(engine.world().count("copies"), 0);
+}
+
+#[test]
+fn every_write_of_a_plan_says_which_world_was_planned_on() {
+    let mut engine = engine();
+    engine.observe(thing("x", 3, 1), at(0));
+    engine.reach(Revision(1));
+    let mut turn = engine.turn(at(0), Seed(1));
+    engine.reach(Revision(7));
+    let first = turn.writes.remove(0);
+    engine.answer(first.ticket, done(8), at(0), &mut turn);
+    assert_eq!(turn.writes.iter().map(|sent| sent.seen).collect::<Vec<_>>(), [Revision(1), Revision(1)]);
+}
