@@ -210,7 +210,7 @@ impl Api {
                 .await;
             outcome?;
         }
-        list::answer(target, &page, wanted, query, self.options.clock.now())
+        list::answer(target, page, wanted, query, self.options.clock.now())
     }
 
     fn body(&self, request: &Request, target: &Target, query: &Query) -> Result<(Wish, Vec<String>), Status> {
@@ -416,7 +416,11 @@ fn shown(
     query: &Query,
     now: Time,
 ) -> Result<Answer, Status> {
+    let pretty = query.flag("pretty") == Some(true);
     let bytes = match done {
+        Done::Stored(record) if view == View::Whole => {
+            return Ok(answers::record(code, target.served, &record, form, pretty));
+        }
         Done::Stored(record) => record.value(),
         Done::Removed(object) | Done::Would(object) => {
             let schema = target.served.stored_schema;
@@ -429,7 +433,7 @@ fn shown(
         return answers::view_of_object(code, target.served, &object, view, query, now);
     }
     let bytes = stored::served_bytes(target.served, bytes);
-    Ok(answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true)))
+    Ok(answers::object(code, target.served, bytes, form, pretty))
 }
 
 pub(crate) fn commit_status(error: &CommitError) -> Status {
