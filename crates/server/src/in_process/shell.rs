@@ -63,8 +63,8 @@ impl Shell {
         let engine = Arc::new(Mutex::new(engine));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let thread = std::thread::Builder::new().name("loop".to_owned()).spawn(move || {
-            Running { feed: Feed::open(&run.lock()), store, clock, entropy, oracle, under_way: Vec::new() }
-                .run(&run, &stopped);
+            let feed = Feed::open(&run.lock());
+            Running { feed, store, clock, entropy, oracle, under_way: Vec::new() }.run(&run, &stopped);
         })?;
         Ok(Shell { engine, stop, thread: Some(thread) })
     }
