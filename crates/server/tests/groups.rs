@@ -272,7 +272,7 @@ fn a_pod_is_bound_once_through_either_path() {
 #[test]
 fn what_is_empty_is_not_always_absent() {
     let server = Server::new();
-    let scaler = r#"{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"d"},"maxReplicas":3,"behavior":{"scaleUp":{"policies":[]}}}}"#;
+    let scaler = r#"{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":3,"behavior":{"scaleUp":{"policies":[]}}}}"#;
     let (code, refused) = server.call(Method::POST, HPAS_2, scaler);
     assert_eq!(code, 422, "{}", json::to_text(&refused));
     let message = "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";

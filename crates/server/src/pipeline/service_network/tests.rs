@@ -284,8 +284,7 @@ fn a_second_address_comes_and_goes() {
 #[test]
 fn addresses_of_both_families_are_given_once() {
     let mut cluster = Cluster::with_ranges(DUAL);
-    let spec =
-        r#"{"ipFamilyPolicy":"RequireDualStack","clusterIPs":["10.0.7.7","fd00::7"],"ports":[{"port":80}]}"#;
+    let spec = r#"{"ipFamilyPolicy":"RequireDualStack","clusterIP":"10.0.7.7","clusterIPs":["10.0.7.7","fd00::7"],"ports":[{"port":80}]}"#;
     assert_eq!(ips(&cluster.service("x", spec).unwrap()), ["10.0.7.7", "fd00::7"]);
     let refused = cluster.service("y", &spec.replace("10.0.7.7", "10.0.7.8")).unwrap_err();
     assert_eq!(
