@@ -12,8 +12,9 @@ use setpoint_api::Time;
 pub const ASK_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest. It is shorter than the period in which any planner asks anew, so that none is held up for a period.
 pub const ASK_PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long an answer is waited for before it is taken for lost.
-pub const ASK_PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer is waited for before it is taken for lost: longer than anybody takes who answers at all, and
+/// shorter than that period too.
+pub const ASK_PATIENCE: Duration = Duration::from_secs(12);
 /// How many answers of a key are kept; the oldest go first.
 pub const ANSWERS_MAX: usize = 1024;
 
@@ -83,11 +84,11 @@ mod tests {
     fn a_question_is_under_way_once_until_its_answer_is_taken_for_lost() {
         let mut asking = Asking::default();
         assert_eq!(asking.ask("a", at(0)), Ok(()));
-        assert_eq!(asking.ask("a", at(1)), Err(at(60_000)));
+        assert_eq!(asking.ask("a", at(1)), Err(at(12_000)));
         assert_eq!(asking.ask("b", at(1)), Ok(()), "another question waits for nobody");
-        assert_eq!(asking.ask("a", at(60_000)), Ok(()));
-        asking.answered("a", false, at(60_001));
-        assert_eq!(asking.ask("a", at(60_001)), Ok(()), "who has an answer may want a newer one");
+        assert_eq!(asking.ask("a", at(12_000)), Ok(()));
+        asking.answered("a", false, at(12_001));
+        assert_eq!(asking.ask("a", at(12_001)), Ok(()), "who has an answer may want a newer one");
     }
 
     #[test]

@@ -35,24 +35,11 @@ pub struct Shell {
 pub struct ShellError(#[from] std::io::Error);
 
 impl Shell {
-    /// Starts `engine` over `store`, for planners that ask the world outside nothing.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
-    pub fn start(
-        store: Store,
-        engine: Engine,
-        clock: Arc<dyn Clock>,
-        entropy: Arc<Entropy>,
-    ) -> Result<Shell, ShellError> {
-        Shell::start_with(store, engine, clock, entropy, Arc::default())
-    }
-
     /// Starts `engine` over `store`. What its planners ask, `oracle` answers.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn start_with(
+    pub fn start(
         store: Store,
         engine: Engine,
         clock: Arc<dyn Clock>,

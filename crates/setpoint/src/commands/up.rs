@@ -189,7 +189,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let oracle = Arc::new(Oracle::new(Arc::new(Unserved)));
     oracle.sign_with(&pki.ca)?;
     let answering = Arc::clone(&oracle);
-    let reconciling = Shell::start_with(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
     api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
