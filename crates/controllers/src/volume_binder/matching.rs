@@ -12,7 +12,7 @@ pub(super) type Claim<'a> = (&'a Object, &'a PersistentVolumeClaim);
 pub(super) type Volume<'a> = (&'a Object, &'a PersistentVolume);
 
 /// How much storage is meant; none if nothing is said.
-pub(super) fn storage(amounts: &Pairs) -> Quantity {
+pub(crate) fn storage(amounts: &Pairs) -> Quantity {
     amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
 }
 
