@@ -54,10 +54,9 @@ struct Storage {
 }
 
 /// What must have been so at some moment, or the histories prove nothing.
-const SOMETIMES: [&str; 7] = [
+const SOMETIMES: [&str; 6] = [
     "a claim is bound",
     "a claim has grown",
-    "a claim is lost",
     "a claim that is used is to go",
     "a volume that is bound is to go",
     "a volume is attached",
@@ -199,7 +198,7 @@ impl Scenario for Storage {
                 .collect();
             match (claim.str_at(&["status", "phase"]), bound.as_slice()) {
                 ("Bound", [volume]) => check_size(&claim, volume)?,
-                ("Pending" | "Lost", []) => {}
+                ("Pending", []) => {}
                 (phase, bound) => return Err(format!("{} is {phase} and has {bound:?}", path(&claim))),
             }
         }
@@ -225,7 +224,6 @@ impl Storage {
         let so = [
             claims.iter().any(|claim| phase(claim, "Bound")),
             claims.iter().any(grown),
-            claims.iter().any(|claim| phase(claim, "Lost")),
             claims.iter().any(|claim| going(claim) && used(claim)),
             volumes.iter().any(|volume| going(volume) && phase(volume, "Bound")),
             cluster.list("nodes").iter().any(attached),

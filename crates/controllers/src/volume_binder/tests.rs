@@ -266,6 +266,26 @@ fn whoever_makes_volumes_elsewhere_is_named_and_waited_for() {
 }
 
 #[test]
+fn a_binding_that_was_begun_is_finished_though_the_volume_is_to_go() {
+    let mut cluster = cluster();
+    cluster.create("persistentvolumes", "", volume("v", "1Gi", "Retain"));
+    cluster.settle();
+    cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
+    cluster.observe();
+    cluster.plan();
+    while phase(&cluster, "persistentvolumes", "v") != "Bound" {
+        assert!(cluster.perform());
+    }
+    assert_eq!(bound_to(&cluster, "c"), "", "the volume is bound before the claim relies on it");
+    cluster.crash();
+    cluster.delete("persistentvolumes", "v", &Value::map()).unwrap();
+    cluster.settle();
+    assert_eq!(bound_to(&cluster, "c"), "v");
+    assert_eq!(phase(&cluster, "persistentvolumeclaims", "default/c"), "Bound");
+    cluster.assert_quiet();
+}
+
+#[test]
 fn a_volume_of_another_mode_is_not_bound_and_both_sides_are_told() {
     let mut cluster = cluster();
     cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
