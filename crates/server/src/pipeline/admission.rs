@@ -5,6 +5,7 @@
 //! alone. What they read is not guarded: a class that changes at the same moment is as if it had changed after.
 
 pub mod certificate_request;
+pub mod claim_resize;
 pub mod default_class;
 pub mod limit_range;
 pub mod node_taint;
@@ -95,7 +96,12 @@ pub fn validate(
     let judged = match (served.info.group, served.info.plural) {
         ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
             .and_then(|()| runtime_class::validate(object, snapshot)),
-        ("", "persistentvolumeclaims") => limit_range::validate_claim(object, snapshot),
+        ("", "persistentvolumeclaims") => {
+            limit_range::validate_claim(object, snapshot).and_then(|()| match old {
+                Some(old) => claim_resize::validate(object, old, snapshot),
+                None => Ok(()),
+            })
+        }
         ("certificates.k8s.io", "certificatesigningrequests") => certificate_request::validate(object),
         ("scheduling.k8s.io", "priorityclasses") => priority::validate_class(object, old, snapshot),
         _ => return Ok(()),
