@@ -30,6 +30,7 @@ use crate::in_process::report;
 use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
+use crate::nodes::Nodes;
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
@@ -63,6 +64,7 @@ pub struct Api {
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
+    nodes: OnceLock<Arc<dyn Nodes>>,
 }
 
 /// In which series a request is counted, and since when.
@@ -81,6 +83,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         inflight: Inflight::default(),
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
+        nodes: OnceLock::new(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -114,6 +117,12 @@ impl Api {
         if self.engine.set(Arc::clone(engine)).is_ok() {
             self.metrics.register(move |text| report::write_metrics(&shown.lock(), text));
         }
+    }
+
+    /// Has somebody answer for nodes.
+    pub fn ask_nodes(&self, nodes: Arc<dyn Nodes>) {
+        // Whoever came first answers; nobody wires two.
+        let _ = self.nodes.set(nodes);
     }
 
     /// What is counted, for others to add to.
