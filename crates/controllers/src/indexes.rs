@@ -6,7 +6,7 @@ use setpoint_reconcile::views::cluster_role::ClusterRole;
 use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::pod::{BY_NODE, Pod};
 use setpoint_reconcile::views::resource_claim::ResourceClaim;
 use setpoint_reconcile::views::resource_slice::ResourceSlice;
 use setpoint_reconcile::views::service::Service;
@@ -35,7 +35,7 @@ pub const ORPHAN_REPLICA_SETS: &str = "orphan replica sets";
 /// Revisions that nobody manages, by namespace.
 pub const ORPHAN_REVISIONS: &str = "orphan revisions";
 /// Pods by the node they are bound to.
-pub const PODS_BY_NODE: &str = "pods by node";
+pub const PODS_BY_NODE: &str = BY_NODE.name;
 
 /// Pods by each of their labels, within a namespace: see [`labelled`].
 pub const PODS_BY_LABEL: &str = "pods by label";
@@ -116,7 +116,7 @@ pub fn all() -> Vec<Index> {
         Index { name: PODS_BY_DEVICE_CLAIM, resource: "pods", values: device_claims_of_pod },
         Index { name: PODS_BY_DEVICE_TEMPLATE, resource: "pods", values: device_templates_of_pod },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
-        Index { name: PODS_BY_NODE, resource: "pods", values: node },
+        BY_NODE,
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
         Index {
             name: SLICES_BY_SERVICE,
@@ -158,14 +158,6 @@ pub fn zone_of(node: &Object) -> String {
 fn orphan(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.meta().controller().is_none() {
         found(&object.meta().namespace);
-    }
-}
-
-fn node(object: &Object, found: &mut dyn FnMut(&str)) {
-    if let Some(pod) = object.view::<Pod>()
-        && !pod.spec.node_name.is_empty()
-    {
-        found(&pod.spec.node_name);
     }
 }
 

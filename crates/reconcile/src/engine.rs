@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 
-use crate::events::Recorder;
+use crate::events::{Recorder, Speaker};
 use crate::object::Object;
 use crate::plan::{Act, Ask, Note, Plan, Write};
 use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
@@ -124,6 +124,12 @@ struct Running {
 }
 
 impl Running {
+    /// Who writes for a key.
+    fn user_for(&self, key: &Key, world: &World) -> Arc<str> {
+        let node = self.controller.node(key, world);
+        node.map_or_else(|| Arc::clone(&self.user), |node| account(&node))
+    }
+
     /// Keeps in mind that a write of a key could not be done.
     fn fail(&mut self, key: &Key, write: &Write, reason: &str, message: &str, now: Time) {
         self.stats.failures += 1;
@@ -280,12 +286,12 @@ impl Engine {
         let running = &mut self.running[at];
         let Some(sending) = running.sending.get_mut(&key) else { return };
         sending.out -= 1;
-        let mut note = None;
+        let mut told = Vec::new();
         match outcome {
             Outcome::Done { revision, name } => {
                 running.stats.writes += 1;
                 running.queue.entry(&key).note_write(act.write.resource().clone(), revision);
-                note = act.done.map(|note| fill(note, "{name}", &name));
+                told.extend(act.done.into_iter().map(|note| fill(note, "{name}", &name)));
             }
             // What was to go is gone: that is what was wanted.
             Outcome::Gone if matches!(act.write, Write::Delete { .. }) => {}
@@ -300,12 +306,12 @@ impl Engine {
             }
             Outcome::Refused(Refusal { reason, message }) => {
                 sending.stop(End::Failed);
-                note = act.failed.map(|note| fill(note, "{error}", &message));
+                told.extend(act.failed.map(|note| fill(note, "{error}", &message)));
                 running.fail(&key, &act.write, &reason, &message, now);
             }
         }
-        if let Some(note) = note {
-            self.tell(at, note, now, turn);
+        for note in told {
+            self.tell(at, &key, note, now, turn);
         }
         self.go_on(at, &key, now, turn);
     }
@@ -401,7 +407,7 @@ impl Engine {
         turn.asks.extend(asks.into_iter().map(|ask| (name, key.clone(), ask)));
         running.sending.insert(key.clone(), sending);
         for note in notes {
-            self.tell(at, note, now, turn);
+            self.tell(at, &key, note, now, turn);
         }
         self.go_on(at, &key, now, turn);
     }
@@ -424,7 +430,7 @@ impl Engine {
             return;
         }
         let by: Arc<str> = tag(running.controller.name(), key).into();
-        let (user, manager) = (Arc::clone(&running.user), running.controller.manager());
+        let (user, manager) = (running.user_for(key, &self.world), running.controller.manager());
         for act in batch {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);
@@ -436,13 +442,16 @@ impl Engine {
     }
 
     /// Tells people.
-    fn tell(&mut self, at: usize, note: Note, now: Time, turn: &mut Turn) {
+    fn tell(&mut self, at: usize, key: &Key, note: Note, now: Time, turn: &mut Turn) {
         let running = &self.running[at];
+        let host = running.controller.node(key, &self.world);
         let name = running.controller.name();
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let by: Arc<str> = tag(name, &note.about.key).into();
-        let Some(write) = self.recorder.record(running.controller.source(), note, now, nonce) else { return };
+        let speaker =
+            Speaker { source: running.controller.source(), host: host.as_deref().unwrap_or_default() };
+        let Some(write) = self.recorder.record(speaker, note, now, nonce) else { return };
         let event = match &write {
             Write::Patch { key, .. } => Some(key.clone()),
             _ => None,
@@ -450,14 +459,29 @@ impl Engine {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.flights.insert(ticket, Flight::Note { event });
-        let user = Arc::clone(&running.user);
+        let user = host.map_or_else(|| Arc::clone(&running.user), |node| account(&node));
         let (manager, seen) = (running.controller.manager(), self.world.revision());
         turn.writes.push(Sent { ticket, write, user, manager, by, seen });
     }
 
+    /// Wakes the keys that no change wakes, since there is no such object as yet. Says when the first resync is due.
+    fn begin(&mut self, now: Time) -> Time {
+        for running in &mut self.running {
+            for key in running.controller.keys(&self.world) {
+                if self.world.get(&key).is_none() {
+                    running.queue.wake(key, Why::Other, now);
+                }
+            }
+        }
+        *self.resync_due.insert(now.after(RESYNC))
+    }
+
     /// Wakes a slice of all keys, one slice after the other.
     fn resync(&mut self, now: Time) {
-        let due = *self.resync_due.get_or_insert_with(|| now.after(RESYNC));
+        let due = match self.resync_due {
+            Some(due) => due,
+            None => self.begin(now),
+        };
         if now < due {
             return;
         }
@@ -522,6 +546,11 @@ impl Engine {
         }
         gaps
     }
+}
+
+/// The account of a node.
+fn account(node: &str) -> Arc<str> {
+    format!("system:node:{node}").into()
 }
 
 /// A reconciler and a key in one word, for the cause of a commit.

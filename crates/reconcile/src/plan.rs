@@ -70,16 +70,16 @@ pub struct Act {
     /// The write.
     pub write: Write,
     /// What to say when it is done. `{name}` stands for the name of the object that was written.
-    pub done: Option<Note>,
+    pub done: Vec<Note>,
     /// What to say when it was refused. `{error}` stands for the reason.
     pub failed: Option<Note>,
 }
 
 impl Act {
-    /// The same act that says this when it is done.
+    /// The same act that says this too when it is done.
     #[must_use]
     pub fn on_done(mut self, note: Note) -> Act {
-        self.done = Some(note);
+        self.done.push(note);
         self
     }
 
@@ -93,7 +93,7 @@ impl Act {
 
 impl From<Write> for Act {
     fn from(write: Write) -> Act {
-        Act { write, done: None, failed: None }
+        Act { write, done: Vec::new(), failed: None }
     }
 }
 
@@ -336,6 +336,8 @@ pub struct Subject {
     pub uid: Box<str>,
     /// The revision at which it was seen.
     pub revision: Revision,
+    /// Which part of it, as in `spec.containers{name}`; empty for the whole.
+    pub part: String,
 }
 
 impl Subject {
@@ -348,7 +350,15 @@ impl Subject {
             kind,
             uid: object.meta().uid.clone(),
             revision: object.revision(),
+            part: String::new(),
         }
+    }
+
+    /// The same, but only a part of it.
+    #[must_use]
+    pub fn part(mut self, part: String) -> Subject {
+        self.part = part;
+        self
     }
 
     /// Good news about it.

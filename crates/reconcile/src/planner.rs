@@ -41,6 +41,11 @@ pub trait Planner: Send + Sync + 'static {
         format!("system:serviceaccount:kube-system:{}", self.name())
     }
 
+    /// The node in whose name it acts for a key, as that node's own account; nothing if it acts as [`Planner::user`].
+    fn node(&self, _: &Key, _: &World) -> Option<String> {
+        None
+    }
+
     /// Under which name fields are owned.
     fn manager(&self) -> &'static str {
         "kube-controller-manager"
@@ -183,6 +188,8 @@ pub trait Controller: Send + Sync {
     fn watches(&self) -> &'static [Watch];
     /// See [`Planner::user`].
     fn user(&self) -> String;
+    /// See [`Planner::node`].
+    fn node(&self, key: &Key, world: &World) -> Option<String>;
     /// See [`Planner::manager`].
     fn manager(&self) -> &'static str;
     /// See [`Planner::source`].
@@ -212,6 +219,10 @@ impl<P: Planner> Controller for P {
 
     fn user(&self) -> String {
         Planner::user(self)
+    }
+
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        Planner::node(self, key, world)
     }
 
     fn manager(&self) -> &'static str {

@@ -31,6 +31,7 @@ use crate::in_process::report;
 use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
+use crate::nodes::Nodes;
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
@@ -69,6 +70,7 @@ pub struct Api {
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
     crowd: Arc<Crowd>,
+    nodes: OnceLock<Arc<dyn Nodes>>,
 }
 
 /// In which series a request is counted, and since when.
@@ -88,6 +90,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
         crowd: Arc::default(),
+        nodes: OnceLock::new(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -121,6 +124,12 @@ impl Api {
         if self.engine.set(Arc::clone(engine)).is_ok() {
             self.metrics.register(move |text| report::write_metrics(&shown.lock(), text));
         }
+    }
+
+    /// Has somebody answer for nodes.
+    pub fn ask_nodes(&self, nodes: Arc<dyn Nodes>) {
+        // Whoever came first answers; nobody wires two.
+        let _ = self.nodes.set(nodes);
     }
 
     /// What is counted, for others to add to.

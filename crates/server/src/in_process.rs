@@ -175,6 +175,9 @@ fn groups(user: &str) -> Vec<String> {
         groups.push("system:serviceaccounts".to_owned());
         groups.push("system:serviceaccounts:kube-system".to_owned());
     }
+    if user.starts_with("system:node:") {
+        groups.push("system:nodes".to_owned());
+    }
     groups
 }
 

@@ -6,6 +6,7 @@ use setpoint_api::{Time, Value};
 use super::node::Taint;
 use super::{Condition, condition, or_default, time};
 use crate::object::{Pairs, View};
+use crate::world::Index;
 
 /// A Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,6 +21,19 @@ pub struct Pod {
 impl View for Pod {
     const RESOURCE: &'static str = "pods";
 }
+
+/// Pods by the node they are bound to.
+pub const BY_NODE: Index = Index {
+    name: "pods by node",
+    resource: Pod::RESOURCE,
+    values: |object, found| {
+        if let Some(pod) = object.view::<Pod>()
+            && !pod.spec.node_name.is_empty()
+        {
+            found(&pod.spec.node_name);
+        }
+    },
+};
 
 /// What is wanted of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
