@@ -47,11 +47,16 @@ struct Table {
 }
 
 impl World {
-    /// An empty world that keeps these indexes.
+    /// An empty world that keeps these indexes, each once: several who need the same one may all name it.
     #[must_use]
     pub fn new(indexes: impl IntoIterator<Item = Index>) -> World {
-        let indexes = indexes.into_iter().map(|index| (index, Entries::new())).collect();
-        World { indexes, ..World::default() }
+        let mut kept: Vec<(Index, Entries)> = Vec::new();
+        for index in indexes {
+            if kept.iter().all(|(other, _)| other.name != index.name) {
+                kept.push((index, Entries::new()));
+            }
+        }
+        World { indexes: kept, ..World::default() }
     }
 
     /// The revision up to which everything is known.
