@@ -31,7 +31,7 @@ use schedule::Schedule;
 /// How many objects users make per seed at the least.
 pub const OBJECTS_MIN: u64 = 6;
 /// How many edits of users are granted per seed at the least.
-pub const GRANTED_MIN: u64 = 3;
+pub const GRANTED_MIN: u64 = 1;
 
 /// What a seed came to.
 #[derive(Debug, PartialEq, Eq)]

@@ -42,6 +42,10 @@ impl Controller for Mutant {
         self.inner.source()
     }
 
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        self.inner.node(key, world)
+    }
+
     fn keys(&self, world: &World) -> Vec<Key> {
         self.inner.keys(world)
     }
@@ -50,7 +54,7 @@ impl Controller for Mutant {
         &self,
         key: &Key,
         world: &World,
-        soft: &Soft<'_>,
+        soft: Soft<'_>,
         now: setpoint_api::Time,
         seed: Seed,
     ) -> Plan<Remembered> {

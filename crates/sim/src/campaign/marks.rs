@@ -39,7 +39,7 @@ impl Marks {
 }
 
 /// The rare states that a campaign must have reached.
-pub const RARE: [&str; 40] = [
+pub const RARE: [&str; 39] = [
     // What goes wrong.
     "write lost",
     "answer lost",
@@ -55,7 +55,6 @@ pub const RARE: [&str; 40] = [
     "leader deposed with writes under way",
     "election lost its answer",
     "conflict",
-    "contention",
     "node died",
     "node returned",
     "node was removed",

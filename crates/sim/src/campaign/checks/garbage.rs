@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use setpoint_reconcile::World;
+use setpoint_reconcile::{Meta, World};
 
 use super::{Check, Scene};
 use crate::campaign::marks::Marks;
@@ -18,6 +18,13 @@ pub struct OnlyGarbageGoes {
     born: BTreeMap<Box<str>, Revision>,
     /// Owners that leave behind what they own, since when.
     leaving: BTreeMap<Box<str>, Revision>,
+    /// Owners that waited for what they own to go, and until when.
+    waited: BTreeMap<Box<str>, Revision>,
+}
+
+/// Whether an owner goes when what it owns is gone.
+fn waits(meta: &Meta) -> bool {
+    meta.is_deleted() && meta.has_finalizer(FINALIZER_FOREGROUND)
 }
 
 impl Check for OnlyGarbageGoes {
@@ -32,6 +39,9 @@ impl Check for OnlyGarbageGoes {
             // Whoever deletes it once more may have another mind.
             self.leaving.remove(&meta.uid);
         }
+        if change.before.as_ref().is_some_and(|before| waits(before.meta())) {
+            self.waited.insert(meta.uid.clone(), change.revision);
+        }
         if &*change.by == "pod-garbage-collector" && change.is_deletion() {
             marks.note("pod of a removed node was collected");
         }
@@ -42,17 +52,16 @@ impl Check for OnlyGarbageGoes {
             return Ok(());
         }
         marks.note("garbage was collected");
-        let before = change.before.as_ref().map(|before| before.meta()).unwrap_or(meta);
+        let before = change.before.as_ref().map_or(meta, |before| before.meta());
         for owner in &before.owner_references {
             let found = scene.world.identified(&owner.uid);
-            let lives = found.is_some_and(|found| {
-                !(found.meta().is_deleted() && found.meta().has_finalizer(FINALIZER_FOREGROUND))
-            });
-            if lives {
-                return Err(format!(
-                    "{} was collected, and its owner {} {} lives",
-                    change.key, owner.kind, owner.name
-                ));
+            // Whoever deleted the owner may have changed their mind after the collector had looked.
+            if self.waited.get(&owner.uid).is_some_and(|until| *until > change.seen) {
+                continue;
+            }
+            if found.is_some_and(|found| !waits(found.meta())) {
+                let (kind, name) = (&owner.kind, &owner.name);
+                return Err(format!("{} was collected, and its owner {kind} {name} lives", change.key));
             }
             let left =
                 self.leaving.get(&owner.uid).is_some_and(|since| self.born.get(&meta.uid) < Some(since));

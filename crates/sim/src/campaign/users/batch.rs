@@ -27,7 +27,7 @@ fn job_spec(desk: &mut Desk<'_>) -> Value {
         }
         2 => {
             map.insert("completions", 4);
-            map.insert("backoffLimit", 1);
+            map.insert("backoffLimit", 0);
         }
         _ => {
             map.insert("completions", 3);

@@ -47,9 +47,9 @@ pub fn edit_rolling(desk: &mut Desk<'_>) -> Done {
     let path = "default/web";
     let rolling = is_rolling(desk, path);
     let (done, mark) = match desk.chance(16) {
-        0..5 => (desk.roll(DEPLOYMENTS, path), "rolled back in the middle of a rollout"),
-        5..8 => (desk.scale(DEPLOYMENTS, path, 6), "scaled in the middle of a rollout"),
-        8 => {
+        0..4 => (desk.roll(DEPLOYMENTS, path), "rolled back in the middle of a rollout"),
+        4..7 => (desk.scale(DEPLOYMENTS, path, 6), "scaled in the middle of a rollout"),
+        7 | 8 => {
             let paused = value!({"spec": {"paused": true}});
             (desk.merge(DEPLOYMENTS, path, paused), "paused in the middle of a rollout")
         }
