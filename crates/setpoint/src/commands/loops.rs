@@ -1,15 +1,19 @@
-//! The loop beside the server: which controllers run.
+//! The loop beside the server: which controllers run, and whether the scheduler does.
 
 use anyhow::bail;
 use setpoint_controllers::Settings;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_reconcile::{Controller, Engine};
+use setpoint_scheduler::Scheduler;
 
 use crate::clock::entropy;
 
 /// The Lease of whoever runs the controllers.
 pub const LEASE: &str = "kube-controller-manager";
+
+/// The name of the scheduler where controllers are chosen.
+const SCHEDULER: &str = "scheduler";
 
 /// Which controllers run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +25,9 @@ pub struct Choice {
 /// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
 pub fn choice(text: &str) -> anyhow::Result<Choice> {
     let mut choice = Choice { rest: false, named: Vec::new() };
-    let known: Vec<&str> =
+    let mut known: Vec<&str> =
         setpoint_controllers::all(&everything()).iter().map(|controller| controller.name()).collect();
+    known.push(SCHEDULER);
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
             choice.rest = true;
@@ -48,21 +53,29 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
-    /// controller is chosen there is none, and somebody else may lead.
+    /// The loop over the controllers of the choice and the scheduler, as the one that leads because it has the store.
+    /// Where none of them is chosen there is none, and somebody else may lead.
     pub fn engine_of_store(&self, settings: &Settings) -> Option<Engine> {
         let mut chosen = self.controllers(settings);
-        if chosen.is_empty() {
-            return None;
+        if !chosen.is_empty() {
+            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
         }
-        chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
-        Some(Engine::new(chosen, setpoint_controllers::indexes::all()))
+        if self.takes(SCHEDULER) {
+            chosen.push(Box::new(Scheduler::default()));
+            chosen.push(Box::new(Holder { lease: setpoint_scheduler::planner::LEASE, identity: identity() }));
+        }
+        (!chosen.is_empty()).then(|| Engine::new(chosen, setpoint_controllers::indexes::all()))
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
         let all = setpoint_controllers::all(settings).into_iter();
         all.filter(|controller| self.takes(controller.name())).collect()
     }
+}
+
+/// The loop over the scheduler alone.
+pub fn scheduler() -> Engine {
+    Engine::new(vec![Box::new(Scheduler::default())], [])
 }
 
 /// Settings with which every controller runs, to know their names.
@@ -96,6 +109,7 @@ mod tests {
         }
         let one = choice("replicaset").unwrap();
         assert!(one.takes("replicaset-controller") && !one.takes("deployment-controller"));
+        assert!(all.takes("scheduler") && !choice("*,-scheduler").unwrap().takes("scheduler"));
         assert!(choice("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller"));
     }
 }
