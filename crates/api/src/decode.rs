@@ -17,12 +17,14 @@ mod error;
 mod path;
 mod scalar;
 mod time;
+mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{DecodeError, StrictError};
 use path::{Path, Step};
+pub use written::write_stored;
 
 /// How many strict errors are named, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;
@@ -76,15 +78,13 @@ impl Walk<'_> {
     }
 }
 
-/// Brings an object that was decoded and then changed by code of ours into the same shape again: what
-/// [`decode`] does to it, the emptiness that [`decode_sent`] keeps included, but that texts and numbers are taken as
-/// they are, for they have been looked at.
-///
-/// # Errors
-/// If a schema stands where none can, which [`decode`] would have refused.
-pub fn tidy(value: Value, of: Struct<'_>) -> Result<Value, DecodeError> {
-    let walk = Walk { quiet: true, checked: true, ..Walk::default() };
-    Ok(walk.run(value, of)?.value)
+/// A value of a type in its shape; nothing where it cannot be one.
+fn in_shape(mut value: Value, ty: TypeRef<'_>) -> Value {
+    let mut walk = Walk { quiet: true, ..Walk::default() };
+    match walk.value(&mut value, ty, &Path::root()) {
+        Ok(()) => value,
+        Err(_) => Value::Null,
+    }
 }
 
 /// The state of one run.
@@ -96,8 +96,6 @@ struct Walk<'a> {
     ranks: Vec<usize>,
     /// Inside a value that Go decodes apart, without strict errors.
     quiet: bool,
-    /// Texts and numbers are known to be of their types and in their form.
-    checked: bool,
     /// Whether emptiness that means something is kept.
     keeps_empty: bool,
     /// Whether some was.
@@ -119,7 +117,9 @@ impl Walk<'_> {
             };
             let field = of.field_at(rank);
             if self.field(value, field, &path.then(Step::Field { of, field }))? {
-                entries.swap(kept, at);
+                if kept < at {
+                    entries.swap(kept, at);
+                }
                 kept += 1;
                 self.ranks.push(rank);
             }
@@ -175,7 +175,6 @@ impl Walk<'_> {
             (Shape::List(of), Value::List(list)) => self.list(list, of, path),
             (Shape::SchemaOr(or, schema), _) => self.schema_or(value, or, schema, path),
             (Shape::Fields | Shape::Raw | Shape::Any, _) => Ok(()),
-            _ if self.checked => Ok(()),
             _ => scalar::decode(value, ty, path),
         }
     }

@@ -18,6 +18,7 @@ pub mod endpoint_slice;
 pub mod endpoints;
 pub mod ephemeral_volume;
 pub mod finalizers;
+pub mod flow_control;
 pub mod garbage_collector;
 pub mod hashes;
 pub mod holder;
@@ -47,7 +48,9 @@ pub mod service_cidr;
 pub mod service_pods;
 pub mod slice_mirroring;
 pub mod stateful_set;
+pub mod storage_version_migrator;
 pub mod taint_eviction;
+pub mod trust_bundle;
 pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;
@@ -58,7 +61,7 @@ mod testing;
 use setpoint_reconcile::Controller;
 
 /// What controllers are told beside the world.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The certificates that pods trust the API server by, in PEM; nothing is published if there are none.
     pub root_ca: String,
@@ -66,6 +69,19 @@ pub struct Settings {
     pub pod_ranges: Vec<node_ipam::Range>,
     /// Addresses that no pod gets: those of Services.
     pub service_cidrs: Vec<node_ipam::Cidr>,
+    /// Where the built-in provisioner has its volumes, on every node.
+    pub volumes: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            root_ca: String::new(),
+            pod_ranges: Vec::new(),
+            service_cidrs: Vec::new(),
+            volumes: volume_binder::host_path::DIRECTORY.to_owned(),
+        }
+    }
 }
 
 /// Every controller.
@@ -76,6 +92,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(bootstrap_tokens::TokenCleaner),
         Box::new(certificate_requests::RequestApprover),
         Box::new(certificate_requests::RequestCleaner),
+        Box::new(certificate_requests::signer::RequestSigner),
         Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(cron_job::CronJobController),
         Box::new(daemon_set::DaemonSetController),
@@ -100,9 +117,10 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(service_cidr::ServiceCidrController),
         Box::new(slice_mirroring::SliceMirroring),
         Box::new(stateful_set::StatefulSetController),
+        Box::new(storage_version_migrator::StorageVersionMigrator),
         Box::new(taint_eviction::TaintEviction),
         Box::new(ttl_after_finished::TtlAfterFinishedController),
-        Box::new(volume_binder::VolumeBinder::new(volume_binder::host_path::DIRECTORY)),
+        Box::new(volume_binder::VolumeBinder::new(settings.volumes.as_str())),
         Box::new(volume_binder::host_path::DefaultStorageClass),
         Box::new(volume_protection::AttributesClassProtection),
         Box::new(volume_protection::ClaimProtection),
@@ -114,6 +132,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     }
     if !settings.root_ca.is_empty() {
         all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));
+        all.push(Box::new(trust_bundle::TrustBundlePublisher::new(&*settings.root_ca)));
     }
     all
 }

@@ -5,6 +5,7 @@
 
 pub mod certificate_signing_request;
 pub mod cluster_role;
+pub mod cluster_trust_bundle;
 pub mod config_map;
 pub mod controller_revision;
 pub mod cron_job;
@@ -14,6 +15,7 @@ pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod flow_control;
 pub mod horizontal_pod_autoscaler;
 pub mod ip_address;
 pub mod job;
@@ -32,6 +34,7 @@ pub mod service_account;
 pub mod service_cidr;
 pub mod stateful_set;
 pub mod storage_class;
+pub mod storage_version_migration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};

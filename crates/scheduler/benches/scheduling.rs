@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fastrand::Rng;
-use setpoint_api::{Key, Resource, Time, Value, json, value};
-use setpoint_reconcile::{Engine, Outcome, Seed, Sent, Turn};
+use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
+use setpoint_reconcile::{Engine, Object, Outcome, Seed, Sent, Turn, Write};
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
@@ -21,6 +21,10 @@ use setpoint_server::served;
 use setpoint_store::{Cursor, Filter, Retention, Store};
 
 const NODES: usize = 5000;
+
+/// The allocator of the binary, so that what is measured is what runs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
@@ -179,19 +183,21 @@ impl Bench {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
         let world = World { snapshot: &snapshot, now: self.now, entropy };
         match create::create(served, namespace, Wish::of(object), &writer, &world).unwrap().step {
-            Step::Commit(proposal) => drop(self.store.commit(*proposal).unwrap()),
+            Step::Commit(proposal) => {
+                self.store.commit(*proposal).unwrap();
+            }
             _ => panic!("not created"),
         }
     }
 
     /// Nodes in so many zones. They come with their statuses, as a fake would write them.
     fn nodes(&mut self, zones: usize) {
-        for i in 0..NODES {
+        let resource = Resource::new("nodes").unwrap();
+        let node = |i: usize| {
             let name = format!("scheduler-perf-{i:04}");
-            let zone = format!("moon-{}", i % zones);
             let labels: Vec<(&str, Value)> = vec![
                 ("kubernetes.io/hostname", Value::from(name.as_str())),
-                ("topology.kubernetes.io/zone", Value::from(zone)),
+                ("topology.kubernetes.io/zone", Value::from(format!("moon-{}", i % zones))),
             ];
             let labels = Value::Map(labels.into_iter().collect());
             let amounts = value!({"cpu": "4", "memory": "32Gi", "pods": "110"});
@@ -200,21 +206,10 @@ impl Bench {
                 "metadata": {"name": (name.as_str()), "uid": (name.as_str()), "labels": (labels)},
                 "status": {"allocatable": (amounts), "conditions": [{"type": "Ready", "status": "True"}]},
             });
-            let key = Key::cluster(&Resource::new("nodes").unwrap(), &name).unwrap();
-            let object = setpoint_reconcile::Object::read(
-                key.clone(),
-                setpoint_api::Revision(1),
-                self.now,
-                bytes::Bytes::from(json::to_text(&node)),
-            );
-            let observed = setpoint_reconcile::Observed {
-                key,
-                revision: setpoint_api::Revision(1),
-                after: object.ok(),
-                by: None,
-            };
-            self.engine.observe(observed, self.now);
-        }
+            let key = Key::cluster(&resource, &name).unwrap();
+            Object::read(key, Revision(1), self.now, bytes::Bytes::from(json::to_text(&node))).unwrap()
+        };
+        self.engine.relist(&resource, (0..NODES).map(node).collect(), Revision(1), self.now);
     }
 
     fn pods(&mut self, namespace: &str, count: usize, pod: &Value) {
@@ -288,7 +283,7 @@ impl Bench {
         };
         self.writes += 1;
         assert!(!matches!(outcome, Outcome::Refused(_)), "{sent:?}: {outcome:?}");
-        let is_binding = matches!(&sent.write, setpoint_reconcile::Write::Post { part: "binding", .. });
+        let is_binding = matches!(&sent.write, Write::Post { part: "binding", .. });
         self.bound += usize::from(is_binding && matches!(outcome, Outcome::Done { .. }));
         outcome
     }

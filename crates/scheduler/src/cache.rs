@@ -278,26 +278,33 @@ impl Cache {
         let known = self.ids.get(object.key()).copied();
         let node = is_bound.then(|| self.number(&pod.spec.node_name));
         let is_deleted = object.meta().is_deleted();
-        let shape = Shape::of(object, pod);
-        if let Some(id) = known {
-            if self.is_same(id, object, &shape, node) {
+        if let Some(id) = known.filter(|id| self.is_same(*id, object, node)) {
+            // The generation tells whether anything but the status changed; labels are not in it.
+            let was = self.pod(id).map(|entry| entry.object.meta());
+            let unchanged = was.is_some_and(|was| {
+                was.generation > 0
+                    && was.generation == object.meta().generation
+                    && was.labels == object.meta().labels
+            });
+            if unchanged || self.shape_of(id).is_some_and(|known| **known == Shape::of(object, pod)) {
                 self.renew_pod(id, object, is_bound);
                 return;
             }
+        }
+        let shape = Shape::of(object, pod);
+        if known.is_some() {
             self.forget_pod(object.key());
         }
         self.enter_pod(object, shape, node, is_deleted);
     }
 
-    /// Whether a pod is as it was to every rule, and where it was thought to be.
-    fn is_same(&self, id: PodId, object: &Object, shape: &Shape, node: Option<usize>) -> bool {
-        let same_shape = self.shape_of(id).is_some_and(|known| **known == *shape);
-        same_shape
-            && self.pod(id).is_some_and(|entry| {
-                entry.object.meta().uid == object.meta().uid
-                    && entry.is_deleted == object.meta().is_deleted()
-                    && (entry.node == node || (node.is_none() && !entry.is_bound))
-            })
+    /// Whether a pod is the one that it was, and where it was thought to be.
+    fn is_same(&self, id: PodId, object: &Object, node: Option<usize>) -> bool {
+        self.pod(id).is_some_and(|entry| {
+            entry.object.meta().uid == object.meta().uid
+                && entry.is_deleted == object.meta().is_deleted()
+                && (entry.node == node || (node.is_none() && !entry.is_bound))
+        })
     }
 
     fn renew_pod(&mut self, id: PodId, object: &Object, is_bound: bool) {

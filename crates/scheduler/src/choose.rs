@@ -114,7 +114,6 @@ fn crowds(class: &Class, cache: &Cache, fit: &[u32]) -> Option<Vec<i64>> {
             }
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "counts of pods are small")]
     let raw: Vec<i64> = sums.iter().map(|sum| sum.round() as i64).collect();
     let valid =
         || raw.iter().zip(fit).filter(|(_, at)| counts(class.node(**at as usize))).map(|(raw, _)| *raw);

@@ -11,7 +11,7 @@ use crate::profile::Profile;
 use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
-use crate::rules::{Rejection, fit, images, node_affinity, ports, taints, unschedulable, volumes};
+use crate::rules::{Helps, Rejection, fit, images, node_affinity, ports, taints, unschedulable, volumes};
 use crate::shape::Shape;
 
 /// The verdict on a node that does not exist.
@@ -71,6 +71,10 @@ impl Class {
             Ok(needs) => (needs, None),
             Err(rejection) => (Needs::default(), Some(rejection)),
         };
+        // Nobody gives out devices yet, and a pod without those that it claims must not run.
+        let devices =
+            shape.claims_devices.then(|| Rejection::for_good("cannot allocate all claims", Helps::NODES));
+        let barred = barred.or(devices);
         let mut class = Class {
             spots,
             cells: Vec::new(),
@@ -120,7 +124,6 @@ impl Class {
 
     fn look(&mut self, node: usize, shape: &Shape, cache: &Cache, world: &World, profile: &Profile) -> Cell {
         let seen = &cache.nodes[node];
-        #[expect(clippy::cast_possible_truncation, reason = "half of the number will do")]
         let hash = seen.hash as u32;
         let blank = Cell { verdict: ABSENT, discouraged: 0, base: 0, liking: 0, hash };
         if !seen.exists {

@@ -2,6 +2,8 @@
 
 mod desk;
 
+use std::sync::LazyLock;
+
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::pod::Pod;
@@ -101,7 +103,9 @@ impl Planner for Scheduler {
 
 /// The one key: that of the Lease.
 fn only_key() -> Option<Key> {
-    key_of("leases.coordination.k8s.io", "kube-system", LEASE)
+    static KEY: LazyLock<Option<Key>> =
+        LazyLock::new(|| key_of("leases.coordination.k8s.io", "kube-system", LEASE));
+    KEY.clone()
 }
 
 fn wake(_: &Object, _: &World, wake: &mut dyn FnMut(Key)) {

@@ -41,6 +41,8 @@ pub struct Shape {
     pub images: Vec<Box<str>>,
     /// The claims it uses: by name, and whether they are made for it.
     pub claims: Vec<(Box<str>, bool)>,
+    /// Whether it claims devices.
+    pub claims_devices: bool,
 }
 
 /// Which nodes will do for a pod.
@@ -162,6 +164,7 @@ impl Shape {
                 .map(|one| image(&one.image))
                 .collect(),
             claims: claims.collect(),
+            claims_devices: !spec.resource_claims.is_empty(),
         }
     }
 

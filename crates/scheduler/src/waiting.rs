@@ -24,8 +24,8 @@ pub struct Waiting {
     pub tries: u32,
     /// Whether something may have helped.
     pub is_stirred: bool,
-    /// Whether room is kept for it meanwhile.
-    pub holds: bool,
+    /// The node on which room is kept for it meanwhile.
+    pub holds: Option<usize>,
     /// Whether its binding was refused: it waits out its time, whatever helps.
     pub is_refused: bool,
 }
@@ -35,7 +35,7 @@ impl Waiting {
     #[must_use]
     pub fn after(last: Option<Waiting>, helps: Helps, now: Time) -> Waiting {
         let tries = last.map_or(0, |last| last.tries).saturating_add(1);
-        Waiting { helps, since: now, tries, is_stirred: false, holds: false, is_refused: false }
+        Waiting { helps, since: now, tries, is_stirred: false, holds: None, is_refused: false }
     }
 
     /// Whether something may have helped, after changes that help so.

@@ -34,8 +34,10 @@ use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
+use crate::watch::Crowd;
 use crate::{answers, bootstrap, list, stored, watch};
 
+pub(crate) use access::may_do_everything;
 pub(crate) use write::commit_status;
 
 /// Chance, from outside.
@@ -63,6 +65,7 @@ pub struct Api {
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
+    crowd: Arc<Crowd>,
 }
 
 /// In which series a request is counted, and since when.
@@ -81,6 +84,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         inflight: Inflight::default(),
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
+        crowd: Arc::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -232,8 +236,7 @@ impl Api {
             let now = self.options.clock.now();
             return answers::view_of_object(200, served, &stored::object(record), view, query, now);
         }
-        let bytes = stored::served_bytes(served, record.value());
-        Ok(answers::object(200, served, bytes, form, query.flag("pretty") == Some(true)))
+        Ok(answers::record(200, served, record, form, query.flag("pretty") == Some(true)))
     }
 
     fn list_or_watch(
@@ -264,12 +267,12 @@ impl Api {
         let now = self.options.clock.now();
         if !is_watch {
             let page = list::page(&self.store, target, query, now)?;
-            return list::answer(target, &page, (form, view), query, now);
+            return list::answer(target, page, (form, view), query, now);
         }
         if form == Form::Yaml {
             return Err(Status::not_acceptable(&media::STREAMED));
         }
-        let watch = watch::start(&self.store, target, query, form, view, Arc::clone(&self.options.clock))?;
+        let watch = watch::start(&self.store, &self.crowd, target, query, (form, view), &self.options.clock)?;
         let mut answer = answers::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");

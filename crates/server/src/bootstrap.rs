@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 
+use setpoint_api::kinds::flowcontrol::builtin;
 use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
 use setpoint_api::status::Status;
-use setpoint_api::{Value, json, metadata};
+use setpoint_api::{Value, metadata, value};
 use setpoint_store::{Expect, Store, Ticket};
 
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
+use crate::in_process::identify;
 use crate::pipeline::create::create;
 use crate::pipeline::update::{Part, update};
 use crate::pipeline::{Step, Wish, World, Writer, service_network};
@@ -19,38 +21,43 @@ pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
+/// Who bootstraps.
+const USER: &str = "system:apiserver";
+/// Under which name it owns what it writes.
+const MANAGER: &str = "kube-apiserver";
+
 /// Makes it.
 ///
 /// # Errors
 /// If something cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
+    let founder = Founder { store, options, manager: MANAGER };
     // What does not build upon one another goes into the log together, so that a start waits for few syncs.
     let mut tickets = Vec::new();
     for name in NAMESPACES {
-        let text = format!(r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"{name}"}}}}"#);
-        tickets.extend(make(store, options, ("", "v1", "namespaces"), "", &text)?);
+        let namespace = value!({"metadata": {"name": (name)}});
+        tickets.extend(founder.make(("", "namespaces"), "", namespace)?);
     }
     for (name, value) in SYSTEM_CLASSES {
-        let text = format!(
-            r#"{{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{{"name":"{name}"}},"value":{value},"description":"{}"}}"#,
-            description(name)
-        );
-        tickets.extend(make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?);
+        let class =
+            value!({"metadata": {"name": (name)}, "value": (value), "description": (description(name))});
+        tickets.extend(founder.make(("scheduling.k8s.io", "priorityclasses"), "", class)?);
     }
-    let range = service_network::RANGE;
-    let text = format!(
-        r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"kubernetes"}},"spec":{{"cidrs":["{range}"]}}}}"#
-    );
-    tickets.extend(make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?);
+    tickets.extend(share(&Founder { manager: "api-priority-and-fairness-config-producer-v1", ..founder })?);
+    let range = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [(service_network::RANGE)]}});
+    tickets.extend(founder.make(("networking.k8s.io", "servicecidrs"), "", range)?);
     wait(tickets)?;
-    let address = service_network::first_address();
-    let text = format!(
-        r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"component":"apiserver","provider":"kubernetes"}}}},"spec":{{"type":"ClusterIP","clusterIP":"{address}","ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":6443}}]}}}}"#
-    );
-    let mut tickets: Vec<Ticket> =
-        make(store, options, ("", "v1", "services"), "default", &text)?.into_iter().collect();
+    let service = value!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": (service_network::first_address().to_string()),
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+    });
+    let mut tickets: Vec<Ticket> = founder.make(("", "services"), "default", service)?.into_iter().collect();
     if let Some(address) = options.advertised {
-        tickets.extend(advertise(store, options, address)?);
+        tickets.extend(advertise(&founder, address)?);
     }
     wait(tickets)
 }
@@ -59,23 +66,39 @@ fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
+/// Proposes how requests share the server.
+fn share(founder: &Founder<'_>) -> Result<Vec<Ticket>, Status> {
+    let levels = builtin::level_names()
+        .map(|name| ("prioritylevelconfigurations", name, builtin::level_spec(name).unwrap_or_default()));
+    let schemas = builtin::schema_names()
+        .map(|name| ("flowschemas", name, builtin::schema_spec(name).unwrap_or_default()));
+    let mut tickets = Vec::new();
+    for (plural, name, spec) in levels.chain(schemas) {
+        let object =
+            value!({"metadata": {"name": (name), "annotations": (builtin::follows(true))}, "spec": (spec)});
+        tickets.extend(founder.make(("flowcontrol.apiserver.k8s.io", plural), "", object)?);
+    }
+    Ok(tickets)
+}
+
 /// Proposes to say behind the `kubernetes` service where this server is. That may be elsewhere than at the last start.
-fn advertise(
-    store: &Store,
-    options: &Options,
-    address: SocketAddr,
-) -> Result<impl Iterator<Item = Ticket>, Status> {
-    let (ip, port) = (address.ip(), address.port());
+fn advertise(founder: &Founder<'_>, address: SocketAddr) -> Result<impl Iterator<Item = Ticket>, Status> {
+    let ip = address.ip().to_string();
+    let ports = value!([{"name": "https", "port": (i64::from(address.port())), "protocol": "TCP"}]);
     // Nobody needs to copy these endpoints to slices: their slice is made here.
-    let text = format!(
-        r#"{{"kind":"Endpoints","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"endpointslice.kubernetes.io/skip-mirror":"true"}}}},"subsets":[{{"addresses":[{{"ip":"{ip}"}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]}}"#
-    );
-    let endpoints = set(store, options, ("", "v1", "endpoints"), "default", &text)?;
-    let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    let text = format!(
-        r#"{{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{{"name":"kubernetes","labels":{{"kubernetes.io/service-name":"kubernetes"}}}},"addressType":"{family}","endpoints":[{{"addresses":["{ip}"],"conditions":{{"ready":true}}}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
-    );
-    let slice = set(store, options, ("discovery.k8s.io", "v1", "endpointslices"), "default", &text)?;
+    let labels = value!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let endpoints = value!({
+        "metadata": {"name": "kubernetes", "labels": (labels)},
+        "subsets": [{"addresses": [{"ip": (ip.as_str())}], "ports": (ports.clone())}],
+    });
+    let endpoints = founder.set(("", "endpoints"), "default", endpoints)?;
+    let slice = value!({
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": (if address.is_ipv4() { "IPv4" } else { "IPv6" }),
+        "endpoints": [{"addresses": [(ip)], "conditions": {"ready": true}}],
+        "ports": (ports),
+    });
+    let slice = founder.set(("discovery.k8s.io", "endpointslices"), "default", slice)?;
     Ok(endpoints.into_iter().chain(slice))
 }
 
@@ -90,66 +113,64 @@ fn description(class: &str) -> &'static str {
     }
 }
 
-/// Proposes an object if it is not there. What has become of it since is not touched.
-fn make(
-    store: &Store,
-    options: &Options,
-    resource: (&str, &str, &str),
-    namespace: &str,
-    text: &str,
-) -> Result<Option<Ticket>, Status> {
-    write(store, options, resource, namespace, text, false)
+/// Writes what a cluster has from the start.
+#[derive(Clone, Copy)]
+struct Founder<'a> {
+    store: &'a Store,
+    options: &'a Options,
+    manager: &'static str,
 }
 
-/// Proposes an object, or to put it in the place of what is there.
-fn set(
-    store: &Store,
-    options: &Options,
-    resource: (&str, &str, &str),
-    namespace: &str,
-    text: &str,
-) -> Result<Option<Ticket>, Status> {
-    write(store, options, resource, namespace, text, true)
-}
+impl Founder<'_> {
+    /// Proposes an object of a group and resource if it is not there. What has become of it since is not touched.
+    fn make(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
+        self.write(resource, namespace, object, false)
+    }
 
-fn write(
-    store: &Store,
-    options: &Options,
-    (group, version, plural): (&str, &str, &str),
-    namespace: &str,
-    text: &str,
-    replace: bool,
-) -> Result<Option<Ticket>, Status> {
-    let served = served::find(group, version, plural)
-        .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
-    let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
-    let writer =
-        Writer { identity, manager: "kube-apiserver".into(), dry_run: false, reconciler: String::new() };
-    let mut object: Value = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
-    metadata::create::ensure_namespace(&mut object, namespace).map_err(Status::internal_error)?;
-    let snapshot = store.snapshot();
-    let key = served.key(namespace, metadata::name(&object)).map_err(Status::internal_error)?;
-    let entropy = [(); 3].map(|()| (options.entropy)());
-    let world = World { snapshot: &snapshot, now: options.clock.now(), entropy };
-    let wish = Wish::of(object);
-    let step = match snapshot.get(&key) {
-        Some(_) if !replace => return Ok(None),
-        Some(record) => match update(served, Part::Whole, wish, record, &writer, &world) {
-            Ok(decided) => decided.step,
-            // What cannot become what it should be, as a slice of another family, is made anew.
-            Err(status) if status.code == 422 => {
-                let proposal = writer.proposal(&world).delete(key, Expect::Revision(record.revision()));
-                store.commit(proposal).map_err(|error| commit_status(&error))?;
-                return write(store, options, (group, version, plural), namespace, text, false);
-            }
-            Err(status) => return Err(status),
-        },
-        None => create(served, namespace, wish, &writer, &world)?.step,
-    };
-    Ok(match step {
-        Step::Commit(proposal) => Some(store.submit(*proposal)),
-        _ => None,
-    })
+    /// Proposes an object, or to put it in the place of what is there.
+    fn set(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
+        self.write(resource, namespace, object, true)
+    }
+
+    fn write(
+        &self,
+        (group, plural): (&str, &str),
+        namespace: &str,
+        object: Value,
+        replace: bool,
+    ) -> Result<Option<Ticket>, Status> {
+        let served = served::find(group, "v1", plural)
+            .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
+        let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
+        let writer =
+            Writer { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
+        let mut wanted = object.clone();
+        identify(&mut wanted, served);
+        metadata::create::ensure_namespace(&mut wanted, namespace).map_err(Status::internal_error)?;
+        let snapshot = self.store.snapshot();
+        let key = served.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;
+        let entropy = [(); 3].map(|()| (self.options.entropy)());
+        let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+        let wish = Wish::of(wanted);
+        let step = match snapshot.get(&key) {
+            Some(_) if !replace => return Ok(None),
+            Some(record) => match update(served, Part::Whole, wish, record, &writer, &world) {
+                Ok(decided) => decided.step,
+                // What cannot become what it should be, as a slice of another family, is made anew.
+                Err(status) if status.code == 422 => {
+                    let proposal = writer.proposal(&world).delete(key, Expect::Revision(record.revision()));
+                    self.store.commit(proposal).map_err(|error| commit_status(&error))?;
+                    return self.make((group, plural), namespace, object);
+                }
+                Err(status) => return Err(status),
+            },
+            None => create(served, namespace, wish, &writer, &world)?.step,
+        };
+        Ok(match step {
+            Step::Commit(proposal) => Some(self.store.submit(*proposal)),
+            _ => None,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +178,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use setpoint_api::Time;
+    use setpoint_api::{Time, json};
     use setpoint_store::{Clock, Retention};
 
     use super::*;
@@ -185,6 +206,8 @@ mod tests {
         for (group, version, plural, namespace, name) in [
             ("", "v1", "namespaces", "", "kube-system"),
             ("scheduling.k8s.io", "v1", "priorityclasses", "", "system-node-critical"),
+            ("flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "", "exempt"),
+            ("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "", "probes"),
             ("networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"),
             ("networking.k8s.io", "v1", "ipaddresses", "", "10.0.0.1"),
             ("", "v1", "services", "default", "kubernetes"),

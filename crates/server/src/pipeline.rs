@@ -5,6 +5,7 @@
 //! call them, a simulator can run them, and a fork can replay them.
 
 pub mod admission;
+pub mod apply;
 pub mod binding;
 pub mod create;
 pub mod delete;

@@ -236,10 +236,10 @@ fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() 
     world.make("a", "");
     assert_eq!(told(), 1, "the first at once");
     world.make("b", "");
-    pass(5);
+    pass(2);
     world.make("c", "");
     assert_eq!(told(), 0, "the others wait");
-    pass(6);
+    pass(3);
     assert_eq!(told(), 2, "and go together");
     pass(20);
     world.make("d", "");
@@ -407,7 +407,7 @@ fn the_namespaces_of_the_system_stay() {
 #[test]
 fn a_request_for_a_certificate_names_who_asks() {
     let world = World::new();
-    let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KYUdWcwotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+    let pem = include_str!("groups/request.b64").trim();
     let body = format!(
         r#"{{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{{"name":"c"}},"spec":{{"request":"{pem}","signerName":"a.b/c","usages":["any"],"username":"eve"}}}}"#
     );

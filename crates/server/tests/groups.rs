@@ -262,6 +262,9 @@ fn a_pod_is_bound_once_through_either_path() {
         assert_eq!((code, refused.str_at(&["reason"])), (409, "Conflict"));
         let other = BINDING.replace("\"p\"", "\"none\"");
         assert!(matches!(server.call(Method::POST, path, &other).0, 400 | 404));
+        let (code, refused) = server.call(Method::POST, path, r#"{"metadata":{"name":"p"},"target":{}}"#);
+        let message = "Binding \"p\" is invalid: target.name: Required value";
+        assert_eq!((code, refused.str_at(&["message"])), (422, message));
     }
 }
 

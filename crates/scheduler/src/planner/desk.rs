@@ -43,8 +43,7 @@ impl<'a> Desk<'a> {
         seed: Seed,
     ) -> Desk<'a> {
         let mut cache = seen.memo;
-        let last = std::mem::take(&mut cache.assumed);
-        cache.assumed.clone_from(&last);
+        let last = cache.assumed.clone();
         cache.follow(world, |object, pod| scheduler.wants(object, pod));
         if seen.failure.is_some() {
             // What was sent first and is not there was refused: others go first now.
@@ -114,7 +113,7 @@ impl<'a> Desk<'a> {
                 return line;
             }
             due += usize::from(is_due);
-            if is_due || entry.waiting.is_some_and(|waiting| waiting.holds) {
+            if is_due || entry.waiting.is_some_and(|waiting| waiting.holds.is_some()) {
                 line.push((id, is_due));
             }
         }
@@ -147,7 +146,6 @@ impl<'a> Desk<'a> {
         let chance = Seed(self.seed.0 ^ hash(&object.meta().uid)).draw(0);
         let nominated = self.cache.numbers.get(pod.status.nominated_node_name.as_str()).copied();
         let nominated = nominated.filter(|node| choose::will_do(&class, &self.cache, *node));
-        #[expect(clippy::cast_possible_truncation, reason = "half of the number will do")]
         let node = nominated.or_else(|| class.find(&self.cache, chance as u32));
         match node {
             Some(node) => self.place(id, &object, node, &class),
@@ -174,7 +172,7 @@ impl<'a> Desk<'a> {
         self.cache.helps |= Helps::PODS_CAME;
         if !class.needs.are_met() {
             self.statuses.extend(volumes::settle(&class.needs, &self.cache.nodes[node]));
-            self.wait(id, Helps::VOLUMES, true);
+            self.wait(id, Helps::VOLUMES, Some(node));
             return;
         }
         let (key, name) = (object.key(), &self.cache.nodes[node].name);
@@ -191,7 +189,7 @@ impl<'a> Desk<'a> {
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
     }
 
-    fn wait(&mut self, id: PodId, helps: Helps, holds: bool) {
+    fn wait(&mut self, id: PodId, helps: Helps, holds: Option<usize>) {
         if let Some(entry) = self.cache.pods[id as usize].as_mut() {
             entry.waiting = Some(Waiting { holds, ..Waiting::after(entry.waiting, helps, self.now) });
         }
@@ -204,10 +202,8 @@ impl<'a> Desk<'a> {
             Outlook::Waits => None,
             Outlook::Nothing => Some(String::new()),
         };
-        let holds = match &nominated {
-            Some(name) => !name.is_empty(),
-            None => !pod.status.nominated_node_name.is_empty(),
-        };
+        let promised = nominated.as_deref().unwrap_or(&pod.status.nominated_node_name);
+        let holds = self.cache.numbers.get(promised).copied();
         let knows = self.cache.pod(id).is_some_and(|entry| entry.waiting.is_some());
         self.wait(id, verdict.helps | Helps::PODS, holds);
         if let Some(act) = status(object, pod, &verdict.message, nominated.as_deref(), knows, self.now) {
@@ -243,9 +239,8 @@ impl<'a> Desk<'a> {
 
     /// Keeps the room on the node that a pod was promised.
     fn reserve(&mut self, id: PodId) {
-        let Some(entry) = self.cache.pod(id).filter(|entry| entry.node.is_none()) else { return };
-        let promised = entry.object.view::<Pod>().map(|pod| pod.status.nominated_node_name.as_str());
-        if let Some(node) = promised.and_then(|name| self.cache.numbers.get(name)).copied() {
+        let waiting = self.cache.pod(id).filter(|entry| entry.node.is_none()).and_then(|entry| entry.waiting);
+        if let Some(node) = waiting.and_then(|waiting| waiting.holds) {
             self.hold(id, node);
         }
     }

@@ -198,3 +198,141 @@ fn a_lost_memory_changes_no_place_and_is_quiet() {
     let bound = (1..14).filter(|i| !node_of(&cluster, &format!("p{i:02}")).is_empty()).count();
     assert_eq!(bound, 10, "the room that became free was not taken");
 }
+
+fn cpu_of(pod: &Value) -> i64 {
+    let container = pod.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0].clone();
+    container.str_at(&["resources", "requests", "cpu"]).parse().unwrap()
+}
+
+/// How much of a node is taken.
+fn taken(cluster: &Cluster, node: &str) -> i64 {
+    let pods = cluster.list("pods");
+    pods.iter().filter(|pod| pod.str_at(&["spec", "nodeName"]) == node).map(cpu_of).sum()
+}
+
+/// Lets pods go that were deleted, as their nodes would.
+fn let_go(cluster: &mut Cluster) {
+    for pod in cluster.list("pods") {
+        if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
+            let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
+            let _ = cluster.delete("pods", &path, &value!({"gracePeriodSeconds": 0}));
+        }
+    }
+}
+
+const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
+
+fn go_on(cluster: &mut Cluster, made: &mut usize) {
+    let name = format!("p{}", cluster.rng.usize(..(*made).max(1)));
+    match cluster.rng.u8(..14) {
+        0..4 => {
+            let cpu = cluster.rng.u8(1..4).to_string();
+            let mut new = pod(&format!("p{made}"), &cpu);
+            if cluster.rng.u8(..4) == 0 {
+                new = with(new, "priorityClassName", value!("high"));
+            }
+            cluster.create("pods", "default", new);
+            *made += 1;
+        }
+        4 => {
+            let _ = cluster.delete("pods", &format!("default/{name}"), &value!({"gracePeriodSeconds": 0}));
+        }
+        5 => let_go(cluster),
+        6 => cluster.crash(),
+        7 => cluster.engine.forget(),
+        8 => cluster.lose_answer(),
+        9 => cluster.lose_write(),
+        10 => {
+            let (node, off) = (NODES[cluster.rng.usize(..4)], cluster.rng.bool());
+            cluster
+                .patch("nodes", node, "", value!({"spec": {"unschedulable": (off), "taints": null}}))
+                .unwrap();
+        }
+        _ => {
+            cluster.observe_some();
+            cluster.plan();
+            for _ in 0..cluster.rng.u8(..8) {
+                cluster.perform();
+            }
+        }
+    }
+    cluster.now = cluster.now.after(std::time::Duration::from_millis(300));
+}
+
+#[test]
+fn whatever_goes_wrong_no_node_gets_more_than_it_holds_and_no_room_is_left_unused() {
+    for seed in 0..25 {
+        let mut cluster = cluster();
+        cluster.rng = fastrand::Rng::with_seed(seed);
+        let high = value!({"metadata": {"name": "high"}, "value": 100});
+        cluster.create("priorityclasses.scheduling.k8s.io", "", high);
+        for name in NODES {
+            add_node(&mut cluster, name, "6", value!({}));
+        }
+        let mut made = 0;
+        for _ in 0..150 {
+            go_on(&mut cluster, &mut made);
+            assert!(
+                NODES.iter().all(|node| taken(&cluster, node) <= 6),
+                "seed {seed}: {:#?}",
+                cluster.history
+            );
+        }
+        cluster.mend_watches();
+        for _ in 0..12 {
+            cluster.run(std::time::Duration::from_secs(40));
+            let_go(&mut cluster);
+        }
+        cluster.settle();
+        assert!(NODES.iter().all(|node| taken(&cluster, node) <= 6), "seed {seed}");
+        let open =
+            |node: &&&str| cluster.get("nodes", node).unwrap().at(&["spec", "unschedulable"]).is_none();
+        let room = NODES.iter().filter(open).map(|node| 6 - taken(&cluster, node)).max().unwrap_or(0);
+        for pod in cluster.list("pods").iter().filter(|pod| pod.str_at(&["spec", "nodeName"]).is_empty()) {
+            let promised = !pod.str_at(&["status", "nominatedNodeName"]).is_empty();
+            assert!(cpu_of(pod) > room || promised, "seed {seed}: there is room for {pod:?}");
+        }
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn rules_about_other_pods_are_told_in_the_words_that_people_know() {
+    let mut cluster = cluster();
+    add_node(&mut cluster, "n1", "4", value!({"zone": "a"}));
+    add_node(&mut cluster, "n2", "4", value!({}));
+    let term = value!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
+    let required = value!({"requiredDuringSchedulingIgnoredDuringExecution": [(term.clone())]});
+    let spread = value!({
+        "topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    });
+    cluster.create("pods", "default", with(pod("first", "1"), "nodeSelector", value!({"zone": "a"})));
+    cluster.settle();
+    let near = with(pod("near", "1"), "affinity", value!({"podAffinity": (required.clone())}));
+    cluster.create("pods", "default", near);
+    cluster.settle();
+    assert_eq!(node_of(&cluster, "near"), "n1");
+    let far = with(pod("far", "8"), "affinity", value!({"podAntiAffinity": (required)}));
+    cluster.create("pods", "default", with(far, "nodeSelector", value!({"zone": "a"})));
+    cluster.create(
+        "pods",
+        "default",
+        with(pod("spread", "1"), "topologySpreadConstraints", value!([(spread)])),
+    );
+    cluster.settle();
+    assert_eq!(node_of(&cluster, "spread"), "n1", "one zone is as full as the least");
+    assert!(
+        why(&cluster, "far")
+            .contains("1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector")
+    );
+    let lonely = with(pod("lonely", "1"), "affinity", {
+        let term = value!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "nobody"}}});
+        value!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [(term)]}})
+    });
+    cluster.create("pods", "default", lonely);
+    cluster.settle();
+    let expected = "Unschedulable 0/2 nodes are available: 2 node(s) didn't match pod affinity rules. \
+        preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+    assert_eq!(why(&cluster, "lonely"), expected);
+}

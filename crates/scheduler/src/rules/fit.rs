@@ -80,7 +80,6 @@ fn balanced(request: &Request, node: &Node) -> i64 {
     SCORE_MAX / 2 + (SCORE_MAX / 2 + after - before) / 2
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share needs no more")]
 fn evenness(pairs: [(i64, i64); 2]) -> i64 {
     let [cpu, memory] = pairs;
     if cpu.1 == 0 || memory.1 == 0 {

@@ -14,11 +14,6 @@ const MOST: i64 = 1000 * MEBI;
 
 /// The score of a node.
 #[must_use]
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "sizes of images are far smaller"
-)]
 pub fn score(shape: &Shape, node: &Node, cache: &Cache) -> i64 {
     if node.offer.images.is_empty() || shape.images.is_empty() {
         return 0;

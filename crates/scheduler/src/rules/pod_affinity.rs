@@ -93,7 +93,6 @@ pub fn rejection(sort: &Sort) -> Rejection {
 
 /// The score of a node that is drawn to so much, between the least and the most.
 #[must_use]
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share needs no more")]
 pub fn score(pull: i64, least: i64, most: i64) -> i64 {
     if most == least {
         return 0;

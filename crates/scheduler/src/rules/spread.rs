@@ -164,7 +164,6 @@ pub fn score(crowd: i64, least: i64, most: i64) -> i64 {
 
 /// What the pods of a domain count for, of which there are so many.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "counts of pods are small")]
 pub fn crowd(count: i64, skew: i64, domains: usize) -> f64 {
     count as f64 * ((domains + 2) as f64).ln() + (skew - 1) as f64
 }

@@ -166,7 +166,7 @@ fn respond(
     headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
     let body = match body {
         Body::Whole(parts) if *method == Method::HEAD => {
-            let bytes: usize = parts.iter().map(Bytes::len).sum();
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
             Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, active)
         }

@@ -90,7 +90,7 @@ impl Service for Sample {
                 _ => {
                     let identity = format!("{} {:?} ", request.identity.user, request.identity.groups);
                     let seen = format!("{}?{} {}", request.path, request.query, request.body.len());
-                    Body::Whole(vec![identity.into(), Bytes::new(), seen.into()])
+                    Body::Whole(vec![identity.into(), Bytes::new().into(), seen.into()])
                 }
             };
             Answer { status: StatusCode::OK, headers: HeaderMap::new(), body }

@@ -50,6 +50,7 @@ pub fn create(
     validate::create(&mut errors, &object, &metadata_rules(served));
     served.rules.validate(&object, &mut errors);
     served.rules.validate_create(&object, &mut errors);
+    admission::inspect(served, &object, None, &mut errors);
     check(served, &object, &errors)?;
     admission::validate(served, &object, None, world.snapshot)?;
     let name = metadata::name(&object).to_owned();

@@ -125,6 +125,7 @@ fn judge(
         Part::Status => rules.validate_status(new, old, &mut errors),
         part => part.validate(new, old, &mut errors),
     }
+    admission::inspect(served, new, Some(old), &mut errors);
     check(served, new, &errors)?;
     Ok(match part {
         Part::Whole => {

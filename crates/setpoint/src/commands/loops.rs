@@ -1,9 +1,9 @@
 //! The loop beside the server: which controllers run, and whether the scheduler does.
 
 use anyhow::bail;
-use setpoint_controllers::Settings;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
+use setpoint_controllers::{Settings, flow_control};
 use setpoint_reconcile::{Controller, Engine};
 use setpoint_scheduler::Scheduler;
 
@@ -53,18 +53,23 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice and the scheduler, as the one that leads because it has the store.
-    /// Where none of them is chosen there is none, and somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings) -> Option<Engine> {
+    /// The loop over the controllers of the choice and the scheduler, and over what every server does itself, as the one
+    /// that leads because it has the store. Where none of them is chosen, somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings) -> Engine {
         let mut chosen = self.controllers(settings);
+        let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
         if !chosen.is_empty() {
-            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+            chosen.push(lead(LEASE));
         }
         if self.takes(SCHEDULER) {
             chosen.push(Box::new(Scheduler::default()));
-            chosen.push(Box::new(Holder { lease: setpoint_scheduler::planner::LEASE, identity: identity() }));
+            chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
-        (!chosen.is_empty()).then(|| Engine::new(chosen, setpoint_controllers::indexes::all()))
+        let own = flow_control::own();
+        if chosen.is_empty() {
+            return Engine::new(own, []).narrow();
+        }
+        Engine::new(chosen.into_iter().chain(own).collect(), setpoint_controllers::indexes::all())
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use setpoint_controllers::Settings;
 use setpoint_reconcile::Engine;
 use setpoint_server::client::Client;
-use setpoint_server::remote::Remote;
+use setpoint_server::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{logging, loops};
@@ -90,6 +90,8 @@ async fn lead(
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
+        oracle: Arc::default(),
+        patience: PATIENCE,
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

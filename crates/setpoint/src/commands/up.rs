@@ -16,6 +16,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use setpoint_api::Time;
 use setpoint_controllers::Settings;
+use setpoint_server::asks::Oracle;
+use setpoint_server::asks::usage::Unserved;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -159,13 +161,15 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let settings = Settings { root_ca: pki.ca.certificate.clone(), ..Settings::default() };
+    let settings =
+        Settings { root_ca: pki.ca.certificate.clone(), volumes: places.volumes(), ..Settings::default() };
     let engine = arguments.controllers.engine_of_store(&settings);
-    let start = |engine| Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy));
-    let reconciling = engine.map(start).transpose()?;
-    if let Some(reconciling) = &reconciling {
-        api.show(reconciling.engine());
-    }
+    // Whoever knows what pods use takes the place of `Unserved`.
+    let oracle = Arc::new(Oracle::new(Arc::new(Unserved)));
+    oracle.sign_with(&pki.ca)?;
+    let answering = Arc::clone(&oracle);
+    let reconciling = Shell::start_with(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
@@ -174,7 +178,8 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
     let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
-    let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
+    let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };
+    let renewing = tokio::spawn(renewed.renew(pki.renew_at()));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -285,27 +290,43 @@ async fn announce(service: Arc<dyn Service>, url: String, begun: Time) {
     say(format_args!("ready after {milliseconds} ms: {url}"));
 }
 
-/// Renews the certificates of a server that runs for a long time.
-async fn renew(places: Places, names: Vec<String>, url: String, mut due: Time, tls: Arc<Tls>) {
-    /// How long it waits at least, so that a certificate that cannot be renewed does not keep it busy.
-    const PAUSE: Duration = Duration::from_secs(60 * 60);
-    loop {
-        tokio::time::sleep(due.since(SystemClock.now()).max(PAUSE)).await;
-        if SystemClock.now() < due {
-            continue;
-        }
-        let renewed = places.pki(&names).and_then(|pki| {
-            tls.replace(&pki)?;
-            kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
-            Ok(pki.renew_at())
-        });
-        match renewed {
-            Ok(next) => {
-                tracing::info!("the certificates are renewed");
-                due = next;
+/// Those who have certificates that are renewed.
+struct Renewed {
+    places: Places,
+    names: Vec<String>,
+    url: String,
+    tls: Arc<Tls>,
+    oracle: Arc<Oracle>,
+}
+
+impl Renewed {
+    /// Renews the certificates of a server that runs for a long time.
+    async fn renew(self, mut due: Time) {
+        /// How long it waits at least, so that a certificate that cannot be renewed does not keep it busy.
+        const PAUSE: Duration = Duration::from_secs(60 * 60);
+        loop {
+            tokio::time::sleep(due.since(SystemClock.now()).max(PAUSE)).await;
+            if SystemClock.now() < due {
+                continue;
             }
-            Err(error) => tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates"),
+            match self.renew_now() {
+                Ok(next) => {
+                    tracing::info!("the certificates are renewed");
+                    due = next;
+                }
+                Err(error) => {
+                    tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates");
+                }
+            }
         }
+    }
+
+    fn renew_now(&self) -> anyhow::Result<Time> {
+        let pki = self.places.pki(&self.names)?;
+        self.tls.replace(&pki)?;
+        self.oracle.sign_with(&pki.ca)?;
+        kubeconfig::write(&self.places.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
+        Ok(pki.renew_at())
     }
 }
 
