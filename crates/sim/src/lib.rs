@@ -16,5 +16,6 @@ pub mod log_suite;
 pub mod model;
 pub mod naive;
 pub mod redb_log;
+pub mod scenario;
 pub mod store_world;
 pub mod watch;

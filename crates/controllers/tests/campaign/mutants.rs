@@ -34,6 +34,10 @@ impl Controller for Mutant {
         self.inner.user()
     }
 
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        self.inner.node(key, world)
+    }
+
     fn manager(&self) -> &'static str {
         self.inner.manager()
     }
@@ -50,7 +54,7 @@ impl Controller for Mutant {
         &self,
         key: &Key,
         world: &World,
-        soft: &Soft<'_>,
+        soft: Soft<'_>,
         now: setpoint_api::Time,
         seed: Seed,
     ) -> Plan<Remembered> {
