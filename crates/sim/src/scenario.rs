@@ -1,10 +1,9 @@
-//! Small histories: one scenario of one's own, a few controllers, and the plain faults.
+//! A test's own scenario under faults: a few controllers, users of its own, and what must hold.
 //!
-//! The [`campaign`](crate::campaign) is for everything together; this is for a corner that wants users and checks of
-//! its own. In the first phase users edit, nodes come and go, writes are lost before or after they happen, watches lag,
-//! break and repeat themselves, a rival writes to the same objects, the loop forgets and crashes; safety is checked
-//! after every step. In the second all faults end, and everything must come to rest within a bound of virtual time, and
-//! then be quiet. What happened rarely is marked, so that a test can demand that it happened at all.
+//! It is the small sister of the [`crate::campaign`], for the tests of one area. In the first phase users edit, pods run,
+//! writes are lost before or after they happen, watches lag, break and repeat themselves, a rival writes to the same
+//! objects, the loop forgets and crashes; safety is checked after every step. In the second all faults end, and
+//! everything must come to rest within a bound of virtual time, and then be quiet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
