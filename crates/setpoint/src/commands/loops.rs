@@ -4,6 +4,7 @@ use anyhow::bail;
 use setpoint_controllers::Settings;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
+use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
 
 use crate::clock::entropy;
@@ -48,15 +49,18 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
-    /// controller is chosen there is none, and somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings) -> Option<Engine> {
+    /// The loop over the controllers of the choice and over simulated nodes, as the one that leads because it has the
+    /// store. Where there is neither there is no loop, and where no controller is chosen somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings, nodes: Fleet) -> Option<Engine> {
         let mut chosen = self.controllers(settings);
-        if chosen.is_empty() {
-            return None;
+        if !chosen.is_empty() {
+            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
         }
-        chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
-        Some(Engine::new(chosen, setpoint_controllers::indexes::all()))
+        if nodes.count > 0 {
+            chosen.extend(setpoint_node::planners(nodes));
+        }
+        let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
+        (!chosen.is_empty()).then(|| Engine::new(chosen, indexes))
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
@@ -65,9 +69,36 @@ impl Choice {
     }
 }
 
+/// What controllers are told of the network, under the names that upstream gives it.
+#[derive(Debug, clap::Args)]
+pub struct NetworkArguments {
+    /// The addresses of pods
+    #[arg(long, value_name = "CIDR", default_value = POD_NETWORK, value_parser = cidr)]
+    cluster_cidr: Cidr,
+    /// How many bits the addresses of the pods of one node have in common
+    #[arg(long, value_name = "BITS", default_value_t = 24)]
+    node_cidr_mask_size: u32,
+}
+
+/// The addresses of pods unless somebody says otherwise: enough for 32,768 nodes.
+const POD_NETWORK: &str = "10.128.0.0/9";
+
+impl NetworkArguments {
+    /// Settings of the controllers, with the certificates that pods trust.
+    pub fn settings(&self, root_ca: String) -> anyhow::Result<Settings> {
+        let range = Range::new(self.cluster_cidr, self.node_cidr_mask_size)?;
+        let services = setpoint_server::pipeline::service_network::RANGE.parse()?;
+        Ok(Settings { root_ca, pod_ranges: vec![range], service_cidrs: vec![services] })
+    }
+}
+
+fn cidr(text: &str) -> anyhow::Result<Cidr> {
+    Ok(text.parse()?)
+}
+
 /// Settings with which every controller runs, to know their names.
 fn everything() -> Settings {
-    let range = "10.0.0.0/16".parse::<Cidr>().and_then(|all| Range::new(all, 24));
+    let range = POD_NETWORK.parse::<Cidr>().and_then(|all| Range::new(all, 24));
     let pod_ranges = range.into_iter().collect();
     Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
 }

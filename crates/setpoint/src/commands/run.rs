@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use setpoint_controllers::Settings;
 use setpoint_server::client::Client;
 use setpoint_server::remote::Remote;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +33,8 @@ struct ControllersArguments {
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
     #[command(flatten)]
+    network: loops::NetworkArguments,
+    #[command(flatten)]
     log: logging::LogArguments,
 }
 
@@ -49,7 +50,7 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     let path = &arguments.kubeconfig;
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let client = || Client::from_kubeconfig(&text, "kube-controller-manager").map(Arc::new);
-    let settings = Settings { root_ca: Client::authority(&text)?, ..Settings::default() };
+    let settings = arguments.network.settings(Client::authority(&text)?)?;
     let identity = loops::identity();
     println!("controllers: {identity} asks for the lease kube-system/{}", loops::LEASE);
     let remote = Remote {

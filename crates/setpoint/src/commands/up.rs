@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use setpoint_api::Time;
-use setpoint_controllers::Settings;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -27,6 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::places::Places;
+use super::fleet::{FleetArguments, Kubelets};
 use super::store::open;
 use super::{counted, human_bytes, logging, loops};
 use crate::clock::{SystemClock, entropy};
@@ -59,6 +59,13 @@ pub struct Arguments {
     /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
+    #[command(flatten)]
+    network: loops::NetworkArguments,
+    /// How many simulated nodes run beside the server
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
+    #[command(flatten)]
+    fleet: FleetArguments,
     #[command(flatten)]
     log: logging::LogArguments,
 }
@@ -159,8 +166,10 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let settings = Settings { root_ca: pki.ca.certificate.clone(), ..Settings::default() };
-    let engine = arguments.controllers.engine_of_store(&settings);
+    let settings = arguments.network.settings(pki.ca.certificate.clone())?;
+    let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
+    api.ask_nodes(Arc::new(Kubelets(nodes.clone())));
+    let engine = arguments.controllers.engine_of_store(&settings, nodes);
     let start = |engine| Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy));
     let reconciling = engine.map(start).transpose()?;
     if let Some(reconciling) = &reconciling {
