@@ -47,10 +47,8 @@ pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Tim
     } else {
         (run.started, run.end.as_ref().map(|end| end.finished_at.unwrap_or(now)))
     };
-    let reached = end.unwrap_or(now);
-    let all = runtime.script(container).log();
-    let lines = all.iter().map(|(at, line)| (started.after(*at), (*line).to_owned()));
-    let (past, later): (Vec<_>, Vec<_>) = lines.partition(|(at, _)| *at <= reached);
-    let next = later.first().map(|(at, _)| *at).filter(|_| end.is_none());
-    Ok(Said { lines: past, goes_on: end.is_none(), next })
+    let (said, next) = runtime.script(container).log(end.unwrap_or(now).since(started));
+    let lines = said.into_iter().map(|(at, line)| (started.after(at), line.to_owned())).collect();
+    let next = next.filter(|_| end.is_none()).map(|at| started.after(at));
+    Ok(Said { lines, goes_on: end.is_none(), next })
 }

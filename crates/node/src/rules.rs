@@ -100,11 +100,12 @@ impl Script {
         oom.into_iter().chain(exit).min_by_key(|end| end.after)
     }
 
-    /// What it logs, and when.
+    /// What it has logged by a time, and when it logs more.
     #[must_use]
-    pub fn log(&self) -> Vec<(Duration, &str)> {
+    pub fn log(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
         let first = self.said.log.iter().map(|line| (Duration::ZERO, line.as_str()));
-        first.chain(self.course.log.iter().map(|(at, line)| (*at, line.as_str()))).collect()
+        let (rest, next) = self.course.said_by(time);
+        (first.chain(rest).collect(), next)
     }
 }
 

@@ -189,9 +189,8 @@ impl<'a> Simulated<'a> {
         if code == 0 || container.termination_message_policy != "FallbackToLogsOnError" {
             return String::new();
         }
-        let lines = script.log();
-        let said: String =
-            lines.iter().filter(|(when, _)| *when <= age).map(|(_, line)| format!("{line}\n")).collect();
+        let (lines, _) = script.log(age);
+        let said: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
         let mut from = said.len().saturating_sub(WORDS_MAX);
         while !said.is_char_boundary(from) {
             from += 1;

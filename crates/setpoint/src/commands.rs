@@ -1,7 +1,9 @@
 //! One file per command.
 
+mod fleet;
 mod logging;
 mod loops;
+pub mod node;
 pub mod run;
 pub mod store;
 pub mod up;

@@ -26,6 +26,8 @@ enum Command {
     Up(commands::up::Arguments),
     /// Run a part of the control plane in a process of its own
     Run(commands::run::Arguments),
+    /// Simulated nodes, and what happens to nodes
+    Node(commands::node::Arguments),
     /// Look after a data directory
     Store(commands::store::Arguments),
 }
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Up(arguments) => commands::up::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Node(arguments) => commands::node::run(&arguments),
         Command::Store(arguments) => commands::store::run(arguments),
     };
     match outcome {

@@ -12,5 +12,7 @@ mod kube_rs;
 mod kubectl;
 #[path = "clients/languages.rs"]
 mod languages;
+#[path = "clients/nodes.rs"]
+mod nodes;
 #[path = "clients/server.rs"]
 mod server;

@@ -21,7 +21,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
-    command.arg("up").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(["up", "--nodes", "0"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -16,15 +16,46 @@ pub struct Course {
     pub log: Vec<(Duration, String)>,
     /// Which files it writes and removes, and when.
     pub files: Vec<(Duration, String, Option<String>)>,
+    /// What it does again and again from some time on.
+    pub cycle: Option<Cycle>,
+}
+
+/// Something that is said again and again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cycle {
+    /// Since when.
+    pub begin: Duration,
+    /// How long it takes each time.
+    pub period: Duration,
+    /// What is said each time, and when in it.
+    pub log: Vec<(Duration, String)>,
 }
 
 impl Course {
+    /// What has been said by a time, and when the next thing is said.
+    #[must_use]
+    pub fn said_by(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
+        let (mut past, mut next) = (Vec::new(), None);
+        let plain = self.log.iter().map(|(at, line)| (*at, line.as_str()));
+        let cycles = self.cycle.iter().flat_map(|cycle| {
+            let turns = (0_u32..).map(|turn| cycle.begin.saturating_add(cycle.period.saturating_mul(turn)));
+            turns.flat_map(|begin| cycle.log.iter().map(move |(at, line)| (begin + *at, line.as_str())))
+        });
+        for (at, line) in plain.chain(cycles) {
+            if at > time {
+                next = Some(at);
+                break;
+            }
+            past.push((at, line));
+        }
+        (past, next)
+    }
+
     /// The files that are there at a time, with what is in them.
     #[must_use]
     pub fn files_at(&self, time: Duration) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
-        for (at, name, text) in self.files.iter().filter(|(at, _, _)| *at <= time) {
-            let _ = at;
+        for (_, name, text) in self.files.iter().filter(|(at, _, _)| *at <= time) {
             match text {
                 Some(text) => files.insert(name.clone(), text.clone()),
                 None => files.remove(name),
@@ -143,6 +174,10 @@ impl Machine {
             if !is_due {
                 continue;
             }
+            if let Some(body) = &command.forever {
+                self.cycle(body);
+                return Step::Endless;
+            }
             let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
             let into = command.into.as_ref().map(|(file, appends)| (file.as_str(), *appends));
             match self.run(&words, into) {
@@ -151,6 +186,17 @@ impl Machine {
             }
         }
         Step::Code(code)
+    }
+
+    /// Does something for ever: what it does once is known, if it ends and takes time.
+    fn cycle(&mut self, body: &str) {
+        let mut once = Machine { files: self.files.clone(), now: Duration::ZERO, course: Course::default() };
+        if let Step::Code(_) = once.script(body)
+            && !once.now.is_zero()
+            && !once.course.log.is_empty()
+        {
+            self.course.cycle = Some(Cycle { begin: self.now, period: once.now, log: once.course.log });
+        }
     }
 
     fn sleep(&mut self, words: &[&str]) -> Step {
@@ -239,11 +285,13 @@ struct Command {
     after: After,
     words: Vec<String>,
     into: Option<(String, bool)>,
+    /// What is done for ever, if it is that.
+    forever: Option<String>,
 }
 
 impl Command {
     fn new(after: After) -> Command {
-        Command { after, words: Vec::new(), into: None }
+        Command { after, words: Vec::new(), into: None, forever: None }
     }
 }
 
@@ -252,6 +300,11 @@ const COMPOUND: [&str; 9] = ["while", "until", "for", "if", "case", "function", 
 
 /// A script as a sequence of commands; nothing if it is more than that.
 fn split(text: &str) -> Option<Vec<Command>> {
+    if let Some((before, body)) = endless(text) {
+        let mut commands = split(before)?;
+        commands.push(Command { forever: Some(body.to_owned()), ..Command::new(After::Any) });
+        return Some(commands);
+    }
     let mut commands = Vec::new();
     let mut command = Command::new(After::Any);
     for token in tokens(text)? {
@@ -272,6 +325,18 @@ fn split(text: &str) -> Option<Vec<Command>> {
     commands.push(command);
     commands.retain(|command| !command.words.is_empty() || command.into.is_some());
     Some(commands)
+}
+
+/// A script that ends in a loop without end: what comes before, and what is done in it.
+fn endless(text: &str) -> Option<(&str, &str)> {
+    let (before, rest) = text.split_once("while ")?;
+    let is_start = matches!(before.trim_end().chars().last(), None | Some(';' | '\n' | '&'));
+    let (test, rest) = rest.split_once("do")?;
+    let is_true = matches!(test.trim_end_matches([';', '\n', ' ', '\t']).trim(), "true" | ":" | "[ 1 ]");
+    let body = rest.trim_end().trim_end_matches(';').trim_end().strip_suffix("done")?;
+    let body = body.trim_end_matches([';', '\n', ' ', '\t']);
+    (is_start && is_true && !body.contains("done"))
+        .then_some((before.trim_end_matches([' ', '&', ';']), body))
 }
 
 enum Token {
@@ -396,6 +461,18 @@ mod tests {
             assert_eq!(end(&["sh", "-c", script]), None, "{script}");
         }
         assert_eq!(course(&["sh", "-c", "echo up; while true; do :; done"]).log.len(), 1);
+    }
+
+    #[test]
+    fn a_loop_says_the_same_again_and_again() {
+        let course = course(&["sh", "-c", "echo up; sleep 3; while true; do echo hello; sleep 2; done"]);
+        assert_eq!(course.end, None);
+        let (said, next) = course.said_by(Duration::from_secs(8));
+        let times: Vec<(u64, &str)> = said.iter().map(|(at, line)| (at.as_secs(), *line)).collect();
+        assert_eq!(times, [(0, "up"), (3, "hello"), (5, "hello"), (7, "hello")]);
+        assert_eq!(next, Some(Duration::from_secs(9)));
+        let (said, next) = self::course(&["sh", "-c", "while :; do echo x; done"]).said_by(Duration::MAX);
+        assert_eq!((said.len(), next), (0, None), "one that takes no time would never end");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use anyhow::bail;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_controllers::{Settings, flow_control};
+use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
 use setpoint_scheduler::Scheduler;
 
@@ -53,9 +54,9 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice and the scheduler, and over what every server does itself, as the one
-    /// that leads because it has the store. Where none of them is chosen, somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings) -> Engine {
+    /// The loop over the controllers of the choice, the scheduler and simulated nodes, and over what every server does
+    /// itself, as the one that leads because it has the store. Where none of them is chosen, somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings, nodes: Fleet) -> Engine {
         let mut chosen = self.controllers(settings);
         let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
         if !chosen.is_empty() {
@@ -65,11 +66,15 @@ impl Choice {
             chosen.push(Box::new(Scheduler::default()));
             chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
+        if nodes.count > 0 {
+            chosen.extend(setpoint_node::planners(nodes));
+        }
         let own = flow_control::own();
         if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
-        Engine::new(chosen.into_iter().chain(own).collect(), setpoint_controllers::indexes::all())
+        let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
+        Engine::new(chosen.into_iter().chain(own).collect(), indexes)
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
@@ -83,9 +88,35 @@ pub fn scheduler() -> Engine {
     Engine::new(vec![Box::new(Scheduler::default())], [])
 }
 
+/// What controllers are told of the network, under the names that upstream gives it.
+#[derive(Debug, clap::Args)]
+pub struct NetworkArguments {
+    /// The addresses of pods
+    #[arg(long, value_name = "CIDR", default_value = POD_NETWORK, value_parser = cidr)]
+    cluster_cidr: Cidr,
+    /// How many bits the addresses of the pods of one node have in common
+    #[arg(long, value_name = "BITS", default_value_t = 24)]
+    node_cidr_mask_size: u32,
+}
+
+/// The addresses of pods unless somebody says otherwise: enough for 32,768 nodes.
+const POD_NETWORK: &str = "10.128.0.0/9";
+
+impl NetworkArguments {
+    /// Settings of the controllers, with the certificates that pods trust.
+    pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
+        let range = Range::new(self.cluster_cidr, self.node_cidr_mask_size)?;
+        Ok(Settings { root_ca, pod_ranges: vec![range], service_cidrs, ..Settings::default() })
+    }
+}
+
+fn cidr(text: &str) -> anyhow::Result<Cidr> {
+    Ok(text.parse()?)
+}
+
 /// Settings with which every controller runs, to know their names.
 fn everything() -> Settings {
-    let range = "10.0.0.0/16".parse::<Cidr>().and_then(|all| Range::new(all, 24));
+    let range = POD_NETWORK.parse::<Cidr>().and_then(|all| Range::new(all, 24));
     let pod_ranges = range.into_iter().collect();
     Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use setpoint_controllers::Settings;
 use setpoint_reconcile::Engine;
 use setpoint_server::client::Client;
 use setpoint_server::remote::{PATIENCE, Remote};
@@ -37,6 +36,8 @@ struct ControllersArguments {
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
     #[command(flatten)]
+    network: loops::NetworkArguments,
+    #[command(flatten)]
     log: logging::LogArguments,
 }
 
@@ -56,7 +57,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Part::Controllers(arguments) => {
             logging::start(&arguments.log);
             let kubeconfig = read(&arguments.kubeconfig)?;
-            let settings = Settings { root_ca: Client::authority(&kubeconfig)?, ..Settings::default() };
+            let settings = arguments.network.settings(Client::authority(&kubeconfig)?, Vec::new())?;
             let engine = || arguments.controllers.engine(&settings);
             runtime.block_on(lead("controllers", loops::LEASE, &kubeconfig, engine))
         }

@@ -32,6 +32,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::places::Places;
+use super::fleet::{FleetArguments, Kubelets};
 use super::store::open;
 use super::{counted, human_bytes, logging, loops};
 use crate::clock::{SystemClock, entropy};
@@ -66,6 +67,13 @@ pub struct Arguments {
     /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
+    #[command(flatten)]
+    network: loops::NetworkArguments,
+    /// How many simulated nodes run beside the server
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
+    #[command(flatten)]
+    fleet: FleetArguments,
     #[command(flatten)]
     log: logging::LogArguments,
 }
@@ -182,9 +190,14 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let settings =
-        Settings { root_ca: pki.ca.certificate.clone(), volumes: places.volumes(), ..Settings::default() };
-    let engine = arguments.controllers.engine_of_store(&settings);
+    let ranges = Ranges::of(&store.snapshot());
+    let services =
+        ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
+    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
+    let settings = Settings { volumes: places.volumes(), ..settings };
+    let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
+    api.ask_nodes(Arc::new(Kubelets(nodes.clone())));
+    let engine = arguments.controllers.engine_of_store(&settings, nodes);
     // Whoever knows what pods use takes the place of `Unserved`.
     let oracle = Arc::new(Oracle::new(Arc::new(Unserved)));
     oracle.sign_with(&pki.ca)?;

@@ -7,7 +7,8 @@ use super::server::{Server, installed};
 /// How often a client asks before it gives up. Each time takes tens of milliseconds, so this is half a minute and more.
 const ASKS_MAX: usize = 600;
 
-struct Loop(Child);
+/// A process that ends with the test.
+pub struct Loop(pub Child);
 
 impl Drop for Loop {
     fn drop(&mut self) {
@@ -16,19 +17,19 @@ impl Drop for Loop {
     }
 }
 
-fn run_controllers(server: &Server) -> Loop {
+pub fn run_controllers(server: &Server) -> Loop {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
     command.args(["run", "controllers", "--kubeconfig"]).arg(&server.kubeconfig).stdout(Stdio::null());
     Loop(command.spawn().unwrap())
 }
 
-fn kubectl(server: &Server, arguments: &[&str]) -> String {
+pub fn kubectl(server: &Server, arguments: &[&str]) -> String {
     let mut command = Command::new(installed().join("kubectl/kubectl"));
     server.run(command.args(arguments), "").1
 }
 
 /// Asks until the answer is the expected one.
-fn wait_for(server: &Server, arguments: &[&str], expected: impl Fn(&str) -> bool) -> String {
+pub fn wait_for(server: &Server, arguments: &[&str], expected: impl Fn(&str) -> bool) -> String {
     let mut said = String::new();
     for _ in 0..ASKS_MAX {
         said = kubectl(server, arguments);

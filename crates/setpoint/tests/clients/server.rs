@@ -25,7 +25,7 @@ fn setpoint() -> Command {
 /// Starts a server without controllers, so that what a client has written stays as it is.
 fn up(dir: &Path) -> Child {
     let mut child = setpoint()
-        .args(["up", "--port", "0", "--controllers=", "--data-dir"])
+        .args(["up", "--port", "0", "--controllers=", "--nodes", "0", "--data-dir"])
         .arg(dir.join("data"))
         .arg("--kubeconfig")
         .arg(dir.join("kubeconfig"))

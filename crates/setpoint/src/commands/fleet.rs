@@ -1,0 +1,120 @@
+//! What can be said of simulated nodes, by whoever runs them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use setpoint_api::Time;
+use setpoint_api::quantity::Quantity;
+use setpoint_node::{Fleet, logs, rules};
+use setpoint_reconcile::Object;
+use setpoint_reconcile::views::node::Taint;
+use setpoint_server::nodes::{Nodes, Said};
+
+/// What simulated nodes are like.
+#[derive(Debug, clap::Args)]
+pub struct FleetArguments {
+    /// How much CPU each simulated node has
+    #[arg(long, value_name = "QUANTITY", default_value = "16", value_parser = quantity)]
+    node_cpu: String,
+    /// How much memory each simulated node has
+    #[arg(long, value_name = "QUANTITY", default_value = "64Gi", value_parser = quantity)]
+    node_memory: String,
+    /// How many pods each simulated node takes
+    #[arg(long, value_name = "N", default_value_t = 110)]
+    node_pods: u32,
+    /// Labels of each simulated node, as KEY=VALUE
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = pair)]
+    node_labels: Vec<(String, String)>,
+    /// Taints of each simulated node, as KEY=VALUE:EFFECT or KEY:EFFECT
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = taint)]
+    node_taints: Vec<Taint>,
+    /// The zones that simulated nodes are spread over
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    node_zones: Vec<String>,
+    /// A file of rules that say how simulated containers behave
+    #[arg(long, value_name = "FILE")]
+    simulate: Option<PathBuf>,
+    /// How long a pod takes to start on a simulated node
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pod_start: Duration,
+}
+
+impl FleetArguments {
+    /// So many nodes like that, with names that begin so.
+    pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
+        let mut fleet =
+            Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
+        fleet.set("cpu", &self.node_cpu);
+        fleet.set("memory", &self.node_memory);
+        fleet.set("pods", &self.node_pods.to_string());
+        fleet.labels.clone_from(&self.node_labels);
+        fleet.taints.clone_from(&self.node_taints);
+        fleet.zones.clone_from(&self.node_zones);
+        if let Some(path) = &self.simulate {
+            let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            fleet.rules = rules::file::read(&text).with_context(|| format!("in {}", path.display()))?;
+        }
+        Ok(fleet)
+    }
+}
+
+/// Answers for simulated nodes.
+pub struct Kubelets(pub Fleet);
+
+impl Nodes for Kubelets {
+    fn refusal(&self, node: &str) -> Option<String> {
+        self.0.number(node)?;
+        Some(format!(
+            "node {node} is simulated: its containers do not run, so there is nothing to connect to"
+        ))
+    }
+
+    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, String> {
+        let logs::Said { lines, goes_on, next } = logs::said(&self.0, pod, container, previous, now)?;
+        Ok(Said { lines, goes_on, next })
+    }
+}
+
+fn quantity(text: &str) -> anyhow::Result<String> {
+    match Quantity::parse(text) {
+        Ok(quantity) if quantity.sign() >= 0 => Ok(text.to_owned()),
+        _ => bail!("{text:?} is no quantity such as 4, 500m or 16Gi"),
+    }
+}
+
+fn pair(text: &str) -> anyhow::Result<(String, String)> {
+    let (key, value) = text.split_once('=').with_context(|| format!("{text:?} is not KEY=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn taint(text: &str) -> anyhow::Result<Taint> {
+    let wrong =
+        || format!("{text:?} is not KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute");
+    let (what, effect) = text.rsplit_once(':').with_context(wrong)?;
+    if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
+        bail!(wrong());
+    }
+    let (key, value) = what.split_once('=').unwrap_or((what, ""));
+    Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None })
+}
+
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    rules::duration(text).with_context(|| format!("{text:?} is no duration such as 1s or 500ms"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_nodes_is_read_or_refused() {
+        let read = taint("a=b:NoExecute").unwrap();
+        assert_eq!((read.key.as_str(), read.value.as_str(), read.effect.as_str()), ("a", "b", "NoExecute"));
+        assert_eq!(taint("a:NoSchedule").unwrap().value, "");
+        assert!(taint("a=b").is_err() && taint("a:Never").is_err());
+        assert!(quantity("4").is_ok() && quantity("-1").is_err() && quantity("x").is_err());
+        assert!(pair("a=b").is_ok() && pair("a").is_err());
+        assert_eq!(duration("0").unwrap(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,49 @@
+//! Simulated nodes in a process of their own, watched with kubectl.
+
+use std::process::{Command, Stdio};
+
+use super::controllers::{Loop, kubectl, run_controllers, wait_for};
+use super::server::{Server, installed};
+
+fn setpoint(server: &Server, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    command.args(arguments).arg("--kubeconfig").arg(&server.kubeconfig).stdout(Stdio::piped());
+    command
+}
+
+const PODS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"nodeName":"sim-0",
+ "containers":[{"name":"c","image":"nginx"}]}},
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"work"},"spec":{"nodeName":"sim-1","restartPolicy":"Never",
+ "containers":[{"name":"c","image":"busybox","command":["sh","-c","sleep 1; exit 3"]}]}}]}"#;
+
+#[test]
+fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
+    let server = Server::start();
+    let _controllers = run_controllers(&server);
+    let nodes = setpoint(&server, &["node", "simulate", "--count", "2", "--pod-start", "0"]).spawn();
+    let _nodes = Loop(nodes.unwrap());
+    let jsonpath = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}";
+    wait_for(&server, &["get", "nodes", "-o", jsonpath], |said| said == "True True");
+    let wide = kubectl(&server, &["get", "nodes", "-o", "wide"]);
+    assert!(wide.contains("simulated://") && wide.contains("Setpoint simulated node"), "{wide}");
+    wait_for(&server, &["get", "serviceaccounts", "default", "-o", "name"], |said| said.contains("default"));
+    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let (made, said) = server.run(create.args(["create", "-f", "-"]), PODS);
+    assert!(made, "{said}");
+    wait_for(&server, &["get", "pods", "--no-headers"], |said| {
+        said.lines().count() == 2 && said.contains("Running") && said.contains("Error")
+    });
+    let code = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}";
+    assert_eq!(kubectl(&server, &["get", "pod", "work", "-o", code]), "3");
+    let described = kubectl(&server, &["describe", "pod", "web"]);
+    assert!(described.contains("Container started") && described.contains("kubelet"), "{described}");
+    for (deed, power) in [("stop", "off"), ("start", "on"), ("partition", "partitioned"), ("reboot", "on")] {
+        let said = setpoint(&server, &["node", deed, "sim-0"]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(said, format!("node sim-0 is {power}\n"));
+    }
+    let restarts = "jsonpath={.status.containerStatuses[0].restartCount}";
+    wait_for(&server, &["get", "pod", "web", "-o", restarts], |said| said == "1" || said == "2");
+    assert!(kubectl(&server, &["delete", "pod", "web"]).contains("deleted"));
+}
