@@ -6,6 +6,7 @@ mod document;
 mod patching;
 mod review;
 mod subresource;
+mod turns;
 mod write;
 
 use std::future::Future;
@@ -24,6 +25,7 @@ use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
+use self::turns::Turns;
 use crate::exchange::{Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
@@ -63,6 +65,7 @@ pub struct Api {
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
+    turns: Turns,
 }
 
 /// In which series a request is counted, and since when.
@@ -81,6 +84,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         inflight: Inflight::default(),
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
+        turns: Turns::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
