@@ -194,7 +194,7 @@ fn a_count_that_began_before_a_pod_was_admitted_does_not_stand() {
 
 #[test]
 fn what_is_used_is_never_less_than_what_there_is_whatever_the_loop_sees() {
-    for seed in 0..40 {
+    for seed in 0..16 {
         let mut cluster = cluster(value!({"hard": {"pods": "5", "count/configmaps": "4"}}));
         cluster.rng = fastrand::Rng::with_seed(seed);
         let second = value!({
