@@ -154,6 +154,7 @@ fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
         kind: "Node",
         uid: memo.uid.clone(),
         revision: setpoint_api::Revision(0),
+        part: String::new(),
     };
     Some(about.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
 }

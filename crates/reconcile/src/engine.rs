@@ -5,6 +5,7 @@
 //! [`Engine::turn`] it says which writes to send and when it wants to be called at the latest. In a server the
 //! shell is a thread beside the store, in a process of its own it speaks HTTP, in a simulator it is the simulator.
 
+mod asking;
 mod sending;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 
-use crate::events::Recorder;
+use crate::events::{Recorder, Speaker};
 use crate::object::Object;
 use crate::plan::{Act, Ask, Note, Plan, Write};
 use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
@@ -22,6 +23,9 @@ use crate::queue::{End, Popped, Queue, Why};
 use crate::stats::{KeyState, Stats};
 use crate::world::{Index, World};
 use sending::Sending;
+
+pub(crate) use asking::Asking;
+pub use asking::{ANSWERS_MAX, ASK_PATIENCE, ASK_PAUSE_MAX, ASK_PAUSE_MIN};
 
 /// How many keys are planned in one turn, so that changes and answers are taken in between.
 pub const TURN_PLANS_MAX: usize = 256;
@@ -120,6 +124,12 @@ struct Running {
 }
 
 impl Running {
+    /// Who writes for a key.
+    fn user_for(&self, key: &Key, world: &World) -> Arc<str> {
+        let node = self.controller.node(key, world);
+        node.map_or_else(|| Arc::clone(&self.user), |node| account(&node))
+    }
+
     /// Keeps in mind that a write of a key could not be done.
     fn fail(&mut self, key: &Key, write: &Write, reason: &str, message: &str, now: Time) {
         self.stats.failures += 1;
@@ -149,6 +159,7 @@ pub struct Engine {
     recorder: Recorder,
     resync_due: Option<Time>,
     resync_slice: u32,
+    is_narrow: bool,
 }
 
 impl Engine {
@@ -179,7 +190,21 @@ impl Engine {
             recorder: Recorder::default(),
             resync_due: None,
             resync_slice: 0,
+            is_narrow: false,
         }
+    }
+
+    /// The same loop over controllers that read nothing but what they watch: it need not hear of the rest.
+    #[must_use]
+    pub fn narrow(mut self) -> Engine {
+        self.is_narrow = true;
+        self
+    }
+
+    /// Whether it wants to hear of a resource.
+    #[must_use]
+    pub fn follows(&self, resource: &Resource) -> bool {
+        !self.is_narrow || ["*", resource.as_str()].iter().any(|watched| self.watchers.contains_key(watched))
     }
 
     /// The world as it is known.
@@ -188,8 +213,15 @@ impl Engine {
         &self.world
     }
 
-    /// Takes in a change. One that is older than what is known is a late one, and changes nothing.
+    /// Takes in a change. Changes of a resource come in order, so one that is older than what is known of the
+    /// resource was told before, and changes nothing; least of all does it bring back what is gone.
     pub fn observe(&mut self, observed: Observed, now: Time) {
+        if self.world.last_change(observed.key.resource()) < observed.revision {
+            self.take_in(observed, now);
+        }
+    }
+
+    fn take_in(&mut self, observed: Observed, now: Time) {
         let Observed { key, revision, after, by } = observed;
         if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
             return;
@@ -221,10 +253,10 @@ impl Engine {
         for object in objects {
             gone.remove(object.key());
             let (key, revision) = (object.key().clone(), object.revision());
-            self.observe(Observed { key, revision, after: Some(object), by: None }, now);
+            self.take_in(Observed { key, revision, after: Some(object), by: None }, now);
         }
         for key in gone {
-            self.observe(Observed { key, revision, after: None, by: None }, now);
+            self.take_in(Observed { key, revision, after: None, by: None }, now);
         }
         self.world.reach_of(resource, revision);
     }
@@ -232,6 +264,11 @@ impl Engine {
     /// Says that all changes up to a revision have been taken in.
     pub fn reach(&mut self, revision: Revision) {
         self.world.reach(revision);
+    }
+
+    /// Says that all changes of a resource up to a revision have been taken in: a watch that has nothing to tell says so.
+    pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
+        self.world.reach_of(resource, revision);
     }
 
     /// Takes in what became of a write.
@@ -249,12 +286,12 @@ impl Engine {
         let running = &mut self.running[at];
         let Some(sending) = running.sending.get_mut(&key) else { return };
         sending.out -= 1;
-        let mut note = None;
+        let mut told = Vec::new();
         match outcome {
             Outcome::Done { revision, name } => {
                 running.stats.writes += 1;
                 running.queue.entry(&key).note_write(act.write.resource().clone(), revision);
-                note = act.done.map(|note| fill(note, "{name}", &name));
+                told.extend(act.done.into_iter().map(|note| fill(note, "{name}", &name)));
             }
             // What was to go is gone: that is what was wanted.
             Outcome::Gone if matches!(act.write, Write::Delete { .. }) => {}
@@ -269,23 +306,32 @@ impl Engine {
             }
             Outcome::Refused(Refusal { reason, message }) => {
                 sending.stop(End::Failed);
-                note = act.failed.map(|note| fill(note, "{error}", &message));
+                told.extend(act.failed.map(|note| fill(note, "{error}", &message)));
                 running.fail(&key, &act.write, &reason, &message, now);
             }
         }
-        if let Some(note) = note {
-            self.tell(at, note, now, turn);
+        for note in told {
+            self.tell(at, &key, note, now, turn);
         }
         self.go_on(at, &key, now, turn);
     }
 
-    /// Takes in the answer to a question.
+    /// Takes in the answer to a question, or why there is none. A question that cannot be answered goes out again only
+    /// after a pause, whatever the planner wants; see [`ASK_PAUSE_MAX`].
     pub fn reply(&mut self, controller: &str, key: &Key, id: &str, answer: Result<Value, String>, now: Time) {
         let found = self.running.iter_mut().find(|running| running.controller.name() == controller);
         let Some(running) = found else { return };
-        let answered = Answered { answer, at: now };
-        running.queue.entry(key).soft.answers.insert(id.to_owned(), answered);
-        running.queue.wake(key.clone(), Why::Other, now);
+        let soft = &mut running.queue.entry(key).soft;
+        soft.asking.answered(id, answer.is_err(), now);
+        soft.answers.insert(id.to_owned(), Answered { answer, at: now });
+        if soft.answers.len() > ANSWERS_MAX
+            && let Some((oldest, _)) = soft.answers.iter().min_by_key(|(_, answered)| answered.at)
+        {
+            let oldest = oldest.clone();
+            soft.answers.remove(&oldest);
+        }
+        // It was asked for by the key itself, so it is no reason to try a refused write again sooner.
+        running.queue.wake(key.clone(), Why::Own, now);
     }
 
     /// Plans what is due, and says what to send.
@@ -330,7 +376,7 @@ impl Engine {
         let (controller, world) = (&running.controller, &self.world);
         let soft = Soft(&entry.soft);
         let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, &soft, now, seed)));
-        let Ok(Plan { stages, notes, asks, look_again, memo: Remembered(memo) }) = planned else {
+        let Ok(Plan { stages, notes, mut asks, mut look_again, memo: Remembered(memo) }) = planned else {
             running.stats.panics += 1;
             entry.soft.failure = Some(Failure {
                 verb: "plan",
@@ -343,15 +389,25 @@ impl Engine {
             return;
         };
         entry.soft.memo = memo;
-        let sending = Sending::new(stages, look_again);
+        asks.retain(|ask| match entry.soft.asking.ask(&ask.id, now) {
+            Ok(()) => true,
+            Err(again) => {
+                look_again = Some(look_again.map_or(again, |planned| planned.min(again)));
+                false
+            }
+        });
+        let sending = Sending::new(stages, look_again, world.revision());
         let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
+        if quiet && world.get(&key).is_none() {
+            entry.soft.forget_answers();
+        }
         running.stats.quiet += u64::from(quiet);
         running.stats.resync_gaps += u64::from(only_resync && !quiet);
         let name = running.controller.name();
         turn.asks.extend(asks.into_iter().map(|ask| (name, key.clone(), ask)));
         running.sending.insert(key.clone(), sending);
         for note in notes {
-            self.tell(at, note, now, turn);
+            self.tell(at, &key, note, now, turn);
         }
         self.go_on(at, &key, now, turn);
     }
@@ -363,7 +419,7 @@ impl Engine {
         if sending.out > 0 {
             return;
         }
-        let batch = sending.next_batch();
+        let (batch, seen) = (sending.next_batch(), sending.seen);
         if batch.is_empty() {
             let (end, look_again) = (sending.end(), sending.look_again);
             running.sending.remove(key);
@@ -374,8 +430,7 @@ impl Engine {
             return;
         }
         let by: Arc<str> = tag(running.controller.name(), key).into();
-        let (user, manager) = (Arc::clone(&running.user), running.controller.manager());
-        let seen = self.world.revision();
+        let (user, manager) = (running.user_for(key, &self.world), running.controller.manager());
         for act in batch {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);
@@ -387,13 +442,16 @@ impl Engine {
     }
 
     /// Tells people.
-    fn tell(&mut self, at: usize, note: Note, now: Time, turn: &mut Turn) {
+    fn tell(&mut self, at: usize, key: &Key, note: Note, now: Time, turn: &mut Turn) {
         let running = &self.running[at];
+        let host = running.controller.node(key, &self.world);
         let name = running.controller.name();
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let by: Arc<str> = tag(name, &note.about.key).into();
-        let Some(write) = self.recorder.record(running.controller.source(), note, now, nonce) else { return };
+        let speaker =
+            Speaker { source: running.controller.source(), host: host.as_deref().unwrap_or_default() };
+        let Some(write) = self.recorder.record(speaker, note, now, nonce) else { return };
         let event = match &write {
             Write::Patch { key, .. } => Some(key.clone()),
             _ => None,
@@ -401,14 +459,29 @@ impl Engine {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.flights.insert(ticket, Flight::Note { event });
-        let user = Arc::clone(&running.user);
+        let user = host.map_or_else(|| Arc::clone(&running.user), |node| account(&node));
         let (manager, seen) = (running.controller.manager(), self.world.revision());
         turn.writes.push(Sent { ticket, write, user, manager, by, seen });
     }
 
+    /// Wakes the keys that no change wakes, since there is no such object as yet. Says when the first resync is due.
+    fn begin(&mut self, now: Time) -> Time {
+        for running in &mut self.running {
+            for key in running.controller.keys(&self.world) {
+                if self.world.get(&key).is_none() {
+                    running.queue.wake(key, Why::Other, now);
+                }
+            }
+        }
+        *self.resync_due.insert(now.after(RESYNC))
+    }
+
     /// Wakes a slice of all keys, one slice after the other.
     fn resync(&mut self, now: Time) {
-        let due = *self.resync_due.get_or_insert_with(|| now.after(RESYNC));
+        let due = match self.resync_due {
+            Some(due) => due,
+            None => self.begin(now),
+        };
         if now < due {
             return;
         }
@@ -473,6 +546,11 @@ impl Engine {
         }
         gaps
     }
+}
+
+/// The account of a node.
+fn account(node: &str) -> Arc<str> {
+    format!("system:node:{node}").into()
 }
 
 /// A reconciler and a key in one word, for the cause of a commit.

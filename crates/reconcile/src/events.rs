@@ -25,8 +25,24 @@ pub const BURST_MAX: u32 = 25;
 /// After how long it may write one more.
 pub const BURST_REFILL: Duration = Duration::from_secs(300);
 
-/// A note without its words: its source, its subject, its reason.
-type Class = (&'static str, Key, Box<str>, &'static str);
+/// Who speaks.
+#[derive(Clone, Copy)]
+pub(crate) struct Speaker<'a> {
+    /// Which part of the control plane.
+    pub source: &'static str,
+    /// On which node; empty if on none.
+    pub host: &'a str,
+}
+
+/// A note without its words.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Class {
+    source: &'static str,
+    about: Key,
+    part: Box<str>,
+    uid: Box<str>,
+    reason: &'static str,
+}
 
 /// Turns notes into writes of Events.
 #[derive(Default)]
@@ -54,11 +70,18 @@ struct Burst {
 
 impl Recorder {
     /// The write that tells people; nothing if enough was said.
-    pub fn record(&mut self, source: &'static str, note: Note, now: Time, nonce: u64) -> Option<Write> {
+    pub fn record(&mut self, speaker: Speaker<'_>, note: Note, now: Time, nonce: u64) -> Option<Write> {
+        let source = speaker.source;
         if !self.may_speak(source, &note.about.key, now) {
             return None;
         }
-        let class = (source, note.about.key.clone(), note.about.uid.clone(), note.reason);
+        let class = Class {
+            source,
+            about: note.about.key.clone(),
+            part: note.about.part.as_str().into(),
+            uid: note.about.uid.clone(),
+            reason: note.reason,
+        };
         let message = match self.similar_so_far(&class, now) {
             count if count > SIMILAR_MAX => format!("(combined from similar events): {}", note.message),
             _ => note.message.clone(),
@@ -75,7 +98,7 @@ impl Recorder {
         let name = format!("{}.{nonce:x}", note.about.key.name());
         let event = key_of("events", &namespace, &name)?;
         self.told.insert((class, told_as), Told { event, count: 1, last: now });
-        Some(Write::create("events", &namespace, first(source, &note, message, &namespace, &name, now)))
+        Some(Write::create("events", &namespace, first(speaker, &note, message, &namespace, &name, now)))
     }
 
     /// Forgets an Event that is gone, so that the next note makes another.
@@ -145,27 +168,43 @@ fn again(told: &Told, message: String, now: Time) -> Write {
     }
 }
 
-fn first(source: &str, note: &Note, message: String, namespace: &str, name: &str, now: Time) -> Value {
+fn first(
+    speaker: Speaker<'_>,
+    note: &Note,
+    message: String,
+    namespace: &str,
+    name: &str,
+    now: Time,
+) -> Value {
+    let Speaker { source, host } = speaker;
     let time = Seconds(now).to_string();
     let severity = match note.severity {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
     };
     let map = |pairs: Vec<(&str, Value)>| Value::Map(pairs.into_iter().collect());
-    map(vec![
+    let mut component = vec![("component", source.into())];
+    if !host.is_empty() {
+        component.push(("host", host.into()));
+    }
+    let mut event = vec![
         ("kind", "Event".into()),
         ("apiVersion", "v1".into()),
         ("metadata", map(vec![("name", name.into()), ("namespace", namespace.into())])),
         ("involvedObject", reference(&note.about)),
         ("reason", note.reason.into()),
         ("message", message.into()),
-        ("source", map(vec![("component", source.into())])),
+        ("source", map(component)),
         ("firstTimestamp", time.clone().into()),
         ("lastTimestamp", time.into()),
         ("count", Value::Int(1)),
         ("type", severity.into()),
         ("reportingComponent", source.into()),
-    ])
+    ];
+    if !host.is_empty() {
+        event.push(("reportingInstance", host.into()));
+    }
+    map(event)
 }
 
 fn reference(subject: &Subject) -> Value {
@@ -179,6 +218,9 @@ fn reference(subject: &Subject) -> Value {
     if let Some(namespace) = subject.key.namespace() {
         pairs.push(("namespace", namespace.into()));
     }
+    if !subject.part.is_empty() {
+        pairs.push(("fieldPath", subject.part.as_str().into()));
+    }
     Value::Map(pairs.into_iter().collect())
 }
 
@@ -188,26 +230,35 @@ mod tests {
 
     use super::*;
 
+    const C: Speaker<'_> = Speaker { source: "c", host: "" };
+
     fn subject() -> Subject {
         let key = key_of("pods", "a", "x").unwrap();
-        Subject { key, api_version: "v1", kind: "Pod", uid: "u".into(), revision: Revision(3) }
+        Subject {
+            key,
+            api_version: "v1",
+            kind: "Pod",
+            uid: "u".into(),
+            revision: Revision(3),
+            part: String::new(),
+        }
     }
 
     #[test]
     fn the_same_note_again_counts_and_another_makes_another_event() {
         let mut recorder = Recorder::default();
         let note = subject().normal("Started", "it runs");
-        let first = recorder.record("c", note.clone(), Time::EPOCH, 1).unwrap();
+        let first = recorder.record(C, note.clone(), Time::EPOCH, 1).unwrap();
         let Write::Create { object, .. } = first else { panic!("{first:?}") };
         assert_eq!(object.str_at(&["metadata", "name"]), "x.1");
         assert_eq!(object.str_at(&["involvedObject", "resourceVersion"]), "3");
-        let second = recorder.record("c", note.clone(), Time::EPOCH, 2).unwrap();
+        let second = recorder.record(C, note.clone(), Time::EPOCH, 2).unwrap();
         let Write::Patch { key, patch, .. } = second else { panic!("{second:?}") };
         assert_eq!((key.name(), patch.get("count")), ("x.1", Some(&Value::Int(2))));
         let other = subject().normal("Started", "it runs well");
-        assert!(matches!(recorder.record("c", other, Time::EPOCH, 3), Some(Write::Create { .. })));
+        assert!(matches!(recorder.record(C, other, Time::EPOCH, 3), Some(Write::Create { .. })));
         recorder.is_gone(&key);
-        assert!(matches!(recorder.record("c", note, Time::EPOCH, 4), Some(Write::Create { .. })));
+        assert!(matches!(recorder.record(C, note, Time::EPOCH, 4), Some(Write::Create { .. })));
     }
 
     #[test]
@@ -216,14 +267,14 @@ mod tests {
         let mut said = Vec::new();
         for i in 0..100u64 {
             let note = subject().warning("Failed", format!("try {i}"));
-            said.extend(recorder.record("c", note, Time::EPOCH, i));
+            said.extend(recorder.record(C, note, Time::EPOCH, i));
         }
         assert_eq!(said.len(), BURST_MAX as usize);
         let made = said.iter().filter(|write| matches!(write, Write::Create { .. })).count();
         assert_eq!(made, SIMILAR_MAX as usize + 1, "ten of their own, one for all the rest");
         let later = Time::EPOCH.after(BURST_REFILL);
-        assert!(recorder.record("c", subject().warning("Failed", "late"), later, 1000).is_some());
-        assert!(recorder.record("c", subject().warning("Failed", "late"), later, 1001).is_none());
+        assert!(recorder.record(C, subject().warning("Failed", "late"), later, 1000).is_some());
+        assert!(recorder.record(C, subject().warning("Failed", "late"), later, 1001).is_none());
     }
 
     #[test]
@@ -231,7 +282,7 @@ mod tests {
         let mut recorder = Recorder::default();
         for i in 0..20_000 {
             let about = Subject { key: key_of("pods", "a", &format!("p{i}")).unwrap(), ..subject() };
-            recorder.record("c", about.normal("Made", "made"), Time(i), 0);
+            recorder.record(C, about.normal("Made", "made"), Time(i), 0);
         }
         assert!(recorder.told.len() <= REMEMBERED_MAX && recorder.bursts.len() <= REMEMBERED_MAX);
         assert!(recorder.similar.len() <= REMEMBERED_MAX);

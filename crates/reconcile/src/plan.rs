@@ -70,16 +70,16 @@ pub struct Act {
     /// The write.
     pub write: Write,
     /// What to say when it is done. `{name}` stands for the name of the object that was written.
-    pub done: Option<Note>,
+    pub done: Vec<Note>,
     /// What to say when it was refused. `{error}` stands for the reason.
     pub failed: Option<Note>,
 }
 
 impl Act {
-    /// The same act that says this when it is done.
+    /// The same act that says this too when it is done.
     #[must_use]
     pub fn on_done(mut self, note: Note) -> Act {
-        self.done = Some(note);
+        self.done.push(note);
         self
     }
 
@@ -93,7 +93,7 @@ impl Act {
 
 impl From<Write> for Act {
     fn from(write: Write) -> Act {
-        Act { write, done: None, failed: None }
+        Act { write, done: Vec::new(), failed: None }
     }
 }
 
@@ -123,6 +123,17 @@ pub enum Write {
         uid: Option<Box<str>>,
         /// The revision it must have.
         revision: Option<Revision>,
+    },
+    /// Applies a configuration to an object that is there, whoever owns its fields.
+    Apply {
+        /// Which.
+        key: Key,
+        /// The subresource: empty, `status` …
+        part: &'static str,
+        /// The configuration: all that the writer wants to own.
+        config: Value,
+        /// The identity it must have.
+        uid: Box<str>,
     },
     /// Deletes an object.
     Delete {
@@ -185,6 +196,12 @@ impl Write {
     #[must_use]
     pub fn status(seen: &Object, status: Value) -> Write {
         Write::merge(seen, "status", Value::Map([("status", status)].into_iter().collect()))
+    }
+
+    /// Applies a configuration to a part of an object, if it is still the one that was seen.
+    #[must_use]
+    pub fn apply(seen: &Object, part: &'static str, config: Value) -> Write {
+        Write::Apply { key: seen.key().clone(), part, config, uid: seen.meta().uid.clone() }
     }
 
     /// Deletes an object, if it is still the one that was seen.
@@ -259,7 +276,10 @@ impl Write {
     pub fn resource(&self) -> &Resource {
         match self {
             Write::Create { resource, .. } => resource,
-            Write::Patch { key, .. } | Write::Delete { key, .. } | Write::Post { key, .. } => key.resource(),
+            Write::Patch { key, .. }
+            | Write::Apply { key, .. }
+            | Write::Delete { key, .. }
+            | Write::Post { key, .. } => key.resource(),
         }
     }
 
@@ -268,7 +288,7 @@ impl Write {
     pub fn verb(&self) -> &'static str {
         match self {
             Write::Create { .. } | Write::Post { .. } => "create",
-            Write::Patch { .. } => "patch",
+            Write::Patch { .. } | Write::Apply { .. } => "patch",
             Write::Delete { .. } => "delete",
         }
     }
@@ -316,6 +336,8 @@ pub struct Subject {
     pub uid: Box<str>,
     /// The revision at which it was seen.
     pub revision: Revision,
+    /// Which part of it, as in `spec.containers{name}`; empty for the whole.
+    pub part: String,
 }
 
 impl Subject {
@@ -328,7 +350,15 @@ impl Subject {
             kind,
             uid: object.meta().uid.clone(),
             revision: object.revision(),
+            part: String::new(),
         }
+    }
+
+    /// The same, but only a part of it.
+    #[must_use]
+    pub fn part(mut self, part: String) -> Subject {
+        self.part = part;
+        self
     }
 
     /// Good news about it.

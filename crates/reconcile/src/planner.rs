@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Resource, Time, Value};
 
+use crate::engine::Asking;
 use crate::object::Object;
 use crate::plan::Plan;
 use crate::world::World;
@@ -38,6 +39,11 @@ pub trait Planner: Send + Sync + 'static {
     /// Who writes. By default the service account that upstream gives the controller.
     fn user(&self) -> String {
         format!("system:serviceaccount:kube-system:{}", self.name())
+    }
+
+    /// The node in whose name it acts for a key, as that node's own account; nothing if it acts as [`Planner::user`].
+    fn node(&self, _: &Key, _: &World) -> Option<String> {
+        None
     }
 
     /// Under which name fields are owned.
@@ -162,7 +168,16 @@ pub(crate) type Memo = Option<Arc<dyn Any + Send + Sync>>;
 pub(crate) struct SoftState {
     pub memo: Memo,
     pub answers: BTreeMap<String, Answered>,
+    pub asking: Asking,
     pub failure: Option<Failure>,
+}
+
+impl SoftState {
+    /// Forgets what was asked and answered, when it is of no use to anybody any more.
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
+        self.asking = Asking::default();
+    }
 }
 
 /// A planner of any type, as the loop holds it.
@@ -173,6 +188,8 @@ pub trait Controller: Send + Sync {
     fn watches(&self) -> &'static [Watch];
     /// See [`Planner::user`].
     fn user(&self) -> String;
+    /// See [`Planner::node`].
+    fn node(&self, key: &Key, world: &World) -> Option<String>;
     /// See [`Planner::manager`].
     fn manager(&self) -> &'static str;
     /// See [`Planner::source`].
@@ -204,6 +221,10 @@ impl<P: Planner> Controller for P {
         Planner::user(self)
     }
 
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        Planner::node(self, key, world)
+    }
+
     fn manager(&self) -> &'static str {
         Planner::manager(self)
     }
@@ -217,7 +238,7 @@ impl<P: Planner> Controller for P {
     }
 
     fn plan_any(&self, key: &Key, world: &World, soft: &Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {
-        let SoftState { memo, answers, failure } = soft.0;
+        let SoftState { memo, answers, failure, .. } = soft.0;
         let memo = memo.as_ref().and_then(|memo| memo.downcast_ref::<P::Memo>()).cloned().unwrap_or_default();
         let seen = Seen { memo, answers, failure: failure.as_ref() };
         let mut plan = self.plan(key, world, &seen, now, seed);

@@ -47,11 +47,16 @@ struct Table {
 }
 
 impl World {
-    /// An empty world that keeps these indexes.
+    /// An empty world that keeps these indexes, each once: several who need the same one may all name it.
     #[must_use]
     pub fn new(indexes: impl IntoIterator<Item = Index>) -> World {
-        let indexes = indexes.into_iter().map(|index| (index, Entries::new())).collect();
-        World { indexes, ..World::default() }
+        let mut kept: Vec<(Index, Entries)> = Vec::new();
+        for index in indexes {
+            if kept.iter().all(|(other, _)| other.name != index.name) {
+                kept.push((index, Entries::new()));
+            }
+        }
+        World { indexes: kept, ..World::default() }
     }
 
     /// The revision up to which everything is known.
@@ -64,6 +69,12 @@ impl World {
     #[must_use]
     pub fn revision_of(&self, resource: &Resource) -> Revision {
         self.tables.get(resource).map_or(self.revision, |table| table.revision.max(self.revision))
+    }
+
+    /// The revision of the last change of a resource that was taken in; of its list if that is newer.
+    #[must_use]
+    pub fn last_change(&self, resource: &Resource) -> Revision {
+        self.tables.get(resource).map_or(Revision::ZERO, |table| table.revision)
     }
 
     /// The object at a key.

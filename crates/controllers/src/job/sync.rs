@@ -225,7 +225,7 @@ impl<'a> Sync<'a> {
         plan.notes.extend(tracked.notes);
         if tracked.status != self.job.status {
             let mut act = Act::from(Write::status(self.object, value_of(&tracked.status)));
-            act.done = tracked.said;
+            act.done.extend(tracked.said);
             plan.stage(self.adoptions);
             plan.stage([act]);
         } else {

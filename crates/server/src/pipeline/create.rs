@@ -50,6 +50,7 @@ pub fn create(
     validate::create(&mut errors, &object, &metadata_rules(served));
     served.rules.validate(&object, &mut errors);
     served.rules.validate_create(&object, &mut errors);
+    admission::inspect(served, &object, None, &mut errors);
     check(served, &object, &errors)?;
     admission::validate(served, &object, None, world.snapshot)?;
     let charges = quota::charge(served, Part::Whole, &object, None, world)?;
@@ -63,7 +64,7 @@ pub fn create(
         return Ok(Decided { step: Step::Would(object), warnings });
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
-    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), world)?;
+    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
     let proposal = charges.commit(proposal, writer, world)?;
     Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })
 }

@@ -103,7 +103,7 @@ impl Planner for Maker {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("namespaces")];
+        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", |_, _, _| ())];
         &WATCHES
     }
 
@@ -135,7 +135,10 @@ fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
     let counter = AtomicU64::new(1);
     let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let engine = Engine::new(vec![Box::new(Maker)], []);
-    let shell = Shell::start(store.clone(), engine, Arc::new(Ticking::default()), Arc::new(chance)).unwrap();
+    let shell = {
+        let (clock, oracle) = (Arc::new(Ticking::default()), Arc::default());
+        Shell::start(store.clone(), engine, clock, Arc::new(chance), oracle).unwrap()
+    };
     std::thread::scope(|scope| {
         let world = &world;
         scope.spawn(move || {

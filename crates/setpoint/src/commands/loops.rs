@@ -1,9 +1,9 @@
 //! The loop beside the server: which controllers run.
 
 use anyhow::bail;
-use setpoint_controllers::Settings;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
+use setpoint_controllers::{Settings, flow_control};
 use setpoint_reconcile::{Controller, Engine};
 
 use crate::clock::entropy;
@@ -48,15 +48,16 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice, as the one that leads because it has the store. Where no
-    /// controller is chosen there is none, and somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings) -> Option<Engine> {
-        let mut chosen = self.controllers(settings);
+    /// The loop over the controllers of the choice and over what every server does itself, as the one that leads
+    /// because it has the store. Where no controller is chosen, somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings) -> Engine {
+        let (chosen, own) = (self.controllers(settings), flow_control::own());
         if chosen.is_empty() {
-            return None;
+            return Engine::new(own, []).narrow();
         }
-        chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
-        Some(Engine::new(chosen, setpoint_controllers::indexes::all()))
+        let holder: Box<dyn Controller> = Box::new(Holder { lease: LEASE, identity: identity() });
+        let all = chosen.into_iter().chain(own).chain([holder]);
+        Engine::new(all.collect(), setpoint_controllers::indexes::all())
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {

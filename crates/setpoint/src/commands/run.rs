@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use setpoint_controllers::Settings;
 use setpoint_server::client::Client;
-use setpoint_server::remote::Remote;
+use setpoint_server::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{logging, loops};
@@ -59,6 +59,8 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
+        oracle: Arc::default(),
+        patience: PATIENCE,
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

@@ -1,7 +1,9 @@
 //! What leads to a node: logs, commands, forwarded ports and proxies.
 //!
 //! Everything is checked that can be known without a node, and refused in upstream's words. What is left is refused
-//! too, plainly, because this server does not connect to nodes yet.
+//! too, plainly, because this server does not connect to nodes yet; only those that run beside it tell their logs.
+
+use std::sync::Arc;
 
 use setpoint_api::Value;
 use setpoint_api::quote::Quoted;
@@ -9,10 +11,11 @@ use setpoint_api::status::Status;
 use setpoint_store::Snapshot;
 
 use super::Api;
-use crate::exchange::Answer;
+use crate::exchange::{Answer, Body};
+use crate::nodes::{Following, Nodes, Wanted};
 use crate::query::Query;
 use crate::route::Target;
-use crate::{answers, served, stored};
+use crate::{answers, in_process, served, stored};
 
 impl Api {
     /// Answers what takes a node.
@@ -31,8 +34,45 @@ impl Api {
             // A pod that is nowhere has said nothing.
             ("", "log") => Ok(answers::text(200, "")),
             ("", _) => Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name))),
-            _ => Err(not_yet(target)),
+            (node, part) => {
+                let Some((nodes, why)) =
+                    self.nodes.get().and_then(|nodes| Some((nodes, nodes.refusal(node)?)))
+                else {
+                    return Err(not_yet(target));
+                };
+                if part != "log" {
+                    return Err(Status::unclassified(501, format!("pods/{part}: {why}")));
+                }
+                self.log(target, query, &pod, Arc::clone(nodes))
+            }
         }
+    }
+
+    /// What a container has said, and what it is yet to say if that is wanted.
+    fn log(
+        &self,
+        target: &Target,
+        query: &Query,
+        pod: &Value,
+        nodes: Arc<dyn Nodes>,
+    ) -> Result<Answer, Status> {
+        let only = || pod.at(&["spec", "containers"])?.as_list()?.first().map(|one| one.str_at(&["name"]));
+        let container = Some(query.get("container")).filter(|name| !name.is_empty()).or_else(only);
+        let now = self.options.clock.now();
+        let wanted = Wanted::read(query, container.unwrap_or_default(), now)?;
+        let record = self.find(target, &self.store.snapshot())?;
+        let missing = || Status::not_found(target.served.qualified(), &target.name);
+        let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
+        let pod = in_process::object(key.clone(), &record).ok_or_else(missing)?;
+        let said = nodes.said(&pod, &wanted.container, wanted.previous, now).map_err(Status::bad_request)?;
+        let mut answer = answers::text(200, "");
+        answer.body = if wanted.follow {
+            let clock = Arc::clone(&self.options.clock);
+            Body::Stream(Box::new(Following::new(self.store.clone(), key, nodes, clock, wanted)))
+        } else {
+            Body::Whole(vec![wanted.text(&said, 0).into()])
+        };
+        Ok(answer)
     }
 
     /// Looks whether there is something to proxy to.

@@ -1,0 +1,69 @@
+//! Addresses for pods, from the ranges that a node was given.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Addresses that no pod gets: the range's own, its router's, and the last one.
+const KEPT: u128 = 3;
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u128,
+    size: u128,
+    is_v4: bool,
+}
+
+fn range(text: &str) -> Option<Range> {
+    let (address, prefix) = text.split_once('/')?;
+    let prefix: u32 = prefix.parse().ok()?;
+    let (number, bits, is_v4): (u128, u32, bool) = match address.parse().ok()? {
+        IpAddr::V4(address) => (u128::from(u32::from(address)), 32, true),
+        IpAddr::V6(address) => (u128::from(address), 128, false),
+    };
+    let size = 1_u128.checked_shl(bits.checked_sub(prefix)?)?;
+    Some(Range { first: number & !(size - 1), size, is_v4 })
+}
+
+impl Range {
+    fn at(self, offset: u128) -> String {
+        let number = self.first | offset;
+        if self.is_v4 {
+            IpAddr::from(Ipv4Addr::from(u32::try_from(number).unwrap_or(0))).to_string()
+        } else {
+            IpAddr::from(number.to_be_bytes()).to_string()
+        }
+    }
+}
+
+/// Free addresses, one of each range, at the same place in all; nothing if there are none. `chance` says where the
+/// search begins, so that an address that was just given back is not given out at once.
+#[must_use]
+pub fn free(ranges: &[String], taken: &BTreeSet<String>, chance: u64) -> Option<Vec<String>> {
+    let ranges: Vec<Range> = ranges.iter().filter_map(|text| range(text)).collect();
+    let size = ranges.iter().map(|range| range.size).min()?.checked_sub(KEPT).filter(|size| *size > 0)?;
+    let offsets = (0..size.min(1 << 20)).map(|step| 2 + (u128::from(chance) + step) % size);
+    let mut candidates =
+        offsets.map(|offset| ranges.iter().map(|range| range.at(offset)).collect::<Vec<String>>());
+    candidates.find(|addresses| addresses.iter().all(|address| !taken.contains(address)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_address_is_given_twice_until_all_are() {
+        let ranges = ["10.1.2.0/28".to_owned(), "fd00::/64".to_owned()];
+        let mut taken = BTreeSet::new();
+        for chance in 0..13 {
+            let addresses = free(&ranges, &taken, chance * 7).unwrap();
+            assert!(addresses[0].starts_with("10.1.2.") && addresses[1].starts_with("fd00::"));
+            assert!(!["10.1.2.0", "10.1.2.1", "10.1.2.15"].contains(&addresses[0].as_str()));
+            assert!(addresses.into_iter().all(|address| taken.insert(address)));
+        }
+        assert_eq!(free(&ranges, &taken, 0), None);
+        assert_eq!(free(&[], &taken, 0), None);
+        assert_eq!(free(&["nonsense".to_owned()], &taken, 0), None);
+    }
+}

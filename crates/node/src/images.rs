@@ -1,0 +1,125 @@
+//! Names of images: which can be any, and which can never be found.
+
+/// Why an image can never be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Impossible {
+    /// It has no name that an image can have.
+    Invalid,
+    /// Its registry has a name that is promised never to be found.
+    NoSuchHost(String),
+}
+
+/// Names that are promised to lead nowhere (RFC 2606, RFC 6761).
+const NOWHERE: [&str; 3] = [".invalid", ".test", ".example"];
+
+/// Why an image can never be had; nothing if it may exist.
+#[must_use]
+pub fn impossible(image: &str) -> Option<Impossible> {
+    let Some(host) = host(image) else { return Some(Impossible::Invalid) };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    NOWHERE.iter().any(|end| name.ends_with(end)).then(|| Impossible::NoSuchHost(name.to_owned()))
+}
+
+/// The registry of an image, empty for the usual one; nothing if the name is none.
+fn host(image: &str) -> Option<&str> {
+    let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
+    if digest.is_some_and(|digest| !is_digest(digest)) {
+        return None;
+    }
+    let (host, path) = match rest.split_once('/') {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => (host, path),
+        _ => ("", rest),
+    };
+    let (path, tag) = path.rsplit_once(':').map_or((path, None), |(path, tag)| (path, Some(tag)));
+    let is_fine = is_host(host) && path.split('/').all(is_part) && tag.is_none_or(is_tag);
+    is_fine.then_some(host)
+}
+
+fn is_host(host: &str) -> bool {
+    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    host.is_empty() || name.split('.').all(is_label) && port.is_none_or(is_port)
+}
+
+/// Small letters and digits, with single dots, one or two underscores, or dashes between them.
+fn is_part(part: &str) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = part.as_bytes();
+    let ends_well = bytes.first().is_some_and(is_word) && bytes.last().is_some_and(is_word);
+    ends_well
+        && bytes.split(is_word).all(|between| match between {
+            [] | b"." | b"_" | b"__" => true,
+            dashes => dashes.iter().all(|byte| *byte == b'-'),
+        })
+}
+
+fn is_tag(tag: &str) -> bool {
+    let is_first = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    tag.bytes().next().is_some_and(is_first)
+        && tag.len() <= 128
+        && tag.bytes().all(|byte| is_first(byte) || matches!(byte, b'.' | b'-'))
+}
+
+fn is_digest(digest: &str) -> bool {
+    digest.split_once(':').is_some_and(|(algorithm, hex)| {
+        !algorithm.is_empty() && hex.len() >= 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+/// A number that stands for a text, the same in every process.
+#[must_use]
+pub fn hash(text: &str) -> u64 {
+    // FNV-1a, then a round of mixing so that names that differ in their last letter land far apart.
+    let plain = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    setpoint_reconcile::Seed(plain).draw(0)
+}
+
+/// Sixty-four hexadecimal digits that stand for a text.
+#[must_use]
+pub fn hex(text: &str) -> String {
+    let seed = setpoint_reconcile::Seed(hash(text));
+    (0..4).map(|part| format!("{:016x}", seed.draw(part))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_names_may_exist() {
+        for image in [
+            "nginx",
+            "nginx:1.27",
+            "library/busybox",
+            "registry.k8s.io/pause:3.10",
+            "localhost:5000/a/b__c:v1",
+            "localhost/x",
+            "quay.io/a/b-c--d@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        ] {
+            assert_eq!(impossible(image), None, "{image}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_and_hosts_that_lead_nowhere_are_impossible() {
+        for image in ["", "Nginx", "a b", "nginx:", "nginx:-x", "a//b", "a@sha256:12", "-a", "a..b", "a___b"]
+        {
+            assert_eq!(impossible(image), Some(Impossible::Invalid), "{image}");
+        }
+        for image in ["registry.invalid/x", "a.test:5000/x:1", "b.example/x/y"] {
+            assert!(matches!(impossible(image), Some(Impossible::NoSuchHost(_))), "{image}");
+        }
+        assert_eq!(impossible("example/x"), None);
+    }
+
+    #[test]
+    fn hashes_differ() {
+        assert_ne!(hash("node-1"), hash("node-2"));
+        assert_eq!((hex("a").len(), hex("a") == hex("a"), hex("a") == hex("b")), (64, true, false));
+    }
+}

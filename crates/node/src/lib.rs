@@ -1,0 +1,48 @@
+//! What is really running: nodes and the pods on them.
+//!
+//! - [`lifecycle`]: the life of a pod on its node, a pure function of what is wanted, what a runtime shows, and the
+//!   time. Every runtime uses it.
+//! - [`runtime`]: what the life cycle asks of a runtime, and what it tells it to do.
+//! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
+//!   [`logs`]: what they say.
+//! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners.
+
+pub mod addresses;
+pub mod attend;
+pub mod fleet;
+pub mod images;
+pub mod lifecycle;
+pub mod logs;
+pub mod nodes;
+pub mod pod;
+pub mod pods;
+pub mod rules;
+pub mod runtime;
+pub mod simulated;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use setpoint_reconcile::views::pod::BY_NODE;
+use setpoint_reconcile::{Controller, Index};
+
+pub use fleet::Fleet;
+
+/// The planners of a fleet of simulated nodes.
+#[must_use]
+pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
+    let fleet = Arc::new(fleet);
+    vec![
+        Box::new(nodes::Nodes(Arc::clone(&fleet))),
+        Box::new(pods::Admission(Arc::clone(&fleet))),
+        Box::new(pods::Pods(fleet)),
+    ]
+}
+
+/// The questions that they ask of the world.
+#[must_use]
+pub fn indexes() -> Vec<Index> {
+    vec![BY_NODE]
+}

@@ -1,0 +1,396 @@
+//! The life of a pod on its node, whatever runs its containers.
+//!
+//! [`look`] is pure: what is wanted, what the runtime shows and the time go in; what the runtime shall do, the status
+//! to report and when to look again come out. Init containers run one after the other, sidecars start before what
+//! follows them and stop last, and what ended is started again as its policy says.
+
+pub mod conditions;
+pub mod phase;
+pub mod restart;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use setpoint_api::Time;
+use setpoint_reconcile::Meta;
+
+use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status};
+use crate::runtime::{Deed, Image, Run, Runtime};
+
+/// How long a pod is given to stop that does not say.
+const GRACE: i64 = 30;
+/// Why a pod ends that was active for too long.
+const DEADLINE_EXCEEDED: (&str, &str) =
+    ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+
+/// A pod on its node.
+pub struct Case<'a> {
+    /// What is wanted, and what was last reported.
+    pub pod: &'a Pod,
+    /// Its metadata.
+    pub meta: &'a Meta,
+    /// The addresses of the node.
+    pub host_ips: &'a [String],
+    /// The addresses of the pod; none if it has no network yet.
+    pub pod_ips: &'a [String],
+    /// When the node took it up.
+    pub taken_up: Time,
+    /// When its first container may start.
+    pub begin: Time,
+    /// What time it is.
+    pub now: Time,
+}
+
+/// What to do about a pod.
+#[derive(Debug)]
+pub struct Outlook {
+    /// What the runtime shall do.
+    pub deeds: Vec<Deed>,
+    /// What to report.
+    pub status: Status,
+    /// When to look again, though nothing may have changed.
+    pub again: Option<Time>,
+    /// Whether nothing of it runs or will run.
+    pub is_over: bool,
+}
+
+/// Why everything has to stop, since when, and how long it is given.
+struct Ending {
+    since: Time,
+    grace: Duration,
+    reason: Option<(&'static str, &'static str)>,
+}
+
+/// Looks at a pod.
+pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
+    let mut looking = Looking { case, runtime, deeds: Vec::new(), waiting: BTreeMap::new(), again: None };
+    let ending = looking.ending();
+    let done = match &ending {
+        Some(ending) => {
+            looking.stop_all(ending.since, ending.grace);
+            true
+        }
+        None => looking.go_on(),
+    };
+    let is_over = done && !looking.any_running();
+    let status = looking.report(ending.as_ref(), is_over);
+    Outlook { deeds: looking.deeds, status, again: looking.again, is_over }
+}
+
+/// A time in whole seconds, as it is reported.
+#[must_use]
+pub fn whole(time: Time) -> Time {
+    Time::from_seconds(time.0.div_euclid(1_000_000))
+}
+
+fn seconds(number: i64) -> Duration {
+    Duration::from_secs(u64::try_from(number).unwrap_or(0))
+}
+
+struct Looking<'a, R> {
+    case: &'a Case<'a>,
+    runtime: &'a R,
+    deeds: Vec<Deed>,
+    /// Why containers wait that are to run.
+    waiting: BTreeMap<&'a str, State>,
+    again: Option<Time>,
+}
+
+impl<'a, R: Runtime> Looking<'a, R> {
+    fn look_again_at(&mut self, time: Time) {
+        self.again = Some(self.again.map_or(time, |planned| planned.min(time)));
+    }
+
+    fn run(&self, container: &Container) -> Option<&'a Run> {
+        self.runtime.run(container)
+    }
+
+    fn is_running(&self, container: &Container) -> bool {
+        self.run(container).is_some_and(Run::is_running)
+    }
+
+    fn any_running(&self) -> bool {
+        self.case.pod.spec.all().any(|container| self.is_running(container))
+    }
+
+    fn grace(&self) -> Duration {
+        seconds(self.case.pod.spec.termination_grace_period_seconds.unwrap_or(GRACE))
+    }
+
+    fn ending(&mut self) -> Option<Ending> {
+        let Case { pod, meta, now, .. } = self.case;
+        if let Some(deleted) = meta.deletion_timestamp {
+            let grace = seconds(meta.deletion_grace_period_seconds.unwrap_or(0));
+            return Some(Ending { since: deleted.before(grace), grace, reason: None });
+        }
+        if pod.status.is_final() {
+            return Some(Ending { since: *now, grace: Duration::ZERO, reason: None });
+        }
+        let end = self.case.taken_up.after(seconds(pod.spec.active_deadline_seconds?));
+        if end > *now {
+            self.look_again_at(end);
+            return None;
+        }
+        Some(Ending { since: end, grace: self.grace(), reason: Some(DEADLINE_EXCEEDED) })
+    }
+
+    /// Stops what runs: sidecars when all else has stopped, the last one first.
+    fn stop_all(&mut self, since: Time, grace: Duration) {
+        let spec = &self.case.pod.spec;
+        let first = spec.containers.iter().chain(spec.init_containers.iter().filter(|one| !one.is_sidecar()));
+        let first: Vec<&'a Container> = first.filter(|one| self.is_running(one)).collect();
+        for container in &first {
+            self.stop(container, since, grace, None);
+        }
+        if first.is_empty() {
+            self.stop_sidecars(since, grace);
+        }
+    }
+
+    fn stop_sidecars(&mut self, since: Time, grace: Duration) {
+        let spec = &self.case.pod.spec;
+        let sidecars = spec.init_containers.iter().rev().filter(|one| one.is_sidecar());
+        let Some(last) = sidecars.into_iter().find(|one| self.is_running(one)) else { return };
+        // Its time begins when those have ended that had to end before it.
+        let ended = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
+        let begin = ended.map_or(since, |ended| ended.max(since));
+        let rest = grace.saturating_sub(begin.since(since));
+        self.stop(last, begin, rest, None);
+    }
+
+    fn stop(&mut self, container: &'a Container, since: Time, grace: Duration, why: Option<String>) {
+        let why = why.unwrap_or_else(|| format!("Stopping container {}", container.name));
+        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, why });
+    }
+
+    /// Starts what is to run. Says whether all is done.
+    fn go_on(&mut self) -> bool {
+        let spec = &self.case.pod.spec;
+        let mut begin = self.case.begin;
+        if spec.containers.iter().all(|container| self.run(container).is_none()) {
+            match self.initialize() {
+                Init::Done(at) => begin = begin.max(at),
+                Init::Waits => return false,
+                Init::Failed => {
+                    let end = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
+                    self.stop_all(end.unwrap_or(self.case.now), self.grace());
+                    return true;
+                }
+            }
+        }
+        let mut goes_on = false;
+        for container in &spec.containers {
+            goes_on |= self.keep(container, begin);
+        }
+        if goes_on {
+            for sidecar in spec.init_containers.iter().filter(|one| one.is_sidecar()) {
+                self.keep(sidecar, begin);
+            }
+        } else {
+            // Sidecars do not keep a pod alive.
+            let end = spec.containers.iter().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
+            self.stop_sidecars(end.unwrap_or(self.case.now), self.grace());
+        }
+        !goes_on
+    }
+
+    /// Runs what comes first, one after the other.
+    fn initialize(&mut self) -> Init {
+        let spec = &self.case.pod.spec;
+        let mut begin = self.case.begin;
+        for container in &spec.init_containers {
+            let Some(run) = self.run(container) else {
+                self.want(container, begin);
+                return Init::Waits;
+            };
+            match &run.end {
+                None => {
+                    let is_well = self.watch_over(container, run);
+                    if !container.is_sidecar() || !is_well || !self.runtime.probe(container, run).started {
+                        return Init::Waits;
+                    }
+                    begin = begin.max(run.started);
+                }
+                Some(end) if end.exit_code == 0 && !container.is_sidecar() => {
+                    begin = begin.max(end.finished_at.unwrap_or(begin));
+                }
+                Some(end) if restart::is_due(container, spec, end.exit_code) => {
+                    self.want(container, begin);
+                    return Init::Waits;
+                }
+                Some(_) => return Init::Failed,
+            }
+        }
+        Init::Done(begin)
+    }
+
+    /// Keeps a container running. Says whether it runs or will.
+    fn keep(&mut self, container: &'a Container, begin: Time) -> bool {
+        match self.run(container) {
+            None => self.want(container, begin),
+            Some(run) => match &run.end {
+                None => {
+                    self.watch_over(container, run);
+                }
+                Some(end) if restart::is_due(container, &self.case.pod.spec, end.exit_code) => {
+                    self.want(container, begin);
+                }
+                Some(_) => return false,
+            },
+        }
+        true
+    }
+
+    /// Looks after a container that runs, and stops it if a probe condemns it. Says whether it may go on.
+    fn watch_over(&mut self, container: &'a Container, run: &Run) -> bool {
+        let probed = self.runtime.probe(container, run);
+        if let Some(until) = probed.until {
+            self.look_again_at(until);
+        }
+        let Some(sick) = probed.sick else { return true };
+        let policy = container.restart_policy.as_deref().unwrap_or(&self.case.pod.spec.restart_policy);
+        let fate = if policy == "Never" { "" } else { ", will be restarted" };
+        let why = format!("Container {} failed {} probe{fate}", container.name, sick.probe);
+        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why));
+        false
+    }
+
+    /// Starts a container, as soon as its time has come and its image is there.
+    fn want(&mut self, container: &'a Container, begin: Time) {
+        let (now, run) = (self.case.now, self.run(container));
+        let due = run.and_then(restart::at).unwrap_or(begin);
+        if due > now {
+            self.look_again_at(due);
+            if let Some(run) = run {
+                let message = restart::message(restart::wait(run), &container.name, &self.case.full_name());
+                self.waiting.insert(&container.name, State::waiting("CrashLoopBackOff", message));
+            }
+            return;
+        }
+        match self.runtime.image(container, due) {
+            Image::Present { took: pulled } => {
+                let restarts = run.map_or(0, |run| run.restarts + 1);
+                self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
+            }
+            Image::Pulling { until } => until.into_iter().for_each(|until| self.look_again_at(until)),
+            Image::Failed { reason, message, until, .. } => {
+                until.into_iter().for_each(|until| self.look_again_at(until));
+                self.waiting.insert(&container.name, State::waiting(reason, message));
+            }
+        }
+    }
+
+    fn report(&self, ending: Option<&Ending>, is_over: bool) -> Status {
+        let Case { pod, meta, .. } = self.case;
+        let (spec, old) = (&pod.spec, &pod.status);
+        let statuses = |of: &'a [Container], first: bool| -> Vec<ContainerStatus> {
+            of.iter().map(|container| self.container(container, first)).collect()
+        };
+        let ips = |ips: &[String]| ips.iter().map(|ip| Ip { ip: ip.clone() }).collect::<Vec<Ip>>();
+        let mut status = Status {
+            observed_generation: Some(meta.generation).filter(|generation| *generation > 0),
+            host_ip: self.case.host_ips.first().cloned().unwrap_or_default(),
+            host_ips: ips(self.case.host_ips),
+            pod_ip: self.case.pod_ips.first().cloned().unwrap_or_default(),
+            pod_ips: ips(self.case.pod_ips),
+            start_time: Some(self.case.taken_up),
+            init_container_statuses: statuses(&spec.init_containers, true),
+            container_statuses: statuses(&spec.containers, false),
+            ephemeral_container_statuses: self.ephemeral(),
+            ..Status::default()
+        };
+        // Runtimes list containers by name, and people are used to that.
+        status.container_statuses.sort_by(|a, b| a.name.cmp(&b.name));
+        let phase = if old.is_final() {
+            old.phase.clone()
+        } else if is_over && ending.is_some_and(|ending| ending.reason.is_some()) {
+            "Failed".to_owned()
+        } else {
+            phase::phase(spec, &status, is_over).to_owned()
+        };
+        // Nothing that may still run is called finished.
+        let is_early = matches!(phase.as_str(), "Succeeded" | "Failed") && !old.is_final() && !is_over;
+        status.phase = if is_early { old.phase.clone() } else { phase };
+        if status.phase == old.phase {
+            (status.reason, status.message) = (old.reason.clone(), old.message.clone());
+        }
+        if let Some((reason, message)) = ending.and_then(|ending| ending.reason).filter(|_| is_over) {
+            (status.reason, status.message) = (reason.to_owned(), message.to_owned());
+        }
+        status.conditions = conditions::conditions(self.case, &status, is_over);
+        status
+    }
+
+    fn ephemeral(&self) -> Vec<ContainerStatus> {
+        let added = self.case.pod.spec.ephemeral_containers.iter();
+        let status = |container: &Container| ContainerStatus {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            state: self.runtime.ephemeral(container),
+            ..ContainerStatus::default()
+        };
+        added.map(status).collect()
+    }
+
+    /// How a container stands. `first` says whether it is one of those that run first.
+    fn container(&self, container: &'a Container, first: bool) -> ContainerStatus {
+        let run = self.run(container);
+        let (state, last) = match (run, self.waiting.get(container.name.as_str())) {
+            (run, Some(waiting)) => (waiting.clone(), run.and_then(|run| run.end.clone())),
+            (Some(run), None) => {
+                let running =
+                    || State { running: Some(Running { started_at: Some(run.started) }), ..State::default() };
+                (run.end.clone().map_or_else(running, State::terminated), run.last.clone())
+            }
+            (None, None) => {
+                let has_init = !self.case.pod.spec.init_containers.is_empty();
+                let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
+                (State::waiting(reason, ""), None)
+            }
+        };
+        let probed = run.filter(|run| run.is_running()).map(|run| self.runtime.probe(container, run));
+        let succeeded = state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
+        let is_ready = if first && !container.is_sidecar() {
+            succeeded
+        } else {
+            probed.as_ref().is_some_and(|probed| probed.started && probed.ready)
+        };
+        ContainerStatus {
+            name: container.name.clone(),
+            ready: is_ready,
+            started: Some(probed.is_some_and(|probed| probed.started)),
+            state,
+            last_state: last.map(State::terminated).unwrap_or_default(),
+            restart_count: run.map_or(0, |run| run.restarts),
+            image: container.image.clone(),
+            image_id: run.map(|_| self.runtime.image_id(&container.image)).unwrap_or_default(),
+            container_id: run.map(|run| run.id.clone()).unwrap_or_default(),
+            allocated_resources: run.map(|_| container.resources.requests.clone()).unwrap_or_default(),
+            resources: run.map(|_| container.resources.clone()),
+            volume_mounts: container.volume_mounts.iter().map(mounted).collect(),
+        }
+    }
+}
+
+/// How far a pod has come that is not initialized.
+enum Init {
+    /// What came first is done, or has started, since then.
+    Done(Time),
+    /// Something still runs or waits.
+    Waits,
+    /// Something failed and is not tried again.
+    Failed,
+}
+
+fn mounted(mount: &Mount) -> Mount {
+    let mode = mount.read_only.then(|| "Disabled".to_owned());
+    Mount { recursive_read_only: mode, ..mount.clone() }
+}
+
+impl Case<'_> {
+    /// The pod as messages name it: `name_namespace(uid)`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}_{}({})", self.meta.name, self.meta.namespace, self.meta.uid)
+    }
+}

@@ -1,0 +1,182 @@
+//! Whether a container that ended is started again, and when.
+//!
+//! The waits double from 10 s to 5 minutes. They are read from what is reported, so that nobody has to remember them:
+//! the last wait is the time between the end of the last run but one and the start of the last.
+
+use std::time::Duration;
+
+use setpoint_api::Time;
+
+use crate::pod::{Container, Spec};
+use crate::runtime::Run;
+
+/// The first wait, after a container has ended twice.
+pub const WAIT_MIN: Duration = Duration::from_secs(10);
+/// The longest.
+pub const WAIT_MAX: Duration = Duration::from_secs(300);
+/// Who ran for so long starts with the shortest wait again.
+pub const FORGIVEN: Duration = Duration::from_secs(600);
+
+/// Whether a container that ended with a code is started again.
+#[must_use]
+pub fn is_due(container: &Container, spec: &Spec, code: i64) -> bool {
+    if let Some(policy) = &container.restart_policy {
+        let matches = |rule: &crate::pod::RestartRule| {
+            rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
+                "In" => codes.values.contains(&code),
+                "NotIn" => !codes.values.contains(&code),
+                _ => false,
+            })
+        };
+        let rule = container.restart_policy_rules.iter().find(|rule| matches(rule));
+        if rule.is_some_and(|rule| rule.action == "Restart") {
+            return true;
+        }
+        return follows(policy, code);
+    }
+    follows(&spec.restart_policy, code)
+}
+
+fn follows(policy: &str, code: i64) -> bool {
+    match policy {
+        "Never" => false,
+        "OnFailure" => code != 0,
+        _ => true,
+    }
+}
+
+/// How long a container waits after a run before it is started again.
+#[must_use]
+pub fn wait(run: &Run) -> Duration {
+    if let Some(decided) = run.wait {
+        return decided;
+    }
+    let Some(end) = &run.end else { return Duration::ZERO };
+    let Some(last) = run.last.as_ref().and_then(|last| last.finished_at).filter(|_| run.restarts > 0) else {
+        return Duration::ZERO;
+    };
+    let ran = end.finished_at.unwrap_or(run.started).since(run.started);
+    if ran > FORGIVEN {
+        return Duration::ZERO;
+    }
+    let waited = run.started.since(last);
+    // Times are reported in whole seconds, so a wait may look a second shorter than it was.
+    let mut next = WAIT_MIN;
+    while next <= waited + Duration::from_secs(1) && next < WAIT_MAX {
+        next = (next * 2).min(WAIT_MAX);
+    }
+    // A pause of the node is not a wait: there were at the most so many doublings as starts.
+    let doublings = u32::try_from(run.restarts - 1).unwrap_or(0).min(10);
+    next.min((WAIT_MIN * (1 << doublings)).min(WAIT_MAX))
+}
+
+/// When a container is started again after a run.
+#[must_use]
+pub fn at(run: &Run) -> Option<Time> {
+    Some(run.end.as_ref()?.finished_at.unwrap_or(run.started).after(wait(run)))
+}
+
+/// Why a container is not started again yet, as people read it.
+#[must_use]
+pub fn message(wait: Duration, container: &str, pod: &str) -> String {
+    format!("back-off {} restarting failed container={container} pod={pod}", shown(wait))
+}
+
+/// The wait that such a message tells.
+#[must_use]
+pub fn told(message: &str) -> Option<Duration> {
+    let text = message.strip_prefix("back-off ")?.split(' ').next()?.strip_suffix('s')?;
+    let (minutes, seconds) = text.split_once('m').unwrap_or(("0", text));
+    Some(Duration::from_secs(minutes.parse::<u64>().ok()? * 60 + seconds.parse::<u64>().ok()?))
+}
+
+/// A wait as people read it: `1m20s`.
+#[must_use]
+pub fn shown(wait: Duration) -> String {
+    let seconds = wait.as_secs();
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::Terminated;
+
+    fn container(policy: Option<&str>) -> Container {
+        Container { restart_policy: policy.map(str::to_owned), ..Container::default() }
+    }
+
+    fn ended(started: i64, finished: i64) -> Terminated {
+        Terminated {
+            started_at: Some(Time::from_seconds(started)),
+            finished_at: Some(Time::from_seconds(finished)),
+            ..Terminated::default()
+        }
+    }
+
+    #[test]
+    fn policies_of_container_and_pod_and_rules_decide() {
+        let spec = |policy: &str| Spec { restart_policy: policy.to_owned(), ..Spec::default() };
+        assert!(is_due(&container(None), &spec("Always"), 0));
+        assert!(!is_due(&container(None), &spec("Never"), 1));
+        assert!(is_due(&container(None), &spec("OnFailure"), 1));
+        assert!(!is_due(&container(None), &spec("OnFailure"), 0));
+        assert!(is_due(&container(Some("Always")), &spec("Never"), 0));
+        let mut ruled = container(Some("Never"));
+        let codes = crate::pod::ExitCodes { operator: "In".to_owned(), values: vec![42] };
+        ruled.restart_policy_rules =
+            vec![crate::pod::RestartRule { action: "Restart".to_owned(), exit_codes: Some(codes) }];
+        assert!(is_due(&ruled, &spec("Never"), 42) && !is_due(&ruled, &spec("Always"), 1));
+    }
+
+    #[test]
+    fn waits_double_from_ten_seconds_to_five_minutes_and_are_forgiven() {
+        let (mut now, mut last, mut waits) = (0, None, Vec::new());
+        for restarts in 0..9 {
+            let end = ended(now, now + 1);
+            let run = Run {
+                restarts,
+                id: String::new(),
+                started: Time::from_seconds(now),
+                end: Some(end.clone()),
+                last: last.replace(end),
+                wait: None,
+            };
+            let wait = wait(&run).as_secs() as i64;
+            waits.push(wait);
+            now += 1 + wait;
+        }
+        assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
+        let run = Run {
+            restarts: 9,
+            id: String::new(),
+            started: Time::from_seconds(now),
+            end: Some(ended(now, now + 601)),
+            last,
+            wait: None,
+        };
+        assert_eq!(wait(&run), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_pause_is_no_wait() {
+        let run = Run {
+            restarts: 1,
+            id: String::new(),
+            started: Time::from_seconds(10_000),
+            end: Some(ended(10_000, 10_001)),
+            last: Some(ended(0, 1)),
+            wait: None,
+        };
+        assert_eq!(wait(&run), WAIT_MIN);
+        assert_eq!((shown(WAIT_MIN).as_str(), shown(Duration::from_secs(160)).as_str()), ("10s", "2m40s"));
+        for seconds in [0, 10, 20, 80, 300] {
+            let wait = Duration::from_secs(seconds);
+            assert_eq!(told(&message(wait, "c", "p_ns(u)")), Some(wait));
+        }
+        assert_eq!(told("waiting"), None);
+    }
+}

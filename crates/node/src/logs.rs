@@ -1,0 +1,56 @@
+//! What simulated containers say: the lines of their scripts, as far as they have come.
+
+use setpoint_api::Time;
+use setpoint_reconcile::Object;
+use std::time::Duration;
+
+use crate::fleet::Fleet;
+use crate::pod::Pod;
+use crate::runtime::Runtime;
+use crate::simulated::{Host, Simulated};
+
+/// What a container has said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Its lines, and when it said them.
+    pub lines: Vec<(Time, String)>,
+    /// Whether it runs on.
+    pub goes_on: bool,
+    /// When it says more.
+    pub next: Option<Time>,
+}
+
+/// What a container of a pod has said, in its present run or the one before.
+///
+/// # Errors
+/// If it has not run, in words for people.
+pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Time) -> Result<Said, String> {
+    let pod = Pod::read(object).ok_or("the pod cannot be read")?;
+    let about = || format!("container {name:?} in pod {:?}", object.key().name());
+    let none = |_: &str| false;
+    let host = Host { rules: &fleet.rules, booted: Time::EPOCH, pull: Duration::ZERO, has_image: &none };
+    let runtime = Simulated::new(host, &pod, object.meta(), now);
+    let container = pod.spec.all().find(|one| one.name == name);
+    let container = container.ok_or_else(|| format!("{} is not simulated", about()))?;
+    let waits = || {
+        let waiting = pod.status.of(name).and_then(|status| status.state.waiting.as_ref());
+        let reason = waiting.map_or("ContainerCreating", |waiting| &waiting.reason);
+        format!("{} is waiting to start: {reason}", about())
+    };
+    let run = runtime.run(container).ok_or_else(waits)?;
+    let (started, end) = if previous {
+        // While a container waits to be started again, the run before is the last one.
+        let is_waiting = pod.status.of(name).is_some_and(|status| status.state.waiting.is_some());
+        let last = if is_waiting { run.end.as_ref() } else { run.last.as_ref() };
+        let last = last.ok_or_else(|| format!("previous terminated {} not found", about()))?;
+        (last.started_at.unwrap_or(Time::EPOCH), last.finished_at)
+    } else {
+        (run.started, run.end.as_ref().map(|end| end.finished_at.unwrap_or(now)))
+    };
+    let reached = end.unwrap_or(now);
+    let all = runtime.script(container).log();
+    let lines = all.iter().map(|(at, line)| (started.after(*at), (*line).to_owned()));
+    let (past, later): (Vec<_>, Vec<_>) = lines.partition(|(at, _)| *at <= reached);
+    let next = later.first().map(|(at, _)| *at).filter(|_| end.is_none());
+    Ok(Said { lines: past, goes_on: end.is_none(), next })
+}

@@ -1,0 +1,189 @@
+//! Simulated nodes themselves: they register, renew their Leases and say how they are.
+//!
+//! A node that was deleted stays away until the process starts again, as a real one does. Renewals are spread over
+//! the period by the names of nodes, in steps, so that many nodes neither write at one moment nor each at its own.
+
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use setpoint_api::rfc3339::Micros;
+use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::fleet::{Fleet, Power, Seat};
+use crate::images::hash;
+
+/// Where nodes renew their Leases.
+const LEASES: &str = "kube-node-lease";
+/// The resource of Leases.
+const LEASE: &str = "leases.coordination.k8s.io";
+/// How long a Lease holds, in seconds.
+const LEASE_SECONDS: i64 = 40;
+/// How often it is renewed.
+const RENEW: Duration = Duration::from_secs(10);
+/// In how many steps of the period nodes renew.
+const STEPS: u64 = 100;
+
+/// Looks after nodes.
+pub struct Nodes(pub Arc<Fleet>);
+
+impl Planner for Nodes {
+    /// Whether the node was there.
+    type Memo = bool;
+
+    fn name(&self) -> &'static str {
+        "node-status"
+    }
+
+    fn user(&self) -> String {
+        "system:nodes".to_owned()
+    }
+
+    fn node(&self, key: &Key, _: &World) -> Option<String> {
+        Some(key.name().to_owned())
+    }
+
+    fn manager(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn source(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("nodes")];
+        &WATCHES
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, bool>, now: Time, _: Seed) -> Plan<bool> {
+        let mut plan = Plan { memo: true, ..Plan::default() };
+        let Some(number) = self.0.number(key.name()) else { return Plan::default() };
+        let Some((object, node)) = world.view("", key.name()) else {
+            plan.memo = seen.memo;
+            if !seen.memo {
+                plan.act(Write::create("nodes", "", self.registration(number, now)));
+            }
+            return plan;
+        };
+        let seat = Seat { object, node, number };
+        if seat.power() != Power::On || object.meta().is_deleted() {
+            return plan;
+        }
+        self.renew(&seat, world, now, &mut plan);
+        self.report(&seat, world, now, &mut plan);
+        plan
+    }
+}
+
+impl Nodes {
+    /// A node as it registers.
+    fn registration(&self, number: u32, now: Time) -> Value {
+        let fleet = &self.0;
+        let name = fleet.name(number);
+        let mut labels = Map::new();
+        for (label, value) in [
+            ("kubernetes.io/hostname", name.as_str()),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", status::ARCHITECTURE),
+            ("beta.kubernetes.io/os", "linux"),
+            ("beta.kubernetes.io/arch", status::ARCHITECTURE),
+        ] {
+            labels.insert(label, value);
+        }
+        if let Some(zone) = fleet.zone(number) {
+            labels.insert("topology.kubernetes.io/zone", zone);
+        }
+        for (label, value) in &fleet.labels {
+            labels.insert(label.as_str(), value.as_str());
+        }
+        let mut node = value!({
+            "metadata": {"name": (name.as_str()), "labels": (labels)},
+            "spec": {},
+            "status": (value_of(&status::of_new(fleet, number, now))),
+        });
+        if !fleet.taints.is_empty() {
+            node.ensure_map("spec").insert("taints", value_of(&fleet.taints));
+        }
+        node
+    }
+
+    /// Renews the Lease of a node, when its step of the period has come since it last did.
+    fn renew(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<bool>) {
+        let name = seat.object.key().name();
+        if world.find("namespaces", "", LEASES).is_none() {
+            return;
+        }
+        let (last, next) = step(name, now);
+        plan.look_again_at(next);
+        let spec = value!({
+            "holderIdentity": (name), "leaseDurationSeconds": (LEASE_SECONDS), "renewTime": (Micros(now).to_string()),
+        });
+        match world.find(LEASE, LEASES, name) {
+            None => {
+                let owner = value!({
+                    "apiVersion": "v1", "kind": "Node", "name": (name), "uid": (&*seat.object.meta().uid),
+                });
+                let lease =
+                    value!({"metadata": {"name": (name), "ownerReferences": [(owner)]}, "spec": (spec)});
+                plan.act(Write::create(LEASE, LEASES, lease));
+            }
+            Some(lease) if lease.committed() < last => {
+                plan.act(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Says how a node is, if that changed or was long ago.
+    fn report(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<bool>) {
+        let (known, wanted) = status::compare(&self.0, seat, world, now);
+        plan.look_again_at(wanted.next);
+        let Some(patch) = wanted.patch else { return };
+        let subject = Subject::of(seat.object, "v1", "Node");
+        let name = seat.object.key().name();
+        let mut act = Act::from(Write::merge(seat.object, "status", value!({"status": (patch)})).strategic());
+        if wanted.becomes_ready {
+            act = act.on_done(subject.normal("NodeReady", format!("Node {name} status is now: NodeReady")));
+        }
+        if let Some(boot) = wanted.boot.filter(|boot| !known.is_empty() && known != *boot) {
+            let message = format!("Node {name} has been rebooted, boot id: {boot}");
+            act = act.on_done(subject.warning("Rebooted", message));
+        }
+        plan.act(act);
+    }
+}
+
+/// The last and the next moment at which a node renews its Lease.
+fn step(name: &str, now: Time) -> (Time, Time) {
+    let period = i64::try_from(RENEW.as_micros()).unwrap_or(i64::MAX);
+    let steps = i64::try_from(hash(name) % STEPS).unwrap_or(0);
+    let offset = period / i64::try_from(STEPS).unwrap_or(1) * steps;
+    let last = (now.0 - offset).div_euclid(period) * period + offset;
+    (Time(last), Time(last.saturating_add(period)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewals_are_spread_in_steps_and_come_once_in_a_period() {
+        let now = Time::from_seconds(1_800_000_003);
+        let mut steps = std::collections::BTreeSet::new();
+        for number in 0..5000 {
+            let (last, next) = step(&format!("node-{number}"), now);
+            assert!(last <= now && now < next && next.since(last) == RENEW);
+            steps.insert(next);
+        }
+        assert_eq!(steps.len(), 100);
+    }
+}

@@ -1,0 +1,176 @@
+//! Pods on simulated nodes: one key each.
+//!
+//! [`Admission`] takes up the pods that are new on a node. It has one key for each node, so that no two pods are given
+//! the same address. From then on each pod is a key of [`Pods`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
+
+use crate::addresses;
+use crate::attend::attend;
+use crate::fleet::{Fleet, is_played_with};
+use crate::images::hash;
+
+/// Takes up new pods.
+pub struct Admission(pub Arc<Fleet>);
+
+impl Planner for Admission {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "node-admission"
+    }
+
+    fn user(&self) -> String {
+        "system:nodes".to_owned()
+    }
+
+    fn node(&self, key: &Key, _: &World) -> Option<String> {
+        Some(key.name().to_owned())
+    }
+
+    fn manager(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn source(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_new)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(seat) = self.0.running(key.name(), world) else { return plan };
+        let mut new: Vec<&Object> =
+            world.indexed(BY_NODE.name, key.name()).filter(|pod| is_new(pod)).collect();
+        if new.is_empty() {
+            return plan;
+        }
+        // Who came first is taken up first.
+        new.sort_by_key(|pod| (pod.meta().created(), pod.key().clone()));
+        let ranges = self.0.pod_ranges(&seat, now);
+        if ranges.is_empty() {
+            plan.look_again_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
+        }
+        let mut taken = taken(world, key.name());
+        for pod in new {
+            let is_host = pod.view::<PodView>().is_some_and(|pod| pod.spec.host_network);
+            let found = if is_host {
+                Some(Vec::new())
+            } else {
+                addresses::free(&ranges, &taken, hash(&pod.meta().uid))
+            };
+            let Some(found) = found else { continue };
+            taken.extend(found.iter().cloned());
+            attend(&self.0, world, &seat, pod, Some(found), now, &mut plan);
+        }
+        // What becomes of them is for [`Pods`] to see.
+        if !ranges.is_empty() {
+            plan.look_again = None;
+        }
+        plan
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
+    }
+}
+
+/// A pod that its node has not taken up.
+fn is_new(object: &Object) -> bool {
+    let is_fresh = |pod: &PodView| pod.status.start_time.is_none() && !pod.is_finished();
+    !object.meta().is_deleted() && object.view::<PodView>().is_some_and(is_fresh)
+}
+
+fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
+        && is_new(object)
+        && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
+    {
+        wake(key);
+    }
+}
+
+/// The addresses that pods on a node have.
+fn taken(world: &World, node: &str) -> BTreeSet<String> {
+    let pods = world.indexed(BY_NODE.name, node).filter_map(|pod| pod.view::<PodView>());
+    let live = pods.filter(|pod| !pod.is_finished());
+    live.flat_map(|pod| pod.status.pod_ips.iter().map(|ip| ip.ip.clone())).collect()
+}
+
+/// Looks after pods that their nodes have taken up.
+pub struct Pods(pub Arc<Fleet>);
+
+impl Planner for Pods {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "node-pods"
+    }
+
+    fn user(&self) -> String {
+        "system:nodes".to_owned()
+    }
+
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        Some(world.get(key)?.view::<PodView>()?.spec.node_name.clone())
+    }
+
+    fn manager(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn source(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::via("pods", of_old), Watch::via("nodes", of_node)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(pod) = object.view::<PodView>() else { return plan };
+        let is_deleted = object.meta().is_deleted();
+        if is_new(object) || pod.is_finished() && !is_deleted {
+            return plan;
+        }
+        if let Some(seat) = self.0.running(&pod.spec.node_name, world) {
+            attend(&self.0, world, &seat, object, None, now, &mut plan);
+        }
+        plan
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let nodes = (0..self.0.count).map(|number| self.0.name(number));
+        let pods = nodes.flat_map(|node| world.indexed(BY_NODE.name, &node));
+        pods.map(|pod| pod.key().clone()).collect()
+    }
+}
+
+fn of_old(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    let has_node = |pod: &PodView| !pod.spec.node_name.is_empty();
+    if object.view::<PodView>().is_some_and(has_node) && !is_new(object) {
+        wake(object.key().clone());
+    }
+}
+
+/// What people do to a node concerns the pods on it.
+fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if is_played_with(node) {
+        for pod in world.indexed(BY_NODE.name, &node.meta().name) {
+            wake(pod.key().clone());
+        }
+    }
+}

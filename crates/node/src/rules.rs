@@ -1,0 +1,250 @@
+//! How simulated containers behave.
+//!
+//! A [`Script`] is the life of one container. It comes from what its command says ([`shell`]), then from the first
+//! rule that selects it ([`file`](mod@file)), then from annotations of its pod, each overriding what came before. No
+//! rule knows who owns a pod, or what it is called.
+
+pub mod file;
+pub mod shell;
+
+use std::time::Duration;
+
+use setpoint_reconcile::object::Pairs;
+use thiserror::Error;
+
+use crate::pod::Container;
+use file::Rule;
+use shell::Course;
+
+/// The prefix of annotations by which a pod says how it behaves. `NAME.` before it means one container only.
+pub const PREFIX: &str = "simulate.setpoint.dev/";
+
+/// The life of one container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// What its command says.
+    pub course: Course,
+    /// What else is said.
+    pub said: Said,
+}
+
+/// What rules and annotations can say of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// How long its image takes to get.
+    pub pull_takes: Option<Duration>,
+    /// Why its image cannot be had.
+    pub pull_fails: Option<String>,
+    /// How long its image cannot be had; for ever if that is not said.
+    pub pull_recovers: Option<Duration>,
+    /// How long it takes to become ready.
+    pub ready_after: Option<Duration>,
+    /// How long it is well.
+    pub unwell_after: Option<Duration>,
+    /// How long it runs.
+    pub exit_after: Option<Duration>,
+    /// With which code it ends.
+    pub exit_code: Option<i64>,
+    /// How long it runs before it has used up its memory.
+    pub oom_after: Option<Duration>,
+    /// How long it takes to stop when it is asked to.
+    pub stop_takes: Option<Duration>,
+    /// With which code it stops when it is asked to.
+    pub stop_code: Option<i64>,
+    /// Whether it does not stop when it is asked to.
+    pub hangs: Option<bool>,
+    /// How much CPU it uses, in thousandths.
+    pub cpu: Option<i64>,
+    /// How much memory it uses, in bytes.
+    pub memory: Option<i64>,
+    /// What it logs at its start.
+    pub log: Vec<String>,
+}
+
+/// Something that is said of a container and cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{what}: {problem}")]
+pub struct Unclear {
+    /// What was said.
+    pub what: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// How a run of a container ends by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// How long after its start.
+    pub after: Duration,
+    /// With which code.
+    pub code: i64,
+    /// Why, in one word.
+    pub reason: &'static str,
+}
+
+impl Script {
+    /// How it ends by itself; nothing if only others end it.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        let said = &self.said;
+        let oom = said.oom_after.map(|after| End { after, code: 137, reason: "OOMKilled" });
+        let told = said.exit_after.or(said.exit_code.and(self.course.end.map(|(after, _)| after)));
+        let exit = match (told, self.course.end) {
+            (Some(after), _) => Some((after, said.exit_code.unwrap_or(0))),
+            (None, course) => course,
+        };
+        let exit = exit.map(|(after, code)| {
+            let reason = if code == 0 { "Completed" } else { "Error" };
+            End { after, code, reason }
+        });
+        oom.into_iter().chain(exit).min_by_key(|end| end.after)
+    }
+
+    /// What it logs, and when.
+    #[must_use]
+    pub fn log(&self) -> Vec<(Duration, &str)> {
+        let first = self.said.log.iter().map(|line| (Duration::ZERO, line.as_str()));
+        first.chain(self.course.log.iter().map(|(at, line)| (*at, line.as_str()))).collect()
+    }
+}
+
+/// The script of a container. What is said and cannot be is left out.
+#[must_use]
+pub fn script(rules: &[Rule], container: &Container, labels: &Pairs, annotations: &Pairs) -> Script {
+    let words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
+    // What runs where no command is given is in the image, and nobody looks into that.
+    let course = if words.is_empty() { Course::default() } else { shell::read(&words, Default::default()) };
+    let rule = rules.iter().find(|rule| rule.selects(container, &words, labels));
+    let mut said = rule.map(|rule| rule.said.clone()).unwrap_or_default();
+    for own in [false, true] {
+        for (name, value) in annotations.iter() {
+            let Some((whose, name)) = name.split_once(PREFIX) else { continue };
+            let is_own = whose.strip_suffix('.') == Some(container.name.as_str());
+            if if own { is_own } else { whose.is_empty() } {
+                let _ = said.say(name, value);
+            }
+        }
+    }
+    Script { course, said }
+}
+
+impl Said {
+    /// Takes in one thing that is said, by the name it has in annotations.
+    ///
+    /// # Errors
+    /// If there is no such thing, or it cannot be so.
+    pub fn say(&mut self, name: &str, value: &str) -> Result<(), Unclear> {
+        let unclear =
+            |problem: &str| Unclear { what: format!("{name}: {value:?}"), problem: problem.to_owned() };
+        let time = || duration(value).ok_or_else(|| unclear("is no duration such as 10s or 1m30s"));
+        let code = || match value.parse::<i64>() {
+            Ok(code) if (0..256).contains(&code) => Ok(code),
+            _ => Err(unclear("is no exit code from 0 to 255")),
+        };
+        let amount = |milli: bool| {
+            let quantity = setpoint_api::quantity::Quantity::parse(value);
+            let quantity = quantity.map_err(|_| unclear("is no quantity such as 100m or 64Mi"))?;
+            Ok(if milli { quantity.milli_value() } else { quantity.value() })
+        };
+        match name {
+            "pull-takes" => self.pull_takes = Some(time()?),
+            "pull-fails" => self.pull_fails = Some(value.to_owned()),
+            "pull-recovers-after" => self.pull_recovers = Some(time()?),
+            "ready-after" => self.ready_after = Some(time()?),
+            "unwell-after" => self.unwell_after = Some(time()?),
+            "exit-after" => self.exit_after = Some(time()?),
+            "exit-code" => self.exit_code = Some(code()?),
+            "oom-after" => self.oom_after = Some(time()?),
+            "stop-takes" => self.stop_takes = Some(time()?),
+            "stop-code" => self.stop_code = Some(code()?),
+            "hangs" => self.hangs = Some(value.parse().map_err(|_| unclear("is neither true nor false"))?),
+            "cpu" => self.cpu = Some(amount(true)?),
+            "memory" => self.memory = Some(amount(false)?),
+            "log" => self.log = value.lines().map(str::to_owned).collect(),
+            _ => return Err(unclear("nothing of that name can be said")),
+        }
+        Ok(())
+    }
+}
+
+/// A time as people write it: `10s`, `1m30s`, `250ms`, or a number of seconds.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let (mut total, mut rest) = (Duration::ZERO, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|at| *at > 0)?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let unit = match &rest[..letters] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        rest = &rest[letters..];
+        total = total.checked_add(Duration::try_from_secs_f64(number * unit).ok()?)?;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Pairs {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn container(name: &str, command: &[&str]) -> Container {
+        Container {
+            name: name.to_owned(),
+            image: "x".to_owned(),
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            ..Container::default()
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        let read = |text: &str| duration(text).map(|time| time.as_millis());
+        assert_eq!(
+            (read("10s"), read("1m30s"), read("250ms"), read("7")),
+            (Some(10_000), Some(90_000), Some(250), Some(7_000))
+        );
+        assert_eq!(
+            (read(""), read("s"), read("10x"), read("-1s"), read("1.5h")),
+            (None, None, None, None, Some(5_400_000))
+        );
+    }
+
+    #[test]
+    fn annotations_override_rules_and_rules_the_command() {
+        let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
+        let sleeping = container("a", &["sleep", "1"]);
+        let end = |rules: &[Rule], annotations: &str| {
+            let script = script(rules, &sleeping, &Pairs::default(), &pairs(annotations));
+            script.end().map(|end| (end.after.as_secs(), end.code, end.reason))
+        };
+        assert_eq!(end(&[], "{}"), Some((1, 0, "Completed")));
+        assert_eq!(end(&rules, "{}"), Some((5, 3, "Error")));
+        assert_eq!(end(&rules, r#"{"simulate.setpoint.dev/exit-after":"9s"}"#), Some((9, 3, "Error")));
+        let own = r#"{"a.simulate.setpoint.dev/oom-after":"2s","b.simulate.setpoint.dev/exit-after":"1s"}"#;
+        assert_eq!(end(&rules, own), Some((2, 137, "OOMKilled")));
+        assert_eq!(end(&[], r#"{"simulate.setpoint.dev/exit-code":"4"}"#), Some((1, 4, "Error")));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let mut said = Said::default();
+        assert!(said.say("exit-code", "999").unwrap_err().to_string().contains("exit-code"));
+        assert!(said.say("exits", "1").unwrap_err().to_string().contains("nothing of that name"));
+        said.say("cpu", "100m").unwrap();
+        said.say("memory", "64Mi").unwrap();
+        assert_eq!((said.cpu, said.memory), (Some(100), Some(64 << 20)));
+    }
+}

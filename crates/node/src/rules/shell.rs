@@ -1,0 +1,423 @@
+//! What a command line does, as far as that can be told without running it.
+//!
+//! It knows how long `sleep` sleeps, what `exit`, `true` and `false` end with, what `echo` says and which files come
+//! and go, alone or in `sh -c` sequences. Of anything else it says that it goes on until it is stopped: a guess about
+//! a program that nobody runs would be worse.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What happens in the life of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// When it ends, and with which code; nothing if only others end it.
+    pub end: Option<(Duration, i64)>,
+    /// What it says, and when.
+    pub log: Vec<(Duration, String)>,
+    /// Which files it writes and removes, and when.
+    pub files: Vec<(Duration, String, Option<String>)>,
+}
+
+impl Course {
+    /// The files that are there at a time, with what is in them.
+    #[must_use]
+    pub fn files_at(&self, time: Duration) -> BTreeMap<String, String> {
+        let mut files = BTreeMap::new();
+        for (at, name, text) in self.files.iter().filter(|(at, _, _)| *at <= time) {
+            let _ = at;
+            match text {
+                Some(text) => files.insert(name.clone(), text.clone()),
+                None => files.remove(name),
+            };
+        }
+        files
+    }
+}
+
+/// Commands that do nothing which can be seen from outside, and succeed.
+const QUIET: [&str; 18] = [
+    ":", "true", "cd", "chmod", "chown", "date", "df", "env", "export", "hostname", "id", "ls", "mkdir",
+    "pwd", "set", "sync", "trap", "umask",
+];
+
+/// What a command line does where these files are.
+#[must_use]
+pub fn read(words: &[String], files: BTreeMap<String, String>) -> Course {
+    let mut machine = Machine { files, now: Duration::ZERO, course: Course::default() };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let Step::Code(code) | Step::Exit(code) = machine.run(&words, None) {
+        machine.course.end = Some((machine.now, code));
+    }
+    machine.course
+}
+
+enum Step {
+    /// A command ended.
+    Code(i64),
+    /// The whole ended.
+    Exit(i64),
+    /// Nobody knows what it does; it goes on.
+    Endless,
+}
+
+struct Machine {
+    files: BTreeMap<String, String>,
+    now: Duration,
+    course: Course,
+}
+
+impl Machine {
+    /// Runs one command; what it says goes to a file if one is named.
+    fn run(&mut self, words: &[&str], into: Option<(&str, bool)>) -> Step {
+        let Some((program, rest)) = words.split_first() else { return Step::Code(0) };
+        let name = program.rsplit('/').next().unwrap_or(program);
+        match name {
+            "sh" | "bash" | "ash" | "dash" => self.shell(rest),
+            "sleep" => self.sleep(rest),
+            "exit" => match rest {
+                [] => Step::Exit(0),
+                [code, ..] => code.parse().map_or(Step::Endless, |code: i64| Step::Exit(code & 0xff)),
+            },
+            "false" => Step::Code(1),
+            "exec" => match self.run(rest, into) {
+                Step::Code(code) => Step::Exit(code),
+                other => other,
+            },
+            "echo" => {
+                let (end, rest) = if rest.first() == Some(&"-n") { ("", &rest[1..]) } else { ("\n", rest) };
+                self.say(&format!("{}{end}", rest.join(" ")), into);
+                Step::Code(0)
+            }
+            "printf" => {
+                self.say(&rest.first().copied().unwrap_or_default().replace("\\n", "\n"), into);
+                Step::Code(0)
+            }
+            "cat" => self.cat(rest, into),
+            "touch" => {
+                for file in rest.iter().filter(|word| !word.starts_with('-')) {
+                    let text = self.files.get(*file).cloned().unwrap_or_default();
+                    self.write(file, Some(text));
+                }
+                Step::Code(0)
+            }
+            "rm" => {
+                for file in rest.iter().filter(|word| !word.starts_with('-')) {
+                    self.write(file, None);
+                }
+                Step::Code(0)
+            }
+            "test" => self.test(rest),
+            "[" => match rest.split_last() {
+                Some((&"]", rest)) => self.test(rest),
+                _ => Step::Endless,
+            },
+            name if QUIET.contains(&name) || is_assignment(name) => {
+                self.say("", into);
+                Step::Code(0)
+            }
+            _ => Step::Endless,
+        }
+    }
+
+    fn shell(&mut self, words: &[&str]) -> Step {
+        let is_script = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+        match words.iter().position(|word| is_script(&word)).and_then(|at| words.get(at + 1)) {
+            // An exit ends the script, not who called it.
+            Some(script) => match self.script(script) {
+                Step::Exit(code) => Step::Code(code),
+                other => other,
+            },
+            None => Step::Endless,
+        }
+    }
+
+    fn script(&mut self, text: &str) -> Step {
+        let Some(commands) = split(text) else { return Step::Endless };
+        let mut code = 0;
+        for command in commands {
+            let is_due = match command.after {
+                After::Any => true,
+                After::Success => code == 0,
+                After::Failure => code != 0,
+            };
+            if !is_due {
+                continue;
+            }
+            let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+            let into = command.into.as_ref().map(|(file, appends)| (file.as_str(), *appends));
+            match self.run(&words, into) {
+                Step::Code(ended) => code = ended,
+                other => return other,
+            }
+        }
+        Step::Code(code)
+    }
+
+    fn sleep(&mut self, words: &[&str]) -> Step {
+        let mut total = 0.0;
+        for word in words {
+            let (number, unit) = match word.char_indices().last() {
+                Some((at, 's')) => (&word[..at], 1.0),
+                Some((at, 'm')) => (&word[..at], 60.0),
+                Some((at, 'h')) => (&word[..at], 3600.0),
+                Some((at, 'd')) => (&word[..at], 86400.0),
+                _ => (*word, 1.0),
+            };
+            match number.parse::<f64>() {
+                Ok(number) if number.is_finite() && number >= 0.0 => total += number * unit,
+                _ => return Step::Endless,
+            }
+        }
+        match Duration::try_from_secs_f64(total) {
+            Ok(pause) => {
+                self.now = self.now.saturating_add(pause);
+                Step::Code(0)
+            }
+            Err(_) => Step::Endless,
+        }
+    }
+
+    fn cat(&mut self, words: &[&str], into: Option<(&str, bool)>) -> Step {
+        let mut code = 0;
+        for file in words {
+            match self.files.get(*file).cloned() {
+                Some(text) => self.say(&text, into),
+                None => code = 1,
+            }
+        }
+        Step::Code(code)
+    }
+
+    fn test(&self, words: &[&str]) -> Step {
+        let code = |holds: bool| Step::Code(i64::from(!holds));
+        match words {
+            ["-e" | "-f" | "-r", file] => code(self.files.contains_key(*file)),
+            ["!", "-e" | "-f" | "-r", file] => code(!self.files.contains_key(*file)),
+            ["-s", file] => code(self.files.get(*file).is_some_and(|text| !text.is_empty())),
+            [a, "=" | "==", b] => code(a == b),
+            [a, "!=", b] => code(a != b),
+            _ => Step::Endless,
+        }
+    }
+
+    fn say(&mut self, text: &str, into: Option<(&str, bool)>) {
+        match into {
+            Some(("/dev/null", _)) => {}
+            Some(("/dev/stdout" | "/dev/stderr", _)) | None => {
+                self.course.log.extend(text.lines().map(|line| (self.now, line.to_owned())));
+            }
+            Some((file, appends)) => {
+                let before = self.files.get(file).filter(|_| appends).cloned().unwrap_or_default();
+                self.write(file, Some(before + text));
+            }
+        }
+    }
+
+    fn write(&mut self, file: &str, text: Option<String>) {
+        match &text {
+            Some(text) => self.files.insert(file.to_owned(), text.clone()),
+            None => self.files.remove(file),
+        };
+        self.course.files.push((self.now, file.to_owned(), text));
+    }
+}
+
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name).unwrap_or_default();
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// When a command of a sequence runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Any,
+    Success,
+    Failure,
+}
+
+struct Command {
+    after: After,
+    words: Vec<String>,
+    into: Option<(String, bool)>,
+}
+
+impl Command {
+    fn new(after: After) -> Command {
+        Command { after, words: Vec::new(), into: None }
+    }
+}
+
+/// Words that begin something that is no plain sequence.
+const COMPOUND: [&str; 9] = ["while", "until", "for", "if", "case", "function", "{", "(", "!"];
+
+/// A script as a sequence of commands; nothing if it is more than that.
+fn split(text: &str) -> Option<Vec<Command>> {
+    let mut commands = Vec::new();
+    let mut command = Command::new(After::Any);
+    for token in tokens(text)? {
+        match token {
+            Token::Word(word) => {
+                if command.words.is_empty() && COMPOUND.contains(&word.as_str()) {
+                    // What came before it still happens; then it goes on until it is stopped.
+                    command.words.push(word);
+                    commands.push(command);
+                    return Some(commands);
+                }
+                command.words.push(word);
+            }
+            Token::Into(file, appends) => command.into = Some((file, appends)),
+            Token::Next(after) => commands.push(std::mem::replace(&mut command, Command::new(after))),
+        }
+    }
+    commands.push(command);
+    commands.retain(|command| !command.words.is_empty() || command.into.is_some());
+    Some(commands)
+}
+
+enum Token {
+    Word(String),
+    Into(String, bool),
+    Next(After),
+}
+
+/// The tokens of a script; nothing if it has some that are not known here.
+fn tokens(text: &str) -> Option<Vec<Token>> {
+    let mut tokens = Vec::new();
+    let mut rest = text.chars().peekable();
+    while let Some(&next) = rest.peek() {
+        match next {
+            ' ' | '\t' => {
+                rest.next();
+            }
+            '\n' | ';' => {
+                rest.next();
+                tokens.push(Token::Next(After::Any));
+            }
+            '#' => while rest.next_if(|next| *next != '\n').is_some() {},
+            '&' | '|' => {
+                rest.next();
+                // A command in the background or a pipe is more than a sequence.
+                rest.next_if_eq(&next)?;
+                tokens.push(Token::Next(if next == '&' { After::Success } else { After::Failure }));
+            }
+            '>' => {
+                rest.next();
+                let appends = rest.next_if_eq(&'>').is_some();
+                while rest.next_if_eq(&' ').is_some() {}
+                tokens.push(Token::Into(word(&mut rest)?, appends));
+            }
+            '(' | ')' | '<' | '`' => return None,
+            _ => {
+                let word = word(&mut rest)?;
+                // What goes wrong goes where all goes.
+                if matches!(word.as_str(), "1" | "2") && rest.peek() == Some(&'>') {
+                    rest.next();
+                    rest.next_if_eq(&'&');
+                    self::word(&mut rest)?;
+                } else {
+                    tokens.push(Token::Word(word));
+                }
+            }
+        }
+    }
+    Some(tokens)
+}
+
+fn word(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<String> {
+    let mut word = String::new();
+    while let Some(next) = rest.next_if(|next| !" \t\n;&|<>()".contains(*next)) {
+        match next {
+            '\'' => loop {
+                match rest.next()? {
+                    '\'' => break,
+                    other => word.push(other),
+                }
+            },
+            '"' => loop {
+                match rest.next()? {
+                    '"' => break,
+                    '\\' => word.push(rest.next()?),
+                    '`' => return None,
+                    '$' if rest.peek() == Some(&'(') => return None,
+                    other => word.push(other),
+                }
+            },
+            '\\' => word.push(rest.next()?),
+            '`' => return None,
+            '$' if rest.peek() == Some(&'(') => return None,
+            other => word.push(other),
+        }
+    }
+    Some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(words: &[&str]) -> Course {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        read(&words, BTreeMap::new())
+    }
+
+    fn end(words: &[&str]) -> Option<(u64, i64)> {
+        course(words).end.map(|(at, code)| (at.as_secs(), code))
+    }
+
+    #[test]
+    fn plain_commands_end_as_they_say() {
+        assert_eq!(end(&["sleep", "5"]), Some((5, 0)));
+        assert_eq!(end(&["/bin/sleep", "1m", "2s"]), Some((62, 0)));
+        assert_eq!(end(&["true"]), Some((0, 0)));
+        assert_eq!(end(&["/bin/false"]), Some((0, 1)));
+        for endless in [&["sleep", "infinity"][..], &["nginx"], &["sh"], &["sh", "x.sh"], &["sleep", "$N"]] {
+            assert_eq!(end(endless), None, "{endless:?}");
+        }
+        assert_eq!(end(&[]), Some((0, 0)));
+    }
+
+    #[test]
+    fn sequences_run_one_after_the_other() {
+        let course = course(&["sh", "-c", "echo one; sleep 2 && echo 'two three'; exit 7; echo never"]);
+        let at = Duration::from_secs;
+        assert_eq!(course.end, Some((at(2), 7)));
+        assert_eq!(course.log, [(at(0), "one".to_owned()), (at(2), "two three".to_owned())]);
+        assert_eq!(end(&["sh", "-c", "false && sleep 9 || sleep 3"]), Some((3, 0)));
+        assert_eq!(end(&["sh", "-ec", "false || exit 3"]), Some((0, 3)));
+        assert_eq!(end(&["sh", "-c", "exec sleep 4"]), Some((4, 0)));
+        assert_eq!(end(&["sh", "-c", "sh -c 'exit 4'; exit 5"]), Some((0, 5)));
+    }
+
+    #[test]
+    fn what_is_not_known_goes_on_until_it_is_stopped() {
+        for script in
+            ["while true; do sleep 1; done", "sleep 1; nginx", "a | b", "exit $(cat x)", "sleep 1 &"]
+        {
+            assert_eq!(end(&["sh", "-c", script]), None, "{script}");
+        }
+        assert_eq!(course(&["sh", "-c", "echo up; while true; do :; done"]).log.len(), 1);
+    }
+
+    #[test]
+    fn files_come_and_go() {
+        let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
+        let course = course(&["/bin/sh", "-c", script]);
+        let at = |seconds| course.files_at(Duration::from_secs(seconds));
+        let probe = |seconds| {
+            let cat = ["cat".to_owned(), "/tmp/health".to_owned()];
+            read(&cat, at(seconds)).end
+        };
+        assert_eq!((probe(9), probe(10)), (Some((Duration::ZERO, 0)), Some((Duration::ZERO, 1))));
+        assert_eq!(course.end, Some((Duration::from_secs(610), 0)));
+    }
+
+    #[test]
+    fn words_go_into_files() {
+        let course = course(&["sh", "-c", "echo -n DONE > /dev/termination-log 2>&1; echo x >/dev/null"]);
+        assert_eq!(
+            course.files_at(Duration::ZERO).get("/dev/termination-log").map(String::as_str),
+            Some("DONE")
+        );
+        assert_eq!((course.log.len(), course.end), (0, Some((Duration::ZERO, 0))));
+    }
+}

@@ -1,0 +1,244 @@
+//! A runtime that runs nothing: the state of a container follows from what was last reported, its script, and the time.
+//!
+//! Nothing is kept beside the pods' own statuses, so a process that ends and starts again finds every container as
+//! it was. What a simulated container does is written nowhere but in its script.
+
+pub mod probing;
+pub mod pulling;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use setpoint_api::Time;
+use setpoint_reconcile::Meta;
+
+use crate::images::hex;
+use crate::lifecycle::restart;
+use crate::lifecycle::whole;
+use crate::pod::{Container, ContainerStatus, Pod, State, Terminated};
+use crate::rules::file::Rule;
+use crate::rules::{Script, script, shell};
+use crate::runtime::{Deed, Image, Probed, Run, Runtime};
+
+/// The name of this runtime, as a scheme.
+pub const SCHEME: &str = "simulated://";
+/// The code of a process that was asked to stop.
+const TERMINATED: i64 = 143;
+/// The code of a process that was killed.
+const KILLED: i64 = 137;
+/// The code of a process of which nobody knows how it ended.
+const LOST: i64 = 255;
+/// How many bytes of a log stand in for a container's last words.
+const WORDS_MAX: usize = 2048;
+
+/// What a simulated runtime knows of its node.
+pub struct Host<'a> {
+    /// How containers behave.
+    pub rules: &'a [Rule],
+    /// Since when the node runs: what ran before is gone.
+    pub booted: Time,
+    /// How long an image takes to get that is not there.
+    pub pull: Duration,
+    /// Whether an image is there.
+    pub has_image: &'a dyn Fn(&str) -> bool,
+}
+
+/// A simulated runtime, as one pod sees it.
+pub struct Simulated<'a> {
+    host: Host<'a>,
+    pod: &'a Pod,
+    uid: &'a str,
+    now: Time,
+    runs: BTreeMap<String, Run>,
+    scripts: BTreeMap<String, Script>,
+    /// When a container ends that has been asked to.
+    stops: Option<Time>,
+}
+
+impl<'a> Simulated<'a> {
+    /// The runtime, as far as the status of a pod tells it.
+    #[must_use]
+    pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> Simulated<'a> {
+        let written = pod.spec.all().map(|container| {
+            let script = script(host.rules, container, &meta.labels, &meta.annotations);
+            (container.name.clone(), script)
+        });
+        let mut simulated = Simulated {
+            scripts: written.collect(),
+            host,
+            pod,
+            uid: &meta.uid,
+            now,
+            runs: BTreeMap::new(),
+            stops: None,
+        };
+        for container in pod.spec.all() {
+            if let Some(run) = pod.status.of(&container.name).and_then(|status| reported(status)) {
+                simulated.runs.insert(container.name.clone(), run);
+                simulated.advance(container);
+            }
+        }
+        simulated
+    }
+
+    /// When a container ends next, by itself or because it has been asked to.
+    #[must_use]
+    pub fn until(&self) -> Option<Time> {
+        let ends = self.pod.spec.all().filter_map(|container| {
+            let run = self.runs.get(&container.name).filter(|run| run.is_running())?;
+            Some(run.started.after(self.script(container).end()?.after))
+        });
+        ends.chain(self.stops).min()
+    }
+
+    /// Performs what it is told. Says whether that changed anything by now.
+    pub fn perform(&mut self, deed: &Deed) -> bool {
+        let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
+        let Some(container) = self.pod.spec.all().find(|one| one.name == *name) else { return false };
+        match deed {
+            Deed::Start { restarts, .. } => {
+                let last = self.runs.get(name).and_then(|run| run.end.clone());
+                let run = Run {
+                    restarts: *restarts,
+                    id: format!("{SCHEME}{}", hex(&format!("{}/{name}/{restarts}", self.uid))),
+                    started: whole(self.now),
+                    end: None,
+                    last,
+                    wait: None,
+                };
+                self.runs.insert(name.clone(), run);
+                self.advance(container);
+                true
+            }
+            Deed::Stop { since, grace, .. } => {
+                let (at, code) = self.stopped(container, *since, *grace);
+                if at > self.now {
+                    self.stops = Some(self.stops.map_or(at, |other| other.min(at)));
+                    return false;
+                }
+                self.finish(container, at, code, if code == 0 { "Completed" } else { "Error" });
+                true
+            }
+        }
+    }
+
+    /// When a container will have stopped, and with which code.
+    fn stopped(&self, container: &Container, since: Time, grace: Duration) -> (Time, i64) {
+        let killed = since.after(grace);
+        let said = &self.script(container).said;
+        let before = container.lifecycle.pre_stop.as_ref().map(|hook| {
+            let slept = hook.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
+            let ran = hook.exec.as_ref().map(|exec| shell::read(&exec.command, BTreeMap::new()).end);
+            match (slept, ran) {
+                (Some(seconds), _) => Duration::from_secs(seconds),
+                (None, Some(Some((took, _)))) => took,
+                _ => Duration::ZERO,
+            }
+        });
+        let asked = since.after(before.unwrap_or_default());
+        let stops = asked.after(said.stop_takes.unwrap_or_default());
+        if said.hangs == Some(true) || stops > killed {
+            (killed, KILLED)
+        } else {
+            (stops, said.stop_code.unwrap_or(TERMINATED))
+        }
+    }
+
+    /// What a container does.
+    pub(crate) fn script(&self, container: &Container) -> &Script {
+        self.scripts.get(&container.name).expect("every container has a script")
+    }
+
+    /// Ends a container that has come to its end by itself, or with its node.
+    fn advance(&mut self, container: &Container) {
+        let Some(run) = self.runs.get(&container.name).filter(|run| run.is_running()) else { return };
+        let started = run.started;
+        if started < whole(self.host.booted) {
+            self.finish(container, self.host.booted, LOST, "Unknown");
+            return;
+        }
+        let Some(end) = self.script(container).end() else { return };
+        let at = started.after(end.after);
+        if at <= self.now {
+            self.finish(container, at, end.code, end.reason);
+        }
+    }
+
+    fn finish(&mut self, container: &Container, at: Time, code: i64, reason: &str) {
+        let message = self.last_words(container, at, code);
+        let Some(run) = self.runs.get_mut(&container.name) else { return };
+        run.end = Some(Terminated {
+            exit_code: code,
+            reason: reason.to_owned(),
+            message,
+            started_at: Some(run.started),
+            finished_at: Some(whole(at).max(run.started)),
+            container_id: run.id.clone(),
+        });
+    }
+
+    /// What a container leaves behind where it says its last words are.
+    fn last_words(&self, container: &Container, at: Time, code: i64) -> String {
+        let script = self.script(container);
+        let age = self.runs.get(&container.name).map_or(Duration::ZERO, |run| at.since(run.started));
+        if let Some(words) = script.course.files_at(age).remove(&container.termination_message_path)
+            && !words.is_empty()
+        {
+            return words;
+        }
+        if code == 0 || container.termination_message_policy != "FallbackToLogsOnError" {
+            return String::new();
+        }
+        let lines = script.log();
+        let said: String =
+            lines.iter().filter(|(when, _)| *when <= age).map(|(_, line)| format!("{line}\n")).collect();
+        let mut from = said.len().saturating_sub(WORDS_MAX);
+        while !said.is_char_boundary(from) {
+            from += 1;
+        }
+        said[from..].to_owned()
+    }
+}
+
+/// A run as a status tells it; nothing if there was none.
+fn reported(status: &ContainerStatus) -> Option<Run> {
+    let state = &status.state;
+    let waits = state.waiting.as_ref().and_then(|waiting| restart::told(&waiting.message));
+    let (end, last) = match (&state.running, &state.terminated) {
+        (Some(_), _) => (None, status.last_state.terminated.clone()),
+        (None, Some(end)) => (Some(end.clone()), status.last_state.terminated.clone()),
+        (None, None) => (Some(status.last_state.terminated.clone()?), None),
+    };
+    let started = match (&state.running, &end) {
+        (Some(running), _) => running.started_at,
+        (None, end) => end.as_ref().and_then(|end| end.started_at.or(end.finished_at)),
+    };
+    let (restarts, id) = (status.restart_count, status.container_id.clone());
+    Some(Run { restarts, id, started: started.unwrap_or(Time::EPOCH), end, last, wait: waits })
+}
+
+impl Runtime for Simulated<'_> {
+    fn run(&self, container: &Container) -> Option<&Run> {
+        self.runs.get(&container.name)
+    }
+
+    fn image(&self, container: &Container, wanted: Time) -> Image {
+        if self.runs.contains_key(&container.name) {
+            return Image::Present { took: None };
+        }
+        pulling::image(container, &self.script(container).said, &self.host, wanted, self.now)
+    }
+
+    fn probe(&self, container: &Container, run: &Run) -> Probed {
+        probing::probe(container, self.script(container), run.started, self.now)
+    }
+
+    fn image_id(&self, image: &str) -> String {
+        format!("{SCHEME}sha256:{}", hex(image))
+    }
+
+    fn ephemeral(&self, container: &Container) -> State {
+        let message = format!("a simulated node cannot run the ephemeral container {}", container.name);
+        State::waiting("Simulated", message)
+    }
+}

@@ -1,0 +1,193 @@
+//! What probes find of a simulated container.
+//!
+//! A command that is known ([`shell`]) is answered from the files that the container's own script makes; every other
+//! probe succeeds, but where the script says that the container is not ready or not well.
+
+use std::time::Duration;
+
+use setpoint_api::Time;
+
+use crate::pod::{Container, Probe};
+use crate::rules::{Script, shell};
+use crate::runtime::{Probed, Sick};
+
+fn seconds(number: i64) -> Duration {
+    Duration::from_secs(u64::try_from(number).unwrap_or(0))
+}
+
+/// What probes have found of a container that runs since a time.
+#[must_use]
+pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> Probed {
+    let age = now.since(since);
+    let ready_after = script.said.ready_after.unwrap_or_default();
+    let is_up = |at: Duration| at >= ready_after;
+    let is_well = |at: Duration| script.said.unwell_after.is_none_or(|end| at < end);
+    let startup = container.startup_probe.as_ref();
+    let starts = startup.map(|probe| Findings::of(probe, script, Duration::ZERO, false, &is_up));
+    let started = starts.as_ref().map_or(Some(Duration::ZERO), |findings| findings.first(true));
+    let mut until: Vec<Duration> = starts.iter().flat_map(|findings| findings.times()).collect();
+    let grace = |probe: &Probe| probe.termination_grace_period_seconds.map(seconds);
+    let mut sick = None;
+    if let (Some(probe), Some(at)) = (startup, starts.as_ref().and_then(|findings| findings.first(false)))
+        && started.is_none_or(|started| started > at)
+        && at <= age
+    {
+        sick = Some(Sick { probe: "startup", since: since.after(at), grace: grace(probe) });
+    }
+    let mut ready = started.is_some_and(|started| started.max(ready_after) <= age);
+    until.push(ready_after);
+    if let (Some(probe), Some(begin)) = (&container.readiness_probe, started) {
+        let findings = Findings::of(probe, script, begin, false, &is_up);
+        until.extend(findings.times());
+        ready = findings.at(age);
+    }
+    if let (Some(probe), Some(begin)) = (&container.liveness_probe, started) {
+        let findings = Findings::of(probe, script, begin, true, &is_well);
+        until.extend(findings.first(false));
+        if let Some(at) = findings.first(false).filter(|at| *at <= age) {
+            sick = sick.or(Some(Sick { probe: "liveness", since: since.after(at), grace: grace(probe) }));
+        }
+    }
+    let next = until.into_iter().filter(|at| *at > age).min();
+    let started = started.is_some_and(|started| started <= age);
+    Probed { started, ready: ready && started, sick, until: next.map(|at| since.after(at)) }
+}
+
+/// What a probe finds, and when it changes its mind.
+struct Findings {
+    first: bool,
+    changes: Vec<(Duration, bool)>,
+}
+
+impl Findings {
+    fn of(
+        probe: &Probe,
+        script: &Script,
+        begin: Duration,
+        first: bool,
+        holds: &dyn Fn(Duration) -> bool,
+    ) -> Findings {
+        let period = seconds(probe.period_seconds.unwrap_or(10)).max(Duration::from_secs(1));
+        let successes = probe.success_threshold.unwrap_or(1).max(1);
+        let failures = probe.failure_threshold.unwrap_or(3).max(1);
+        let said = [script.said.ready_after, script.said.unwell_after].into_iter().flatten();
+        let files = script.course.files.iter().map(|(at, _, _)| *at);
+        let begin = begin.max(seconds(probe.initial_delay_seconds));
+        // After the last thing that happens, a probe finds the same for ever.
+        let last = said.chain(files).max().unwrap_or_default().max(begin);
+        let settled = u32::try_from(successes.max(failures)).unwrap_or(u32::MAX).saturating_add(1);
+        let end = last.saturating_add(period.saturating_mul(settled));
+        let (mut tick, mut state, mut streak, mut same) = (begin, first, 0, None);
+        let mut changes = Vec::new();
+        while tick <= end {
+            let found = holds(tick) && answers(probe, script, tick);
+            streak = if same == Some(found) { streak + 1 } else { 1 };
+            same = Some(found);
+            let is_enough = streak >= if found { successes } else { failures };
+            // A failure counts even where nothing was found yet: a start that never comes must end.
+            if is_enough && (state != found || changes.is_empty() && !found) {
+                state = found;
+                changes.push((tick, found));
+            }
+            tick += period;
+        }
+        Findings { first, changes }
+    }
+
+    fn first(&self, finding: bool) -> Option<Duration> {
+        self.changes.iter().find(|(_, found)| *found == finding).map(|(at, _)| *at)
+    }
+
+    fn at(&self, age: Duration) -> bool {
+        self.changes.iter().rev().find(|(at, _)| *at <= age).map_or(self.first, |(_, found)| *found)
+    }
+
+    fn times(&self) -> impl Iterator<Item = Duration> {
+        self.changes.iter().map(|(at, _)| *at)
+    }
+}
+
+/// What the container answers at a time, as far as that is known.
+fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
+    let Some(exec) = &probe.exec else { return true };
+    shell::read(&exec.command, script.course.files_at(at)).end.is_none_or(|(_, code)| code == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::Command;
+    use crate::rules::Said;
+
+    fn exec(words: &[&str]) -> Option<Command> {
+        Some(Command { command: words.iter().map(|word| (*word).to_owned()).collect() })
+    }
+
+    fn at(container: &Container, script: &Script, seconds: i64) -> Probed {
+        probe(container, script, Time::EPOCH, Time::from_seconds(seconds))
+    }
+
+    #[test]
+    fn readiness_comes_after_the_first_delay_and_what_the_script_says() {
+        let mut container = Container::default();
+        let plain = Script::default();
+        assert!(at(&container, &plain, 0).ready);
+        container.readiness_probe = Some(Probe { initial_delay_seconds: 5, ..Probe::default() });
+        let early = at(&container, &plain, 4);
+        assert_eq!((early.ready, early.until), (false, Some(Time::from_seconds(5))));
+        let late = at(&container, &plain, 5);
+        assert_eq!((late.ready, late.until), (true, None));
+        let script = Script {
+            said: Said { ready_after: Some(Duration::from_secs(12)), ..Said::default() },
+            ..Script::default()
+        };
+        assert!(!at(&container, &script, 14).ready && at(&container, &script, 15).ready);
+    }
+
+    #[test]
+    fn a_file_that_goes_condemns_a_container() {
+        let words = ["sh", "-c", "echo ok >/tmp/health; sleep 10; rm /tmp/health; sleep 600"];
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let script = Script { course: shell::read(&words, Default::default()), said: Said::default() };
+        let liveness = Probe {
+            initial_delay_seconds: 15,
+            failure_threshold: Some(1),
+            exec: exec(&["cat", "/tmp/health"]),
+            ..Probe::default()
+        };
+        let container = Container { liveness_probe: Some(liveness), ..Container::default() };
+        assert_eq!(at(&container, &script, 14).sick, None);
+        assert_eq!(at(&container, &script, 14).until, Some(Time::from_seconds(15)));
+        assert_eq!(at(&container, &script, 15).sick.map(|sick| sick.probe), Some("liveness"));
+    }
+
+    #[test]
+    fn a_start_that_never_comes_ends_and_one_that_comes_is_waited_for() {
+        let mut startup = Probe {
+            period_seconds: Some(2),
+            failure_threshold: Some(3),
+            exec: exec(&["false"]),
+            ..Probe::default()
+        };
+        let mut container = Container { startup_probe: Some(startup.clone()), ..Container::default() };
+        let plain = Script::default();
+        assert_eq!(at(&container, &plain, 3).sick, None);
+        let end = at(&container, &plain, 4);
+        assert_eq!(
+            (end.started, end.ready, end.sick.map(|sick| sick.probe)),
+            (false, false, Some("startup"))
+        );
+        startup.exec = exec(&["true"]);
+        startup.initial_delay_seconds = 3;
+        container.startup_probe = Some(startup);
+        assert!(!at(&container, &plain, 2).started && at(&container, &plain, 3).started);
+        assert!(at(&container, &plain, 3).ready);
+    }
+
+    #[test]
+    fn commands_that_nobody_knows_succeed() {
+        let probe = Probe { exec: exec(&["pg_isready"]), ..Probe::default() };
+        let container = Container { readiness_probe: Some(probe), ..Container::default() };
+        assert!(at(&container, &Script::default(), 0).ready);
+    }
+}

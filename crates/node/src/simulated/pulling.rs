@@ -1,0 +1,145 @@
+//! How images come to a simulated node.
+//!
+//! The tries of an image that does not come follow from when it was first wanted: after 10 s, then after twice as
+//! long each time, up to 5 minutes.
+
+use std::time::Duration;
+
+use setpoint_api::Time;
+
+use super::Host;
+use crate::images::{Impossible, impossible};
+use crate::lifecycle::restart::{WAIT_MAX, WAIT_MIN};
+use crate::pod::Container;
+use crate::rules::Said;
+use crate::runtime::Image;
+
+/// For how long a try that failed is shown before it is shown that the next one waits.
+const SHOWN: Duration = Duration::from_secs(2);
+
+/// How the image of a container stands that is wanted since a time.
+#[must_use]
+pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, now: Time) -> Image {
+    let name = &container.image;
+    let nowhere = impossible(name);
+    if nowhere == Some(Impossible::Invalid) {
+        let error = format!("couldn't parse image name {name:?}: invalid reference format");
+        let message = format!("Failed to apply default image tag {name:?}: {error}");
+        return Image::Failed { reason: "InvalidImageName", message, error, until: None };
+    }
+    let fails = said.pull_fails.clone().or_else(|| {
+        let Some(Impossible::NoSuchHost(host)) = nowhere else { return None };
+        Some(format!("failed to resolve reference {name:?}: lookup {host}: no such host"))
+    });
+    let takes = said.pull_takes.unwrap_or_default();
+    let Some(error) = fails else {
+        let is_there = container.image_pull_policy == "Never"
+            || container.image_pull_policy != "Always" && (host.has_image)(name);
+        let there = wanted.after(takes);
+        return match (is_there && said.pull_takes.is_none(), there > now) {
+            (true, _) => Image::Present { took: None },
+            (false, true) => Image::Pulling { until: Some(there) },
+            (false, false) => Image::Present { took: Some(takes.max(host.pull)) },
+        };
+    };
+    if container.image_pull_policy == "Never" {
+        let message = format!("Container image {name:?} is not present with pull policy of Never");
+        return Image::Failed { reason: "ErrImageNeverPull", message, error, until: None };
+    }
+    failing(name, error, said.pull_recovers.map(|after| wanted.after(after)), wanted, takes, now)
+}
+
+/// A pull that fails, until it may recover.
+fn failing(
+    name: &str,
+    error: String,
+    recovers: Option<Time>,
+    wanted: Time,
+    takes: Duration,
+    now: Time,
+) -> Image {
+    let (mut begins, mut wait) = (wanted, WAIT_MIN);
+    loop {
+        let ends = begins.after(takes);
+        let works = recovers.is_some_and(|recovers| recovers <= begins);
+        if now < ends {
+            return Image::Pulling { until: Some(ends) };
+        }
+        if works {
+            return Image::Present { took: Some(takes) };
+        }
+        let next = ends.after(wait);
+        if now < ends.after(SHOWN) {
+            let until = Some(ends.after(SHOWN));
+            return Image::Failed { reason: "ErrImagePull", message: error.clone(), error, until };
+        }
+        if now < next {
+            let message = format!("Back-off pulling image {name:?}: ErrImagePull: {error}");
+            return Image::Failed { reason: "ImagePullBackOff", message, error, until: Some(next) };
+        }
+        if wait == WAIT_MAX {
+            // All further tries are alike: the last one before now counts, or the first that may work.
+            let span = takes + wait;
+            let last = recovers.map_or(now, |recovers| recovers.min(now));
+            let whole = last.since(begins).as_micros() / span.as_micros().max(1);
+            let skipped = u32::try_from(whole).unwrap_or(u32::MAX).max(1);
+            begins = begins.after(span.saturating_mul(skipped));
+        } else {
+            begins = next;
+        }
+        wait = (wait * 2).min(WAIT_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(container: &Container, said: &Said, seconds: i64) -> String {
+        let none = |_: &str| false;
+        let host = Host { rules: &[], booted: Time::EPOCH, pull: Duration::from_secs(1), has_image: &none };
+        match image(container, said, &host, Time::EPOCH, Time::from_seconds(seconds)) {
+            Image::Present { .. } => "Present".to_owned(),
+            Image::Pulling { .. } => "Pulling".to_owned(),
+            Image::Failed { reason, until, .. } => {
+                assert!(
+                    until.is_none_or(|until| until > Time::from_seconds(seconds)),
+                    "the past is no time to look"
+                );
+                reason.to_owned()
+            }
+        }
+    }
+
+    fn of(image: &str) -> Container {
+        Container { image: image.to_owned(), ..Container::default() }
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_is_tried_again_and_again() {
+        let (bad, said) = (of("registry.invalid/x"), Said::default());
+        let shown: Vec<String> = [0, 3, 10, 13, 29, 30, 33].iter().map(|at| seen(&bad, &said, *at)).collect();
+        let (err, off) = ("ErrImagePull", "ImagePullBackOff");
+        assert_eq!(shown, [err, off, err, off, off, err, off]);
+        let tries = (0..86_400).filter(|at| seen(&bad, &said, *at) == err).count();
+        assert_eq!(tries / 2, 6 + (86_400 - 310) / 300, "every five minutes in the end");
+        assert_eq!(seen(&of("Not An Image"), &said, 5), "InvalidImageName");
+    }
+
+    #[test]
+    fn a_pull_takes_its_time_and_may_recover() {
+        let slow = Said { pull_takes: Some(Duration::from_secs(5)), ..Said::default() };
+        assert_eq!(
+            (seen(&of("x"), &slow, 4), seen(&of("x"), &slow, 5)),
+            ("Pulling".into(), "Present".into())
+        );
+        let flaky = Said {
+            pull_fails: Some("no route".to_owned()),
+            pull_recovers: Some(Duration::from_secs(20)),
+            ..Said::default()
+        };
+        assert_eq!(seen(&of("x"), &flaky, 20), "ImagePullBackOff");
+        assert_eq!(seen(&of("x"), &flaky, 30), "Present");
+        assert_eq!(seen(&of("x"), &flaky, 1_000_000), "Present", "and stays so");
+    }
+}

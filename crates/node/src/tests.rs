@@ -1,0 +1,412 @@
+//! Simulated nodes in a whole control plane: the real pipeline and store, on a clock of our own.
+
+use std::time::Duration;
+
+use setpoint_api::{Value, value};
+use setpoint_reconcile::{Controller, Index};
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+
+mod converging;
+mod power;
+
+/// Nodes that start pods at once, with the controllers that nodes need.
+fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    let mut all = planners(fleet);
+    all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle));
+    (all, setpoint_controllers::indexes::all())
+}
+
+fn at_once() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    planners_of(Fleet { count: 2, pod_start: Duration::ZERO, ..Fleet::default() })
+}
+
+fn slowly() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    planners_of(Fleet { count: 2, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() })
+}
+
+/// A cluster whose nodes have become ready.
+fn cluster(controllers: setpoint_sim::cluster::Controllers) -> Cluster {
+    let mut cluster = Cluster::new(controllers, 1);
+    cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
+    cluster.run(Duration::from_secs(15));
+    cluster
+}
+
+/// Makes a pod on a node.
+fn pod(cluster: &mut Cluster, name: &str, spec: &str) {
+    let mut spec = setpoint_sim::cluster::parsed(spec);
+    spec.make_map().insert("nodeName", "node-0");
+    cluster.create("pods", "default", value!({"metadata": {"name": (name)}, "spec": (spec)}));
+    cluster.settle();
+}
+
+fn get(cluster: &Cluster, name: &str) -> Value {
+    cluster.get("pods", &format!("default/{name}")).unwrap()
+}
+
+/// `phase | state of each container, those that run first among them`.
+fn shown(cluster: &Cluster, name: &str) -> String {
+    let pod = get(cluster, name);
+    let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
+    let states = list("initContainerStatuses").into_iter().chain(list("containerStatuses")).map(|status| {
+        let state = status.get("state").cloned().unwrap_or_default();
+        let restarts = status.get("restartCount").and_then(Value::as_i64).unwrap_or(0);
+        let what = if state.get("running").is_some() {
+            if status.get("ready").and_then(Value::as_bool) == Some(true) { "ready" } else { "running" }
+                .to_owned()
+        } else if let Some(end) = state.get("terminated") {
+            format!(
+                "{} {}",
+                end.str_at(&["reason"]),
+                end.get("exitCode").and_then(Value::as_i64).unwrap_or(-1)
+            )
+        } else {
+            state.str_at(&["waiting", "reason"]).to_owned()
+        };
+        if restarts > 0 { format!("{what} x{restarts}") } else { what }
+    });
+    let states: Vec<String> = states.collect();
+    format!("{} | {}", pod.str_at(&["status", "phase"]), states.join(", "))
+}
+
+fn condition(object: &Value, kind: &str) -> String {
+    let list = object.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
+    let found = list.iter().find(|one| one.str_at(&["type"]) == kind);
+    found.map_or(String::new(), |one| {
+        format!("{} {}", one.str_at(&["status"]), one.str_at(&["reason"])).trim_end().to_owned()
+    })
+}
+
+fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
+    let all = cluster.list("events");
+    let about = all.iter().filter(|event| event.str_at(&["reason"]) == reason);
+    about.map(|event| event.str_at(&["message"]).to_owned()).collect()
+}
+
+fn seconds(cluster: &mut Cluster, seconds: u64) {
+    cluster.run(Duration::from_secs(seconds));
+}
+
+#[test]
+fn nodes_register_and_say_that_they_are_simulated() {
+    let mut cluster = cluster(slowly);
+    let nodes = cluster.list("nodes");
+    assert_eq!(nodes.len(), 2);
+    let node = &nodes[1];
+    assert_eq!(condition(node, "Ready"), "True KubeletReady");
+    assert_eq!(condition(node, "DiskPressure"), "False KubeletHasNoDiskPressure");
+    assert!(node.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://"));
+    assert_eq!(node.str_at(&["metadata", "labels", "topology.kubernetes.io/zone"]), "b");
+    assert_eq!(node.str_at(&["status", "allocatable", "pods"]), "110");
+    assert!(node.at(&["spec", "taints"]).is_none(), "{node:?}");
+    let lease = cluster.get("leases.coordination.k8s.io", "kube-node-lease/node-1").unwrap();
+    assert_eq!(lease.str_at(&["spec", "holderIdentity"]), "node-1");
+    assert!(lease.at(&["metadata", "ownerReferences"]).is_some());
+    assert_eq!(events(&cluster, "NodeReady").len(), 2);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn leases_are_renewed_every_ten_seconds_and_statuses_every_five_minutes() {
+    let mut cluster = cluster(slowly);
+    cluster.history.clear();
+    seconds(&mut cluster, 600);
+    let count = |what: &str| cluster.history.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(count("patch leases.coordination.k8s.io/kube-node-lease/node-0"), 60);
+    assert_eq!(count("patch nodes/node-0"), 2);
+    assert_eq!(condition(&cluster.list("nodes")[0], "Ready"), "True KubeletReady");
+}
+
+#[test]
+fn a_node_that_was_deleted_stays_away_until_the_next_start() {
+    let mut cluster = cluster(slowly);
+    cluster.delete("nodes", "node-1", &value!({})).unwrap();
+    seconds(&mut cluster, 60);
+    assert_eq!(cluster.list("nodes").len(), 1);
+    cluster.crash();
+    seconds(&mut cluster, 5);
+    assert_eq!(cluster.list("nodes").len(), 2);
+}
+
+#[test]
+fn a_pod_is_created_for_a_second_and_then_runs() {
+    let mut cluster = cluster(slowly);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
+    let made = get(&cluster, "a");
+    assert!(!made.str_at(&["status", "startTime"]).is_empty());
+    assert_eq!(condition(&made, "Ready"), "False ContainersNotReady");
+    assert_eq!(condition(&made, "PodScheduled"), "True");
+    seconds(&mut cluster, 2);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    let running = get(&cluster, "a");
+    for kind in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
+        assert_eq!(condition(&running, kind), "True", "{kind}");
+    }
+    assert_eq!(running.str_at(&["status", "hostIP"]), "172.18.0.2");
+    assert!(running.str_at(&["status", "podIP"]).starts_with("100.64.0."));
+    assert_eq!(running.at(&["status", "observedGeneration"]).and_then(Value::as_i64), Some(1));
+    assert_eq!(events(&cluster, "Started"), ["Container started"]);
+    assert!(events(&cluster, "Pulled")[0].starts_with("Successfully pulled image \"nginx\" in 1s"));
+    let fields = running.at(&["metadata", "managedFields"]).unwrap();
+    assert!(setpoint_api::json::to_text(fields).contains("\"kubelet\""));
+    cluster.assert_quiet();
+    cluster.crash();
+    cluster.settle();
+    cluster.assert_quiet();
+    assert_eq!(get(&cluster, "a"), running, "a restart finds containers as they were");
+}
+
+#[test]
+fn no_two_pods_of_a_node_have_the_same_address() {
+    let mut cluster = cluster(at_once);
+    for number in 0..60 {
+        let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
+        let pod = value!({"metadata": {"name": (format!("p{number}"))}, "spec": (spec)});
+        cluster.create("pods", "default", pod);
+    }
+    cluster.settle();
+    let mut addresses: Vec<String> =
+        cluster.list("pods").iter().map(|pod| pod.str_at(&["status", "podIP"]).to_owned()).collect();
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 60);
+    assert!(addresses.iter().all(|address| !address.is_empty()));
+}
+
+#[test]
+fn a_container_that_ends_makes_a_pod_succeed_or_fail_or_loop() {
+    let mut cluster = cluster(at_once);
+    let spec = |policy: &str, script: &str| {
+        format!(
+            r#"{{"restartPolicy":"{policy}","containers":[{{"name":"c","image":"b","command":["sh","-c","{script}"]}}]}}"#
+        )
+    };
+    pod(&mut cluster, "good", &spec("Never", "sleep 5; exit 0"));
+    pod(&mut cluster, "bad", &spec("OnFailure", "sleep 5; exit 3"));
+    pod(&mut cluster, "loop", &spec("Always", "exit 1"));
+    assert_eq!(shown(&cluster, "good"), "Running | ready");
+    assert_eq!(shown(&cluster, "loop"), "Running | CrashLoopBackOff x1");
+    seconds(&mut cluster, 6);
+    assert_eq!(shown(&cluster, "good"), "Succeeded | Completed 0");
+    assert_eq!(condition(&get(&cluster, "good"), "Ready"), "False PodCompleted");
+    assert_eq!(condition(&get(&cluster, "good"), "PodReadyToStartContainers"), "False");
+    assert_eq!(shown(&cluster, "bad"), "Running | ready x1");
+    seconds(&mut cluster, 5);
+    assert_eq!(shown(&cluster, "bad"), "Running | CrashLoopBackOff x1");
+    assert_eq!(shown(&cluster, "loop"), "Running | CrashLoopBackOff x2");
+    let pod = get(&cluster, "loop");
+    let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    let message = status.str_at(&["state", "waiting", "message"]);
+    assert!(message.starts_with("back-off 20s restarting failed container=c pod=loop_default("), "{message}");
+    assert_eq!(status.at(&["lastState", "terminated", "exitCode"]).and_then(Value::as_i64), Some(1));
+    assert!(events(&cluster, "BackOff")[0].starts_with("Back-off restarting failed container c in pod"));
+    seconds(&mut cluster, 20 + 40 + 80 + 160 + 300);
+    assert_eq!(shown(&cluster, "loop"), "Running | CrashLoopBackOff x7");
+}
+
+#[test]
+fn what_runs_first_runs_one_after_the_other_and_sidecars_beside_the_rest() {
+    let mut cluster = cluster(at_once);
+    pod(
+        &mut cluster,
+        "a",
+        r#"{"restartPolicy":"Never","initContainers":[
+            {"name":"one","image":"b","command":["sleep","3"]},
+            {"name":"side","image":"b","restartPolicy":"Always","startupProbe":{"initialDelaySeconds":4,"exec":{"command":["true"]}}},
+            {"name":"two","image":"b","command":["sleep","3"]}],
+          "containers":[{"name":"c","image":"b","command":["sleep","5"]}]}"#,
+    );
+    let initialized = |cluster: &Cluster| condition(&get(cluster, "a"), "Initialized");
+    assert_eq!(shown(&cluster, "a"), "Pending | running, PodInitializing, PodInitializing, PodInitializing");
+    assert_eq!(initialized(&cluster), "False ContainersNotInitialized");
+    seconds(&mut cluster, 3);
+    assert_eq!(shown(&cluster, "a"), "Pending | Completed 0, running, PodInitializing, PodInitializing");
+    seconds(&mut cluster, 4);
+    assert_eq!(shown(&cluster, "a"), "Pending | Completed 0, ready, running, PodInitializing");
+    seconds(&mut cluster, 3);
+    assert_eq!(shown(&cluster, "a"), "Running | Completed 0, ready, Completed 0, ready");
+    assert_eq!(initialized(&cluster), "True");
+    seconds(&mut cluster, 5);
+    assert_eq!(shown(&cluster, "a"), "Succeeded | Completed 0, Error 143, Completed 0, Completed 0");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_init_container_that_fails_for_good_fails_the_pod() {
+    let mut cluster = cluster(at_once);
+    pod(
+        &mut cluster,
+        "a",
+        r#"{"restartPolicy":"Never","initContainers":[{"name":"i","image":"b","command":["false"]}],
+          "containers":[{"name":"c","image":"b"}]}"#,
+    );
+    assert_eq!(shown(&cluster, "a"), "Failed | Error 1, PodInitializing");
+    pod(
+        &mut cluster,
+        "b",
+        r#"{"initContainers":[{"name":"i","image":"b","command":["false"]}],"containers":[{"name":"c","image":"b"}]}"#,
+    );
+    assert_eq!(shown(&cluster, "b"), "Pending | CrashLoopBackOff x1, PodInitializing");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_image_that_cannot_be_stays_away() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"registry.invalid/x:1"}]}"#);
+    assert_eq!(shown(&cluster, "a"), "Pending | ErrImagePull");
+    seconds(&mut cluster, 5);
+    assert_eq!(shown(&cluster, "a"), "Pending | ImagePullBackOff");
+    assert_eq!(events(&cluster, "Failed").len(), 3);
+    seconds(&mut cluster, 600);
+    assert_eq!(shown(&cluster, "a"), "Pending | ImagePullBackOff");
+    pod(&mut cluster, "b", r#"{"containers":[{"name":"c","image":"NotAnImage"}]}"#);
+    assert_eq!(shown(&cluster, "b"), "Pending | InvalidImageName");
+    cluster.delete("pods", "default/a", &value!({})).unwrap();
+    cluster.settle();
+    assert!(cluster.get("pods", "default/a").is_none());
+}
+
+#[test]
+fn a_pod_that_is_deleted_stops_and_goes() {
+    let mut cluster = cluster(at_once);
+    let hangs = value!({"simulate.setpoint.dev/hangs": "true"});
+    for (name, annotations, grace) in [("quick", value!({}), 30), ("slow", hangs, 20)] {
+        let spec = value!({
+            "nodeName": "node-0", "terminationGracePeriodSeconds": (grace),
+            "containers": [{"name": "c", "image": "nginx"}],
+        });
+        let pod = value!({"metadata": {"name": (name), "annotations": (annotations)}, "spec": (spec)});
+        cluster.create("pods", "default", pod);
+        cluster.settle();
+        cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();
+    }
+    cluster.settle();
+    assert!(cluster.get("pods", "default/quick").is_none());
+    assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    seconds(&mut cluster, 19);
+    assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    seconds(&mut cluster, 2);
+    assert!(cluster.get("pods", "default/slow").is_none());
+    assert!(events(&cluster, "Killing").contains(&"Stopping container c".to_owned()));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_pod_that_goes_shows_its_end_while_finalizers_hold_it() {
+    let mut cluster = cluster(at_once);
+    let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
+    let pod = value!({"metadata": {"name": "a", "finalizers": ["x.y/z"]}, "spec": (spec)});
+    cluster.create("pods", "default", pod);
+    cluster.settle();
+    cluster.delete("pods", "default/a", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(shown(&cluster, "a"), "Failed | Error 143");
+    cluster.assert_quiet();
+    cluster.patch("pods", "default/a", "", value!({"metadata": {"finalizers": null}})).unwrap();
+    cluster.settle();
+    assert!(cluster.get("pods", "default/a").is_none());
+}
+
+#[test]
+fn a_deadline_ends_a_pod() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"activeDeadlineSeconds":5,"containers":[{"name":"c","image":"nginx"}]}"#);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    seconds(&mut cluster, 6);
+    assert_eq!(shown(&cluster, "a"), "Failed | Error 143");
+    let status = get(&cluster, "a");
+    assert_eq!(status.str_at(&["status", "reason"]), "DeadlineExceeded");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn liveness_restarts_and_readiness_gates_wait() {
+    let mut cluster = cluster(at_once);
+    let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
+    let spec = format!(
+        r#"{{"containers":[{{"name":"c","image":"b","command":["sh","-c","{script}"],"livenessProbe":
+        {{"exec":{{"command":["cat","/tmp/health"]}},"initialDelaySeconds":15,"failureThreshold":1}}}}]}}"#
+    );
+    pod(&mut cluster, "live", &spec);
+    seconds(&mut cluster, 14);
+    assert_eq!(shown(&cluster, "live"), "Running | ready");
+    seconds(&mut cluster, 2);
+    assert_eq!(shown(&cluster, "live"), "Running | ready x1");
+    assert_eq!(events(&cluster, "Killing"), ["Container c failed liveness probe, will be restarted"]);
+    pod(
+        &mut cluster,
+        "gated",
+        r#"{"readinessGates":[{"conditionType":"x.y/open"}],"containers":[{"name":"c","image":"b"}]}"#,
+    );
+    assert_eq!(condition(&get(&cluster, "gated"), "ContainersReady"), "True");
+    assert_eq!(condition(&get(&cluster, "gated"), "Ready"), "False ReadinessGatesNotReady");
+    let mut conditions = get(&cluster, "gated").at(&["status", "conditions"]).cloned().unwrap();
+    conditions.as_list_mut().unwrap().push(value!({"type": "x.y/open", "status": "True"}));
+    cluster
+        .patch("pods", "default/gated", "status", value!({"status": {"conditions": (conditions)}}))
+        .unwrap();
+    cluster.settle();
+    assert_eq!(condition(&get(&cluster, "gated"), "Ready"), "True");
+    assert_eq!(condition(&get(&cluster, "gated"), "x.y/open"), "True");
+}
+
+#[test]
+fn last_words_and_host_addresses_are_shown() {
+    let mut cluster = cluster(at_once);
+    pod(
+        &mut cluster,
+        "a",
+        r#"{"restartPolicy":"Never","hostNetwork":true,"containers":[{"name":"c","image":"b",
+          "command":["sh","-c","echo -n DONE > /dev/termination-log; exit 2"]}]}"#,
+    );
+    assert_eq!(shown(&cluster, "a"), "Failed | Error 2");
+    let pod = get(&cluster, "a");
+    let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    assert_eq!(status.str_at(&["state", "terminated", "message"]), "DONE");
+    assert_eq!(pod.str_at(&["status", "podIP"]), "172.18.0.2");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn nodes_write_as_themselves() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let events = cluster.list("events");
+    let started = events.iter().find(|event| event.str_at(&["reason"]) == "Started").unwrap();
+    assert_eq!(started.str_at(&["source", "host"]), "node-0");
+    assert_eq!(started.str_at(&["involvedObject", "fieldPath"]), "spec.containers{c}");
+    cluster.delete("pods", "default/a", &value!({})).unwrap();
+    cluster.observe();
+    cluster.plan();
+    let write = cluster.next_write().unwrap();
+    assert_eq!((&*write.user, write.manager), ("system:node:node-0", "kubelet"));
+}
+
+#[test]
+fn containers_say_what_their_scripts_say() {
+    let mut cluster = cluster(at_once);
+    let script = "echo one; sleep 5; echo two; exit 1";
+    pod(
+        &mut cluster,
+        "a",
+        &format!(r#"{{"containers":[{{"name":"c","image":"b","command":["sh","-c","{script}"]}}]}}"#),
+    );
+    let said = |cluster: &Cluster, previous: bool| {
+        let world = cluster.engine.world();
+        let pod = world.find("pods", "default", "a").unwrap();
+        let said = logs::said(&Fleet::default(), pod, "c", previous, cluster.now)?;
+        Ok::<_, String>((said.lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), said.goes_on))
+    };
+    assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned()], true)));
+    let message = "previous terminated container \"c\" in pod \"a\" not found";
+    assert_eq!(said(&cluster, true), Err(message.to_owned()));
+    seconds(&mut cluster, 6);
+    assert_eq!(said(&cluster, false).unwrap().0, ["one"]);
+    assert_eq!(said(&cluster, true), Ok((vec!["one".to_owned(), "two".to_owned()], false)));
+    seconds(&mut cluster, 5);
+    assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned(), "two".to_owned()], false)), "it waits");
+}

@@ -1,0 +1,172 @@
+//! From any status, the life cycle comes to rest, and loses nothing on the way.
+
+use proptest::prelude::*;
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_reconcile::Object;
+
+use super::*;
+use crate::lifecycle::{Case, look, whole};
+use crate::pod::{Pod, Status};
+use crate::simulated::{Host, Simulated};
+
+fn object(pod: &Value) -> Object {
+    let key = Key::from_path(&Resource::new("pods").unwrap(), "default/p").unwrap();
+    let bytes = setpoint_api::json::to_vec(pod);
+    Object::read(key, Revision(1), Time::EPOCH, bytes.into()).unwrap()
+}
+
+fn end() -> impl Strategy<Value = Value> {
+    let times = (0_i64..2000, 0_i64..700, prop_oneof![Just(0_i64), Just(1), Just(137)]);
+    times.prop_map(|(start, ran, code)| {
+        let time = |at: i64| setpoint_api::rfc3339::Seconds(Time::from_seconds(at)).to_string();
+        value!({"exitCode": (code), "reason": "Error", "startedAt": (time(start)), "finishedAt": (time(start + ran))})
+    })
+}
+
+fn state() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(value!({})),
+        Just(value!({"waiting": {"reason": "ContainerCreating"}})),
+        Just(
+            value!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=c pod=p"}})
+        ),
+        (0_i64..2500).prop_map(|at| {
+            let time = setpoint_api::rfc3339::Seconds(Time::from_seconds(at)).to_string();
+            value!({"running": {"startedAt": (time)}})
+        }),
+        end().prop_map(|end| value!({"terminated": (end)})),
+    ]
+}
+
+fn status(name: &'static str) -> impl Strategy<Value = Value> {
+    (state(), prop::option::of(end()), 0_i64..9).prop_map(move |(state, last, restarts)| {
+        let mut status = value!({"name": (name), "state": (state), "restartCount": (restarts)});
+        if let Some(last) = last {
+            status.make_map().insert("lastState", value!({"terminated": (last)}));
+        }
+        status
+    })
+}
+
+fn command() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(value!(["nginx"])),
+        Just(value!(["sleep", "5"])),
+        Just(value!(["true"])),
+        Just(value!(["sh", "-c", "sleep 2; exit 1"])),
+    ]
+}
+
+fn container(name: &'static str) -> impl Strategy<Value = Value> {
+    let policy = prop::option::of(prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")]);
+    let image = prop_oneof![4 => Just("nginx"), 1 => Just("registry.invalid/x")];
+    (command(), policy, image).prop_map(move |(command, policy, image)| {
+        let mut container = value!({"name": (name), "image": (image), "command": (command)});
+        if let Some(policy) = policy {
+            container.make_map().insert("restartPolicy", policy);
+        }
+        container
+    })
+}
+
+fn any_pod() -> impl Strategy<Value = Value> {
+    let spec = (
+        prop::collection::vec(container("i"), 0..2),
+        container("c"),
+        prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
+        prop::option::of(100_i64..5000),
+    );
+    let statuses = (prop::option::of(status("i")), prop::option::of(status("c")));
+    let phase = prop_oneof![Just("Pending"), Just("Running"), Just("Failed"), Just("Succeeded")];
+    let deleted = prop::option::of(1000_i64..3000);
+    (spec, statuses, phase, deleted).prop_map(|((first, main, policy, deadline), (i, c), phase, deleted)| {
+        let mut spec = value!({"restartPolicy": (policy), "initContainers": (Value::List(first)), "containers": [(main)]});
+        if let Some(deadline) = deadline {
+            spec.make_map().insert("activeDeadlineSeconds", deadline);
+        }
+        let list = |status: Option<Value>| Value::List(status.into_iter().collect());
+        let mut metadata = value!({"name": "p", "namespace": "default", "uid": "u", "generation": 1});
+        if let Some(at) = deleted {
+            let time = setpoint_api::rfc3339::Seconds(Time::from_seconds(at)).to_string();
+            metadata.make_map().insert("deletionTimestamp", time);
+            metadata.make_map().insert("deletionGracePeriodSeconds", 30_i64);
+        }
+        value!({"metadata": (metadata), "spec": (spec), "status": {
+            "phase": (phase), "startTime": "1970-01-01T00:00:10Z",
+            "initContainerStatuses": (list(i)), "containerStatuses": (list(c)),
+        }})
+    })
+}
+
+/// One look at a pod, and all that comes of it at that moment.
+fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
+    let none = |_: &str| false;
+    let host = Host { rules: &[], booted: Time::EPOCH, pull: Duration::ZERO, has_image: &none };
+    let mut runtime = Simulated::new(host, pod, object.meta(), now);
+    let ips = ["10.0.0.2".to_owned()];
+    let case = Case {
+        pod,
+        meta: object.meta(),
+        host_ips: &ips,
+        pod_ips: &ips,
+        taken_up: pod.status.start_time.unwrap_or(whole(now)),
+        begin: Time::EPOCH,
+        now,
+    };
+    for _ in 0..20 {
+        let outlook = look(&case, &runtime);
+        let mut started = std::collections::BTreeSet::new();
+        for deed in &outlook.deeds {
+            if let crate::runtime::Deed::Start { container, .. } = deed {
+                assert!(started.insert(container.clone()), "{container} is started twice");
+                let running = pod.spec.all().find(|one| one.name == *container);
+                let running = running.and_then(|one| crate::runtime::Runtime::run(&runtime, one));
+                assert!(running.is_none_or(|run| !run.is_running()), "{container} runs already");
+            }
+        }
+        let changed: Vec<bool> = outlook.deeds.iter().map(|deed| runtime.perform(deed)).collect();
+        if !changed.contains(&true) {
+            let again = outlook.again.into_iter().chain(runtime.until()).min();
+            return (outlook.status, again, outlook.is_over);
+        }
+    }
+    panic!("no rest at one moment: {pod:?}");
+}
+
+proptest! {
+    #[test]
+    fn from_any_status_it_comes_to_rest_and_loses_no_restart(value in any_pod()) {
+        let object = object(&value);
+        let mut pod = Pod::read(&object).unwrap();
+        let mut now = Time::from_seconds(2600);
+        for _ in 0..60 {
+            let (status, again, is_over) = step(&object, &pod, now);
+            for new in status.init_container_statuses.iter().chain(&status.container_statuses) {
+                let old = pod.status.of(&new.name).map_or(0, |old| old.restart_count);
+                let ran = pod.status.of(&new.name).is_some_and(|old| {
+                    old.state.running.is_some() || old.state.terminated.is_some() || old.last_state.terminated.is_some()
+                });
+                prop_assert!(!ran || new.restart_count >= old, "{} lost restarts", new.name);
+                let states = [new.state.waiting.is_some(), new.state.running.is_some(), new.state.terminated.is_some()];
+                prop_assert_eq!(states.iter().filter(|is| **is).count(), 1);
+            }
+            prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "an end is an end");
+            let ends = status.is_final();
+            pod.status = status.clone();
+            // What was written is read again, and then there is nothing more to do at this moment.
+            let mut written = setpoint_reconcile::plan::value_of(&pod.status);
+            written.make_map().retain(|_, value| !value.is_null());
+            pod.status = serde_json::from_slice(&setpoint_api::json::to_vec(&written)).unwrap();
+            let (same, _, _) = step(&object, &pod, now);
+            prop_assert_eq!(&same, &pod.status, "not quiet");
+            prop_assert!(again.is_none_or(|again| again > now), "the past is no time to look");
+            if is_over {
+                prop_assert!(ends, "over, but not ended: {:?}", pod.status);
+            }
+            match again {
+                Some(again) => now = again,
+                None => return Ok(()),
+            }
+        }
+    }
+}
