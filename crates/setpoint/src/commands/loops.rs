@@ -1,15 +1,19 @@
-//! The loop beside the server: which controllers run.
+//! The loop beside the server: which controllers run, and whether the scheduler does.
 
 use anyhow::bail;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_reconcile::{Controller, Engine};
+use setpoint_scheduler::Scheduler;
 
 use crate::clock::entropy;
 
 /// The Lease of whoever runs the controllers.
 pub const LEASE: &str = "kube-controller-manager";
+
+/// The name of the scheduler where controllers are chosen.
+const SCHEDULER: &str = "scheduler";
 
 /// Which controllers run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +25,9 @@ pub struct Choice {
 /// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
 pub fn choice(text: &str) -> anyhow::Result<Choice> {
     let mut choice = Choice { rest: false, named: Vec::new() };
-    let known: Vec<&str> =
+    let mut known: Vec<&str> =
         setpoint_controllers::all(&everything()).iter().map(|controller| controller.name()).collect();
+    known.push(SCHEDULER);
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
             choice.rest = true;
@@ -48,22 +53,34 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice and over what every server does itself, as the one that leads
-    /// because it has the store. Where no controller is chosen, somebody else may lead.
+    /// The loop over the controllers of the choice and the scheduler, and over what every server does itself, as the one
+    /// that leads because it has the store. Where none of them is chosen, somebody else may lead.
     pub fn engine_of_store(&self, settings: &Settings) -> Engine {
-        let (chosen, own) = (self.controllers(settings), flow_control::own());
+        let mut chosen = self.controllers(settings);
+        let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
+        if !chosen.is_empty() {
+            chosen.push(lead(LEASE));
+        }
+        if self.takes(SCHEDULER) {
+            chosen.push(Box::new(Scheduler::default()));
+            chosen.push(lead(setpoint_scheduler::planner::LEASE));
+        }
+        let own = flow_control::own();
         if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
-        let holder: Box<dyn Controller> = Box::new(Holder { lease: LEASE, identity: identity() });
-        let all = chosen.into_iter().chain(own).chain([holder]);
-        Engine::new(all.collect(), setpoint_controllers::indexes::all())
+        Engine::new(chosen.into_iter().chain(own).collect(), setpoint_controllers::indexes::all())
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
         let all = setpoint_controllers::all(settings).into_iter();
         all.filter(|controller| self.takes(controller.name())).collect()
     }
+}
+
+/// The loop over the scheduler alone.
+pub fn scheduler() -> Engine {
+    Engine::new(vec![Box::new(Scheduler::default())], [])
 }
 
 /// Settings with which every controller runs, to know their names.
@@ -97,6 +114,7 @@ mod tests {
         }
         let one = choice("replicaset").unwrap();
         assert!(one.takes("replicaset-controller") && !one.takes("deployment-controller"));
+        assert!(all.takes("scheduler") && !choice("*,-scheduler").unwrap().takes("scheduler"));
         assert!(choice("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller"));
     }
 }
