@@ -12,6 +12,7 @@ pub mod delete;
 pub mod eviction;
 pub mod ownership;
 pub mod part;
+pub mod quota;
 pub mod service_network;
 pub mod update;
 
