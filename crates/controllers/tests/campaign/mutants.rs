@@ -34,6 +34,10 @@ impl Controller for Mutant {
         self.inner.user()
     }
 
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        self.inner.node(key, world)
+    }
+
     fn manager(&self) -> &'static str {
         self.inner.manager()
     }
