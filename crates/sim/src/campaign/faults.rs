@@ -199,8 +199,6 @@ impl Trial {
         let rng = &mut self.cluster.rng;
         let span = match rng.u8(..12) {
             0..8 => Duration::from_micros(1 << rng.u32(8..24)),
-            // Long enough that nodes are held for lost, and their pods are evicted.
-            8 if !self.calm => Duration::from_secs(rng.u64(60..400)),
             _ => Duration::from_secs(rng.u64(1..40)),
         };
         self.cluster.now = self.cluster.now.after(span);

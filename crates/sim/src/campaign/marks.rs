@@ -39,7 +39,7 @@ impl Marks {
 }
 
 /// The rare states that a campaign must have reached.
-pub const RARE: [&str; 39] = [
+pub const RARE: [&str; 36] = [
     // What goes wrong.
     "write lost",
     "answer lost",
@@ -67,7 +67,6 @@ pub const RARE: [&str; 39] = [
     "eviction refused",
     "rolled back in the middle of a rollout",
     "scaled in the middle of a rollout",
-    "paused in the middle of a rollout",
     "deleted in the foreground",
     "deleted and orphaned",
     "namespace deleted while full",
@@ -75,8 +74,6 @@ pub const RARE: [&str; 39] = [
     "rollout surged",
     "orphan was adopted",
     "pod was released",
-    "pod of an unreachable node was evicted",
-    "pod of a removed node was collected",
     "ordinal was replaced",
     "job failed for good",
     "job counted a pod that was deleted",
