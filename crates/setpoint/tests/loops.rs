@@ -15,6 +15,8 @@ mod course;
 mod kubelet;
 #[path = "loops/leaders.rs"]
 mod leaders;
+#[path = "loops/mirror_directory.rs"]
+mod mirror_directory;
 #[path = "loops/rollout.rs"]
 mod rollout;
 #[path = "clients/server.rs"]
