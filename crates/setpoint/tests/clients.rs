@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "clients/asking.rs"]
+mod asking;
 #[path = "clients/controllers.rs"]
 mod controllers;
 #[path = "clients/kube_rs.rs"]
@@ -15,4 +17,5 @@ mod languages;
 #[path = "clients/nodes.rs"]
 mod nodes;
 #[path = "clients/server.rs"]
+#[expect(dead_code, reason = "other tests do more with a server")]
 mod server;

@@ -1,44 +1,7 @@
 //! The loop in a process of its own, watched with kubectl: a server without controllers beside `setpoint run controllers`.
 
-use std::process::{Child, Command, Stdio};
-
-use super::server::{Server, installed};
-
-/// How often a client asks before it gives up. Each time takes tens of milliseconds, so this is half a minute and more.
-const ASKS_MAX: usize = 600;
-
-/// A process that ends with the test.
-pub struct Loop(pub Child);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub fn run_controllers(server: &Server) -> Loop {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
-    command.args(["run", "controllers", "--kubeconfig"]).arg(&server.kubeconfig).stdout(Stdio::null());
-    Loop(command.spawn().unwrap())
-}
-
-pub fn kubectl(server: &Server, arguments: &[&str]) -> String {
-    let mut command = Command::new(installed().join("kubectl/kubectl"));
-    server.run(command.args(arguments), "").1
-}
-
-/// Asks until the answer is the expected one.
-pub fn wait_for(server: &Server, arguments: &[&str], expected: impl Fn(&str) -> bool) -> String {
-    let mut said = String::new();
-    for _ in 0..ASKS_MAX {
-        said = kubectl(server, arguments);
-        if expected(&said) {
-            return said;
-        }
-    }
-    panic!("kubectl {} went on saying: {said}", arguments.join(" "));
-}
+use super::asking::{kubectl, run_controllers, wait_for};
+use super::server::Server;
 
 #[test]
 fn a_deployment_gets_its_pods_and_a_namespace_goes_with_all_it_holds() {
@@ -58,9 +21,9 @@ fn a_deployment_gets_its_pods_and_a_namespace_goes_with_all_it_holds() {
     kubectl(&server, &["-n", "full", "scale", "deployment", "web", "--replicas=3"]);
     assert!(!kubectl(&server, &pods).contains("pod/"), "nobody acts yet");
 
-    let _first = run_controllers(&server);
+    let _first = run_controllers(&server, &[]);
     let holder = wait_for(&server, &lease, |said| said.contains('_'));
-    let _second = run_controllers(&server);
+    let _second = run_controllers(&server, &[]);
     let said = wait_for(&server, &pods, |said| said.matches("pod/").count() == 3);
     let name = said.lines().next().unwrap();
     kubectl(&server, &["-n", "full", "delete", name, "--grace-period=0", "--force"]);

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::controllers::{Loop, kubectl, run_controllers, wait_for};
+use super::asking::{Loop, kubectl, run_controllers, wait_for};
 use super::server::{Server, installed};
 
 fn setpoint(server: &Server, arguments: &[&str]) -> Command {
@@ -20,7 +20,7 @@ const PODS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
 #[test]
 fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
     let server = Server::start();
-    let _controllers = run_controllers(&server);
+    let _controllers = run_controllers(&server, &[]);
     let nodes = setpoint(&server, &["node", "simulate", "--count", "2", "--pod-start", "0"]).spawn();
     let _nodes = Loop(nodes.unwrap());
     let jsonpath = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}";

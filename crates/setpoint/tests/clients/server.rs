@@ -22,10 +22,12 @@ fn setpoint() -> Command {
     Command::new(env!("CARGO_BIN_EXE_setpoint"))
 }
 
-/// Starts a server without controllers, so that what a client has written stays as it is.
-fn up(dir: &Path) -> Child {
+/// Starts a server with these arguments, and waits until it is ready.
+fn up(dir: &Path, arguments: &[&str]) -> Child {
     let mut child = setpoint()
-        .args(["up", "--port", "0", "--controllers=", "--nodes", "0", "--data-dir"])
+        .args(["up", "--port", "0"])
+        .args(arguments)
+        .arg("--data-dir")
         .arg(dir.join("data"))
         .arg("--kubeconfig")
         .arg(dir.join("kubeconfig"))
@@ -40,12 +42,15 @@ fn up(dir: &Path) -> Child {
     child
 }
 
+/// A server without controllers and nodes leaves what a client has written as it is.
+pub const ALONE: &[&str] = &["--controllers=", "--nodes=0"];
+
 impl Server {
-    /// A server whose first commits are before all history, as if it had run for long: a client that asks for
-    /// revision 1 is told that it is gone.
+    /// A server that is alone, and whose first commits are before all history, as if it had run for long: a client
+    /// that asks for revision 1 is told that it is gone.
     pub fn start() -> Server {
         let dir = tempfile::tempdir().unwrap();
-        let mut child = up(dir.path());
+        let mut child = up(dir.path(), ALONE);
         child.kill().unwrap();
         child.wait().unwrap();
         let compact = setpoint()
@@ -54,7 +59,20 @@ impl Server {
             .output()
             .unwrap();
         assert!(compact.status.success(), "{compact:?}");
-        Server { child: up(dir.path()), kubeconfig: dir.path().join("kubeconfig"), dir }
+        Server { child: up(dir.path(), ALONE), kubeconfig: dir.path().join("kubeconfig"), dir }
+    }
+
+    /// A new server with these arguments.
+    pub fn with(arguments: &[&str]) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        Server { child: up(dir.path(), arguments), kubeconfig: dir.path().join("kubeconfig"), dir }
+    }
+
+    /// Kills it without a warning, and starts another on its data.
+    pub fn kill_and_restart(&mut self, arguments: &[&str]) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = up(self.dir.path(), arguments);
     }
 
     /// A directory for files of the test.

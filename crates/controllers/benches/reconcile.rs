@@ -1,0 +1,156 @@
+//! What the loop costs beside its budgets: `cargo bench -p setpoint-controllers`.
+//!
+//! A cluster of 1,000 Deployments with 10,000 pods is at rest: what does it cost to look at every key, for each
+//! controller and in all? And what does it cost to delete a namespace with 10,000 objects? What counts is the CPU time
+//! of this thread, as the system has it.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
+
+use std::time::Duration;
+
+use setpoint_api::{Revision, Time, Value, value};
+use setpoint_controllers::{Settings, indexes};
+use setpoint_reconcile::engine::{RESYNC, RESYNC_SLICES};
+use setpoint_reconcile::{Controller, Engine, Seed};
+use setpoint_server::in_process::resources;
+use setpoint_sim::cluster::{Cluster, Controllers};
+
+const DEPLOYMENTS: usize = 1000;
+const REPLICAS: i64 = 10;
+/// How often a full resync is measured.
+const ROUNDS: u32 = 20;
+/// What planning a key may cost that has no gap.
+const PLAN_BUDGET: Duration = Duration::from_micros(5);
+/// Which share of a core a cluster at rest may take, in percent.
+const IDLE_BUDGET: f64 = 0.1;
+/// What the deletion of a namespace may cost.
+const NAMESPACE_BUDGET: Duration = Duration::from_secs(2);
+
+const CONTROLLERS: Controllers = || (controllers(), indexes::all());
+
+fn controllers() -> Vec<Box<dyn Controller>> {
+    setpoint_controllers::all(&Settings { root_ca: "any".to_owned(), ..Settings::default() })
+}
+
+/// The CPU time that this thread has had.
+fn cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+fn deployment(name: &str, replicas: i64) -> Value {
+    value!({
+        "metadata": {"name": (name)},
+        "spec": {
+            "replicas": (replicas),
+            "selector": {"matchLabels": {"app": (name)}},
+            "template": {
+                "metadata": {"labels": {"app": (name)}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    })
+}
+
+/// Looks at every key once. What it cost, and how many keys that were.
+fn resync(engine: &mut Engine, now: &mut Time) -> (Duration, u64) {
+    let plans = |engine: &Engine| engine.stats().map(|(_, _, stats)| stats.plans).sum::<u64>();
+    let before = (cpu(), plans(engine));
+    for _ in 0..RESYNC_SLICES {
+        *now = now.after(RESYNC / RESYNC_SLICES);
+        turns(engine, *now);
+    }
+    (cpu() - before.0, plans(engine) - before.1)
+}
+
+/// Lets the loop take turns until it rests.
+fn turns(engine: &mut Engine, now: Time) {
+    loop {
+        let turn = engine.turn(now, Seed(1));
+        assert!(turn.writes.is_empty(), "a cluster at rest is left alone: {:?}", turn.writes);
+        if turn.wake.is_none_or(|wake| wake > now) {
+            return;
+        }
+    }
+}
+
+/// A loop over some controllers that knows what that of the cluster knows, and rests.
+fn loop_over(cluster: &Cluster, controllers: Vec<Box<dyn Controller>>) -> Engine {
+    let mut engine = Engine::new(controllers, indexes::all());
+    let world = cluster.engine.world();
+    for resource in resources() {
+        let objects = world.all(resource.as_str()).cloned().collect();
+        engine.relist(resource, objects, world.revision().max(Revision(1)), cluster.now);
+    }
+    engine.reach(world.revision());
+    turns(&mut engine, cluster.now);
+    engine
+}
+
+/// What a full resync costs on average, and how many keys it looks at. The system counts CPU time in ticks, so one
+/// alone says little.
+fn measured(engine: &mut Engine, from: Time) -> (Duration, u64) {
+    let mut now = from;
+    // The first waits for half a minute before it begins.
+    resync(engine, &mut now);
+    let rounds = (0..ROUNDS).map(|_| resync(engine, &mut now));
+    let (cost, plans) = rounds.fold((Duration::ZERO, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    (cost / ROUNDS, plans / u64::from(ROUNDS))
+}
+
+fn at_rest() {
+    let mut cluster = Cluster::new(CONTROLLERS, 1);
+    for number in 0..DEPLOYMENTS {
+        cluster.create("deployments.apps", "default", deployment(&format!("d-{number}"), REPLICAS));
+    }
+    cluster.settle_with_pods();
+    let count = |resource: &str| cluster.list(resource).len();
+    println!(
+        "{} Deployments, {} ReplicaSets, {} pods, {} events",
+        count("deployments.apps"),
+        count("replicasets.apps"),
+        count("pods"),
+        count("events")
+    );
+    let micros = |cost: Duration, plans: u64| cost.as_secs_f64() * 1e6 / plans.max(1) as f64;
+    for controller in controllers() {
+        let name = controller.name();
+        let (cost, plans) = measured(&mut loop_over(&cluster, vec![controller]), cluster.now);
+        if plans > 1 {
+            let each = micros(cost, plans);
+            println!("{name}: {plans} keys, {each:.2} us each, budget: {PLAN_BUDGET:?}");
+        }
+    }
+    let (cost, plans) = measured(&mut loop_over(&cluster, controllers()), cluster.now);
+    let (each, share) = (micros(cost, plans), cost.as_secs_f64() / RESYNC.as_secs_f64() * 100.0);
+    println!("a full resync: {plans} keys, {each:.2} us each, budget: {PLAN_BUDGET:?}");
+    println!("at rest: {share:.3} % of a core, budget: {IDLE_BUDGET} %");
+}
+
+fn namespace() {
+    let mut cluster = Cluster::new(CONTROLLERS, 2);
+    cluster.create("namespaces", "", value!({"metadata": {"name": "full"}}));
+    for (resource, number) in [("configmaps", 8000), ("secrets", 900)] {
+        for number in 0..number {
+            let object = value!({"metadata": {"name": (format!("o-{number}"))}, "data": {"a": "MQ=="}});
+            cluster.create(resource, "full", object);
+        }
+    }
+    for number in 0..100 {
+        cluster.create("deployments.apps", "full", deployment(&format!("d-{number}"), 9));
+    }
+    cluster.settle();
+    cluster.history.clear();
+    let before = cpu();
+    cluster.delete("namespaces", "full", &Value::default()).unwrap();
+    cluster.run(Duration::from_secs(60));
+    let cost = cpu() - before;
+    assert!(cluster.get("namespaces", "full").is_none(), "the namespace is still there");
+    let writes = cluster.history.len();
+    println!("deletion of a namespace: {writes} writes, {cost:.2?} of CPU, budget: {NAMESPACE_BUDGET:?}");
+}
+
+fn main() {
+    at_rest();
+    namespace();
+}

@@ -1,0 +1,139 @@
+//! A stand-in for a scheduler and a node, through the API: it binds pods, says that they run, ends those that end by
+//! themselves, and lets go of those that are deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use setpoint_server::client::ClientError;
+
+use crate::api::Api;
+use crate::server::Server;
+
+/// What to say to a server, so that nobody else does what is done here.
+pub const ARGUMENTS: &[&str] = &["--controllers=*,-scheduler", "--nodes=0"];
+
+const NODE: &str = "node-0";
+const TIME: &str = "2030-01-01T00:00:00Z";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+/// After how many looks at the pods the node says that it is alive.
+const BEAT_EVERY: u64 = 100;
+
+/// One node with all pods there are.
+#[derive(Default)]
+pub struct Kubelet {
+    /// The address that each pod got, by its uid. A node that starts again still knows it.
+    addresses: BTreeMap<String, String>,
+    ticks: u64,
+}
+
+impl Kubelet {
+    /// Makes the node known.
+    pub async fn register(&self, api: &Api) -> Result<(), ClientError> {
+        api.post("/api/v1/nodes", &json!({"metadata": {"name": NODE}})).await?;
+        let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+            "lastHeartbeatTime": TIME, "lastTransitionTime": TIME});
+        let status = json!({"status": {"conditions": [ready]}});
+        assert_eq!(api.merge(&format!("/api/v1/nodes/{NODE}/status"), &status).await?, 200);
+        Ok(())
+    }
+
+    /// Takes every pod one step further. Says how many had one to go.
+    pub async fn tick(&mut self, api: &Api) -> Result<usize, ClientError> {
+        if self.ticks.is_multiple_of(BEAT_EVERY) {
+            self.beat(api).await?;
+        }
+        self.ticks += 1;
+        let mut steps = 0;
+        for pod in api.list("/api/v1/pods").await? {
+            steps += usize::from(self.step(api, &pod).await?);
+        }
+        Ok(steps)
+    }
+
+    /// Renews the Lease of the node. When that is done counts, not what is written.
+    async fn beat(&self, api: &Api) -> Result<(), ClientError> {
+        let lease = json!({"metadata": {"name": NODE}, "spec": {"holderIdentity": NODE,
+            "leaseDurationSeconds": 40, "leaseTransitions": self.ticks / BEAT_EVERY}});
+        if api.merge(&format!("{LEASES}/{NODE}"), &lease).await? == 404 {
+            assert_eq!(api.post(LEASES, &lease).await?, 201);
+        }
+        Ok(())
+    }
+
+    /// A step may be refused, because the pod is gone or another by now: then the next look shows it.
+    async fn step(&mut self, api: &Api, pod: &Value) -> Result<bool, ClientError> {
+        let meta = &pod["metadata"];
+        let (name, uid) = (&meta["name"], &meta["uid"]);
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{}",
+            meta["namespace"].as_str().unwrap(),
+            name.as_str().unwrap()
+        );
+        let ends = pod["spec"]["restartPolicy"] != "Always";
+        if meta["deletionTimestamp"].is_string() {
+            // The next pod of a StatefulSet has the same name.
+            api.delete(&path, json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}})).await?;
+        } else if !pod["spec"]["nodeName"].is_string() {
+            let target = json!({"kind": "Node", "name": NODE});
+            let binding = json!({"kind": "Binding", "apiVersion": "v1", "metadata": {"name": name, "uid": uid},
+                "target": target});
+            api.post(&format!("{path}/binding"), &binding).await?;
+        } else if pod["status"]["phase"] == "Pending" {
+            let status = self.running(uid.as_str().unwrap());
+            api.merge(&format!("{path}/status"), &json!({"metadata": {"uid": uid}, "status": status}))
+                .await?;
+        } else if pod["status"]["phase"] == "Running" && ends {
+            let status = json!({"phase": "Succeeded", "conditions": []});
+            api.merge(&format!("{path}/status"), &json!({"metadata": {"uid": uid}, "status": status}))
+                .await?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn running(&mut self, uid: &str) -> Value {
+        let number = self.addresses.len();
+        let address = self.addresses.entry(uid.to_owned()).or_insert_with(|| {
+            format!("10.{}.{}.{}", 100 + number / 62_500, number / 250 % 250, number % 250 + 1)
+        });
+        let conditions = ["Initialized", "ContainersReady", "Ready"]
+            .map(|kind| json!({"type": kind, "status": "True", "lastTransitionTime": TIME}));
+        json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions,
+            "startTime": TIME})
+    }
+}
+
+/// A node at work, in a thread of its own, until it is dropped.
+pub struct Working(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Working {
+    pub fn start(server: &Server) -> Working {
+        let (stop, api) = (Arc::new(AtomicBool::new(false)), Api::of(server));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut kubelet = Kubelet::default();
+                kubelet.register(&api).await.unwrap();
+                while !stopped.load(Ordering::Acquire) {
+                    kubelet.tick(&api).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            });
+        });
+        Working(stop, Some(thread))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        // A panic in the thread has been reported where it happened.
+        let _ = self.1.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,116 @@
+//! Two loops in processes of their own: of which one acts, and when it is killed the other.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use setpoint_api::{Time, rfc3339};
+
+use crate::api::Api;
+use crate::asking::run_controllers;
+use crate::server::{ALONE, Server};
+
+/// For how long the Lease is given out, and for how long a leader acts that does not renew.
+const LEASE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How late anything may be on a machine that does much else.
+const GRACE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn revision(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// Work for two who do different things: of a ReplicaSet the first makes a pod, of a Deployment the second makes a
+/// ReplicaSet. So what is there tells who acted, and its revision when.
+async fn make_work(api: &Api, number: usize) {
+    let label = json!({"app": format!("w-{number}")});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": label}, "template": {
+        "metadata": {"labels": label}, "spec": {"containers": [{"name": "c", "image": "i"}]}}});
+    let object = json!({"metadata": {"name": format!("w-{number}")}, "spec": spec});
+    // The ReplicaSet has another label, or the Deployment would adopt it.
+    let mut alone = object.clone();
+    for place in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
+        *alone.pointer_mut(place).unwrap() = json!(format!("alone-{number}"));
+    }
+    assert_eq!(api.post(SETS, &alone).await.unwrap(), 201);
+    assert_eq!(api.post(DEPLOYMENTS, &object).await.unwrap(), 201);
+}
+
+/// What the first made, and what the second made.
+async fn acts(api: &Api) -> (Vec<u64>, Vec<u64>) {
+    let pods = api.list(PODS).await.unwrap().iter().map(revision).collect();
+    let sets = api.list(SETS).await.unwrap();
+    let made =
+        sets.iter().filter(|set| set["metadata"]["ownerReferences"].is_array()).map(revision).collect();
+    (pods, made)
+}
+
+/// Makes work until `enough`.
+async fn work_until(api: &Api, number: &mut usize, enough: impl Fn(&[u64], &[u64]) -> bool) {
+    let working = async {
+        loop {
+            *number += 1;
+            make_work(api, *number).await;
+            let (first, second) = acts(api).await;
+            if enough(&first, &second) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(WAIT_MAX, working).await.expect("nobody acts");
+}
+
+fn time(lease: &Value, field: &str) -> Time {
+    rfc3339::parse_micros(lease["spec"][field].as_str().unwrap()).unwrap()
+}
+
+/// Every version of the Lease, from its making to the last that is known.
+async fn versions(api: &Api) -> Vec<Value> {
+    let newest = api.get(&format!("{LEASES}/kube-controller-manager")).await.unwrap();
+    let path =
+        format!("{LEASES}?watch=1&fieldSelector=metadata.name%3Dkube-controller-manager&resourceVersion=");
+    let begin = api.get("/api/v1/namespaces/default").await.unwrap();
+    api.watch(&format!("{path}{}", revision(&begin)), revision(&newest)).await
+}
+
+async fn takeover(server: &Server) {
+    let api = Api::of(server);
+    let number = &mut 0;
+    let leader = run_controllers(server, &["--controllers=replicaset"]);
+    work_until(&api, number, |pods, _| pods.len() > 3).await;
+    let _waiting = run_controllers(server, &["--controllers=deployment"]);
+    // Long enough that the second has asked, many times.
+    let count = *number;
+    work_until(&api, number, |pods, _| pods.len() > count + 30).await;
+    drop(leader);
+    work_until(&api, number, |_, sets| sets.len() > 3).await;
+    let count = *number;
+    work_until(&api, number, |_, sets| sets.len() > count + 30).await;
+
+    let versions = versions(&api).await;
+    let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned();
+    let old = holder(&versions[0]);
+    let at = versions.iter().position(|lease| holder(lease) != old).expect("the holder changes");
+    let (last, taken) = (&versions[at - 1], &versions[at]);
+    assert!(versions[at..].iter().all(|lease| holder(lease) == holder(taken)), "it changes once");
+    assert_eq!(taken["spec"]["leaseTransitions"], 1);
+    let silence = time(taken, "acquireTime").since(time(last, "renewTime"));
+    assert!(silence > DEADLINE && silence < LEASE + GRACE, "the lease is taken after {silence:?}");
+    let (pods, sets) = acts(&api).await;
+    let taken = revision(taken);
+    assert!(pods.iter().all(|pod| *pod < taken), "the first acts after {taken}: {pods:?}");
+    assert!(sets.iter().all(|set| *set > taken), "the second acts before {taken}: {sets:?}");
+}
+
+#[test]
+fn when_the_leader_is_killed_the_next_takes_over_within_the_lease_and_never_do_two_act() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(takeover(&Server::with(ALONE)));
+}

@@ -1,0 +1,221 @@
+//! kill -9 of the server in the middle of a rollout, again and again over one data directory.
+//!
+//! Each round changes the image of a Deployment and of a StatefulSet and makes a Job; at a random moment of that the
+//! server is killed. Every few rounds nothing disturbs, and everything must come to rest as it should be: nothing
+//! lost, nothing doubled, nothing left over.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use setpoint_server::client::ClientError;
+
+use crate::api::Api;
+use crate::kubelet::{ARGUMENTS, Kubelet};
+use crate::server::Server;
+use crate::state::{self, State};
+
+/// After how many kills everything must come to rest.
+const CALM_EVERY: u64 = 5;
+/// Within which time it must, on a machine that does much else.
+const CALM_MAX: Duration = Duration::from_secs(120);
+/// How often in a row all must be as it should be: what comes late is seen then.
+const CALM_LOOKS: usize = 3;
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The longest time from the begin of a rollout to the kill, in microseconds.
+const KILL_MICROS_MAX: u64 = 250_000;
+
+const APPS: &str = "/apis/apps/v1/namespaces/default";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+fn kills() -> u64 {
+    std::env::var("SETPOINT_ROLLOUT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
+}
+
+/// What was wanted of the server, and what it has acknowledged.
+struct Wishes {
+    rng: fastrand::Rng,
+    /// The image that was acknowledged last, and that which was asked for last.
+    image: [String; 2],
+    /// Images that the Deployment had before, to go back to.
+    past: Vec<String>,
+    jobs: BTreeSet<String>,
+    /// Jobs that nobody knows of whether they were made or deleted.
+    unsure: BTreeSet<String>,
+}
+
+impl Wishes {
+    /// Begins a rollout of everything.
+    async fn roll_out(&mut self, api: &Api, round: u64) -> Result<(), ClientError> {
+        // Now and then back to an image of before, as an undo does.
+        let back = self.rng.u8(..4) == 0 && !self.past.is_empty();
+        let image = if back { self.rng.choice(&self.past).unwrap().clone() } else { format!("web:{round}") };
+        self.image[1].clone_from(&image);
+        let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
+        assert_eq!(api.merge(&format!("{APPS}/deployments/web"), &patch).await?, 200);
+        self.past.push(std::mem::replace(&mut self.image[0], image));
+        self.past = self.past.split_off(self.past.len().saturating_sub(3));
+        assert_eq!(api.merge(&format!("{APPS}/statefulsets/db"), &patch).await?, 200);
+        let name = format!("job-{round}");
+        self.unsure.insert(name.clone());
+        assert_eq!(api.post(JOBS, &job(&name)).await?, 201);
+        self.unsure.remove(&name);
+        self.jobs.insert(name);
+        Ok(())
+    }
+
+    /// What was acknowledged is there, whatever happened meanwhile.
+    async fn check_kept(&mut self, api: &Api) -> Result<(), ClientError> {
+        let deployment = api.get(&format!("{APPS}/deployments/web")).await?;
+        let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
+        assert!(self.image.iter().any(|known| known == image), "{image} is none of {:?}", self.image);
+        self.image = [image.to_owned(), image.to_owned()];
+        let jobs: BTreeSet<String> =
+            api.list(JOBS).await?.iter().map(|job| state::name(job).to_owned()).collect();
+        assert!(jobs.is_superset(&self.jobs), "{jobs:?} are there, acknowledged are {:?}", self.jobs);
+        let made = jobs.difference(&self.jobs).cloned().collect::<BTreeSet<_>>();
+        assert!(made.is_subset(&self.unsure), "{made:?} are there, wanted were {:?}", self.unsure);
+        self.unsure.clear();
+        self.jobs = jobs;
+        Ok(())
+    }
+
+    /// Deletes all Jobs: what they own must go with them.
+    async fn delete_jobs(&mut self, api: &Api) -> Result<(), ClientError> {
+        while let Some(name) = self.jobs.pop_first() {
+            self.unsure.insert(name.clone());
+            let background = json!({"propagationPolicy": "Background"});
+            assert_eq!(api.delete(&format!("{JOBS}/{name}"), background).await?, 200);
+            self.unsure.remove(&name);
+        }
+        Ok(())
+    }
+}
+
+fn template(app: &str, restart: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": "web:first"}]},
+    })
+}
+
+fn job(name: &str) -> Value {
+    let spec = json!({"completions": 3, "parallelism": 2, "template": template(name, "Never")});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+async fn make_all(api: &Api) -> Result<(), ClientError> {
+    let selector = |app: &str| json!({"matchLabels": {"app": app}});
+    let web = json!({"metadata": {"name": "web"}, "spec": {"replicas": state::WEB, "revisionHistoryLimit": state::HISTORY,
+        "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+        "selector": selector("web"), "template": template("web", "Always")}});
+    let db = json!({"metadata": {"name": "db"}, "spec": {"replicas": state::DB, "revisionHistoryLimit": state::HISTORY,
+        "serviceName": "db", "selector": selector("db"), "template": template("db", "Always")}});
+    let service =
+        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+    for (path, object) in [
+        (format!("{APPS}/deployments"), web),
+        (format!("{APPS}/statefulsets"), db),
+        ("/api/v1/namespaces/default/services".to_owned(), service),
+    ] {
+        assert_eq!(api.post(&path, &object).await?, 201, "{path}");
+    }
+    Ok(())
+}
+
+/// Plays the node until the end of time, or that of the server.
+async fn tend(kubelet: &mut Kubelet, api: &Api) -> Result<(), ClientError> {
+    loop {
+        if kubelet.tick(api).await? == 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Waits until everything is as it should be.
+async fn calm(kubelet: &mut Kubelet, api: &Api, wishes: &Wishes) -> Result<(), ClientError> {
+    let mut wrong = String::new();
+    let looking = async {
+        let mut looks = 0;
+        while looks < CALM_LOOKS {
+            if kubelet.tick(api).await? > 0 {
+                looks = 0;
+                continue;
+            }
+            let found = State::read(api).await?.check(&wishes.image[0], &wishes.jobs);
+            looks = if found.is_ok() { looks + 1 } else { 0 };
+            if let Err(error) = found {
+                wrong = error.to_string();
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    };
+    let calmed = tokio::time::timeout(CALM_MAX, looking).await;
+    calmed.unwrap_or_else(|_| panic!("it does not come to rest: {wrong}"))
+}
+
+/// A rollout that the server does not survive.
+async fn disturbed(kubelet: &mut Kubelet, api: &Api, wishes: &mut Wishes, round: u64) {
+    let longest = if wishes.rng.u8(..4) == 0 { KILL_MICROS_MAX / 20 } else { KILL_MICROS_MAX };
+    let moment = Duration::from_micros(wishes.rng.u64(..longest));
+    let work = async {
+        wishes.roll_out(api, round).await?;
+        tend(kubelet, api).await
+    };
+    // The time is up in the middle of whatever is under way.
+    let ended = tokio::time::timeout(moment, work).await;
+    assert!(ended.is_err(), "the server ended by itself: {ended:?}");
+}
+
+/// A rollout that nobody disturbs.
+async fn undisturbed(
+    kubelet: &mut Kubelet,
+    api: &Api,
+    wishes: &mut Wishes,
+    round: u64,
+) -> Result<(), ClientError> {
+    wishes.roll_out(api, round).await?;
+    calm(kubelet, api, wishes).await?;
+    let panics = api.get("/setpoint/loop").await?["controllers"]
+        .as_array()
+        .map(|all| all.iter().filter(|one| one["panics"] != 0).cloned().collect::<Vec<_>>());
+    assert_eq!(panics, Some(Vec::new()));
+    wishes.delete_jobs(api).await
+}
+
+#[test]
+fn a_rollout_survives_kill_9_with_nothing_lost_doubled_or_left_over() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = "web:first".to_owned();
+    let mut wishes = Wishes {
+        rng: fastrand::Rng::with_seed(4),
+        image: [first.clone(), first],
+        past: Vec::new(),
+        jobs: BTreeSet::new(),
+        unsure: BTreeSet::new(),
+    };
+    let (mut kubelet, mut server) = (Kubelet::default(), Server::with(ARGUMENTS));
+    runtime.block_on(async {
+        let api = Api::of(&server);
+        kubelet.register(&api).await.unwrap();
+        make_all(&api).await.unwrap();
+    });
+    for round in 1..=kills() {
+        runtime.block_on(async {
+            let api = Api::of(&server);
+            wishes.check_kept(&api).await.unwrap();
+            disturbed(&mut kubelet, &api, &mut wishes, round).await;
+        });
+        server.kill_and_restart(ARGUMENTS);
+        if round % CALM_EVERY == 0 || round == kills() {
+            runtime.block_on(async {
+                let api = Api::of(&server);
+                wishes.check_kept(&api).await.unwrap();
+                undisturbed(&mut kubelet, &api, &mut wishes, kills() + round).await.unwrap();
+            });
+        }
+    }
+    println!("{} kills in rollouts, {} came to rest", kills(), kills().div_ceil(CALM_EVERY));
+}

@@ -1,0 +1,76 @@
+//! Nobody was watching: what happened while a controller was off is put right from what is there, not from news.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::kubelet::ARGUMENTS;
+use crate::server::Server;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const COUNT: usize = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How often in a row the count is looked at, to see that it stays.
+const LOOKS: usize = 20;
+
+async fn uids(api: &Api) -> BTreeSet<String> {
+    let pods = api.list(PODS).await.unwrap();
+    pods.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Waits for this many pods, and sees that it stays at that.
+async fn settles_at(api: &Api, count: usize) -> BTreeSet<String> {
+    let reaching = async {
+        while uids(api).await.len() < count {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(WAIT_MAX, reaching).await.expect("there are too few pods");
+    let first = uids(api).await;
+    for _ in 0..LOOKS {
+        tokio::time::sleep(PAUSE).await;
+        let pods = uids(api).await;
+        assert_eq!((pods.len(), &pods), (count, &first));
+    }
+    first
+}
+
+async fn loop_says(api: &Api, controller: &str) -> Value {
+    let report = api.get("/setpoint/loop").await.unwrap();
+    let all = report["controllers"].as_array().unwrap().clone();
+    all.into_iter().find(|one| one["name"] == controller).unwrap_or_default()
+}
+
+#[test]
+fn what_was_deleted_while_nobody_was_watching_comes_back_to_the_exact_count() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut server = Server::with(ARGUMENTS);
+    let before = runtime.block_on(async {
+        let api = Api::of(&server);
+        let label = json!({"app": "web"});
+        let spec = json!({"replicas": COUNT, "selector": {"matchLabels": label}, "template": {
+            "metadata": {"labels": label}, "spec": {"containers": [{"name": "c", "image": "i"}]}}});
+        let set = json!({"metadata": {"name": "web"}, "spec": spec});
+        assert_eq!(api.post("/apis/apps/v1/namespaces/default/replicasets", &set).await.unwrap(), 201);
+        settles_at(&api, COUNT).await
+    });
+    server.kill_and_restart(&["--controllers=*,-replicaset,-scheduler", "--nodes=0"]);
+    runtime.block_on(async {
+        let api = Api::of(&server);
+        assert_eq!(uids(&api).await, before, "a restart changes nothing");
+        assert_eq!(api.delete(PODS, json!({})).await.unwrap(), 200);
+        settles_at(&api, 0).await;
+        assert!(loop_says(&api, "replicaset-controller").await.is_null(), "it is off");
+        assert_eq!(loop_says(&api, "deployment-controller").await["panics"], 0, "the others are on");
+    });
+    server.kill_and_restart(ARGUMENTS);
+    runtime.block_on(async {
+        let api = Api::of(&server);
+        let after = settles_at(&api, COUNT).await;
+        assert!(after.is_disjoint(&before));
+        assert_eq!(loop_says(&api, "replicaset-controller").await["conflicts"], 0, "nothing was tried twice");
+    });
+}
