@@ -74,7 +74,7 @@ fn volume(name: &str, kind: u8, claim: Option<&str>) -> Value {
         },
     });
     let spec = volume.ensure_map("spec");
-    if kind % 3 == 0 {
+    if kind.is_multiple_of(3) {
         spec.insert("nfs", value!({"server": "s", "path": "/"}));
     } else {
         spec.insert("csi", value!({"driver": "d.example.com", "volumeHandle": (name)}));

@@ -391,6 +391,6 @@ pub struct Terminated {
 }
 
 /// Writes a text; an empty one is removed.
-fn text<S: Serializer>(text: &String, serializer: S) -> Result<S::Ok, S::Error> {
+fn text<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
     if text.is_empty() { serializer.serialize_none() } else { serializer.serialize_str(text) }
 }

@@ -73,7 +73,7 @@ impl<'a> Simulated<'a> {
             stops: None,
         };
         for container in pod.spec.all() {
-            if let Some(run) = pod.status.of(&container.name).and_then(|status| reported(status)) {
+            if let Some(run) = pod.status.of(&container.name).and_then(reported) {
                 simulated.runs.insert(container.name.clone(), run);
                 simulated.advance(container);
             }

@@ -26,9 +26,12 @@ const NODES: usize = 5000;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Its name, how many pods a second are wanted, and how it is run.
+type Case = (&'static str, f64, fn(&mut Bench));
+
 fn main() {
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    let cases: [(&str, f64, fn(&mut Bench)); 6] = [
+    let cases: [Case; 6] = [
         ("basic", 10_000.0, basic),
         ("topology spread", 5_000.0, spread),
         ("anti-affinity", 3_000.0, anti_affinity),

@@ -177,7 +177,7 @@ impl Shape {
     /// Whether the pod is one of some pods, where its namespace has these labels.
     #[must_use]
     pub fn is_one_of(&self, pods: &Pods, namespace_labels: &Pairs) -> bool {
-        let by_name = pods.namespaces.iter().any(|name| *name == self.namespace);
+        let by_name = pods.namespaces.contains(&self.namespace);
         let by_labels = || {
             let selector = pods.of_namespaces.as_ref();
             selector.is_some_and(|selector| selector.matches(|name| namespace_labels.get(name)))

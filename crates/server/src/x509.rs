@@ -207,7 +207,7 @@ pub fn certificates_fault(text: &str) -> Option<String> {
     let mut rest = &text[..];
     while let Some((block, after)) = pem::next_block(rest) {
         match x509_parser::parse_x509_certificate(&block.bytes) {
-            Ok((left, _)) if left.is_empty() => {}
+            Ok(([], _)) => {}
             Ok(_) => return Some("x509: trailing data".to_owned()),
             Err(_) => return Some("x509: malformed certificate".to_owned()),
         }

@@ -126,8 +126,8 @@ fn progress(
     let Some(before) = before else {
         return Progress { pending, counted: going, evicted: known.map_or(0, |known| said(&known.message)) };
     };
-    let is_gone = |uid: &&Box<str>| world.identified(uid).is_none();
-    let gone: BTreeSet<Box<str>> = before.pending.iter().filter(is_gone).cloned().collect();
+    let is_gone = |uid: &str| world.identified(uid).is_none();
+    let gone: BTreeSet<Box<str>> = before.pending.iter().filter(|uid| is_gone(uid)).cloned().collect();
     let new = going.union(&gone).filter(|uid| !before.counted.contains(*uid)).count();
     // Who is gone needs not be known any longer: it is never seen pending again.
     Progress { pending, counted: going, evicted: before.evicted + new }

@@ -99,7 +99,7 @@ fn a_claim_is_made_of_the_template_named_and_given_back_when_the_pod_is_done() {
     cluster.settle();
     let name = names(&cluster, CLAIMS).remove(0);
     assert!(name.starts_with("p-dev-") && name.len() == "p-dev-".len() + 5, "{name}");
-    assert_eq!(known(&cluster, "p"), [name.clone()]);
+    assert_eq!(known(&cluster, "p"), std::slice::from_ref(&name));
     let claim = cluster.get(CLAIMS, &format!("default/{name}")).unwrap();
     assert_eq!(claim.str_at(&["metadata", "annotations", POD_CLAIM_NAME]), "dev");
     assert_eq!(claim.str_at(&["metadata", "annotations", "a"]), "2");

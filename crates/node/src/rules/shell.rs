@@ -152,7 +152,7 @@ impl Machine {
 
     fn shell(&mut self, words: &[&str]) -> Step {
         let is_script = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
-        match words.iter().position(|word| is_script(&word)).and_then(|at| words.get(at + 1)) {
+        match words.iter().position(is_script).and_then(|at| words.get(at + 1)) {
             // An exit ends the script, not who called it.
             Some(script) => match self.script(script) {
                 Step::Exit(code) => Step::Code(code),
