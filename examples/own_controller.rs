@@ -18,7 +18,7 @@ use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_server::client::Client;
-use setpoint_server::remote::Remote;
+use setpoint_server::remote::{PATIENCE, Remote};
 use setpoint_store::Clock;
 
 struct TeamCards;
@@ -102,6 +102,8 @@ fn main() -> anyhow::Result<()> {
         identity: format!("team-cards_{:x}", chance()),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(chance),
+        oracle: Arc::default(),
+        patience: PATIENCE,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(remote.run(|| Engine::new(vec![Box::new(TeamCards)], [])))?)

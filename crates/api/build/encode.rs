@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::layout::{
-    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, SECTIONS, STRUCT_BYTES, Section, flag,
+    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, RANK_BYTES, SECTIONS, STRUCT_BYTES,
+    Section, flag, name_hash,
 };
 use crate::model::{Field, Model, Node, Of};
 
@@ -173,10 +174,14 @@ impl Encoder {
     }
 
     fn ranks(&mut self, fields: &[Field]) {
-        let mut order: Vec<usize> = (0..fields.len()).collect();
-        order.sort_by_key(|index| (fields[*index].facts.name.len(), &fields[*index].facts.name));
+        let mut order: Vec<(u16, usize)> =
+            fields.iter().enumerate().map(|(index, field)| (name_hash(&field.facts.name), index)).collect();
+        order.sort_unstable();
         let out = self.section(Section::Ranks);
-        order.into_iter().for_each(|index| put16(out, index));
+        for (hash, index) in order {
+            put16(out, hash.into());
+            put16(out, index);
+        }
     }
 
     fn kinds(&mut self, model: &Model, indexes: &BTreeMap<&str, u16>) {
@@ -195,7 +200,7 @@ impl Encoder {
     }
 
     fn finish(self) -> Encoded {
-        let bytes = [STRUCT_BYTES, FIELD_BYTES, 2, NODE_BYTES, LIST_BYTES, 4, EMBED_BYTES, 2];
+        let bytes = [STRUCT_BYTES, FIELD_BYTES, RANK_BYTES, NODE_BYTES, LIST_BYTES, 4, EMBED_BYTES, 2];
         let mut table = Vec::new();
         let mut offset = HEADER_BYTES;
         for (section, bytes) in self.sections.iter().zip(bytes) {
@@ -216,6 +221,7 @@ fn flags(field: &Field) -> u16 {
         (field.always, flag::ALWAYS),
         (facts.omit_empty, flag::OMIT_EMPTY),
         (facts.omit_zero, flag::OMIT_ZERO),
+        (facts.empty_counts, flag::EMPTY_COUNTS),
         (facts.pointer, flag::POINTER),
         (patch("merge"), flag::PATCH_MERGE),
         (patch("retainKeys"), flag::PATCH_RETAIN_KEYS),

@@ -10,7 +10,7 @@
 //!
 //! The number is the protobuf number: `-` for none, `2/1` for number 1 in a message that is number 2 and whose
 //! fields JSON shows as if they were ours. Flags: `o` left out when empty, `z` left out when all of it is zero,
-//! `p` tells absent from empty, `-` none of these. The line `TypeMeta` stands for `kind` and `apiVersion`.
+//! `p` tells absent from empty, `e` does so until it is stored, `-` none of these. The line `TypeMeta` stands for `kind` and `apiVersion`.
 //! Attributes:
 //!
 //! | | |
@@ -52,6 +52,7 @@ pub struct Field {
     pub omit_empty: bool,
     pub omit_zero: bool,
     pub pointer: bool,
+    pub empty_counts: bool,
     pub go: Option<String>,
     pub embedded: Option<String>,
     pub list: Option<(String, Vec<String>)>,
@@ -124,6 +125,7 @@ fn field(line: &str) -> Field {
     field.omit_empty = flags.contains('o');
     field.omit_zero = flags.contains('z');
     field.pointer = flags.contains('p');
+    field.empty_counts = flags.contains('e');
     for word in words {
         attribute(&mut field, word);
     }

@@ -17,12 +17,14 @@ mod error;
 mod path;
 mod scalar;
 mod time;
+mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{DecodeError, StrictError};
 use path::{Path, Step};
+pub use written::write_stored;
 
 /// How many strict errors are named, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;
@@ -34,7 +36,7 @@ pub struct Decoded {
     pub value: Value,
     /// Fields that the schema does not know and fields that came twice, in the order they were met.
     pub strict: Vec<StrictError>,
-    /// Whether the value still has empty lists or maps that are not stored; see [`decode_sent`].
+    /// Whether the value still has empty lists or maps that are not stored; see [`Keep`].
     pub hollow: bool,
 }
 
@@ -47,18 +49,35 @@ pub fn decode(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<
     walk.run(value, of)
 }
 
-/// Decodes what a client sent, and keeps two sorts of emptiness that are not stored, but say who owns what: an empty
-/// list or map where none would be written as null, and an empty `managedFields`. [`Decoded::hollow`] tells whether
-/// there was any; [`decode`] takes them out.
+/// Which empty lists and maps are kept, though they are not stored. Each sort speaks to somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Those that would be written as null: they say who owns what. So does an empty `managedFields`.
+    pub shown: bool,
+    /// Those that rules tell from absent ones, as no policies at all from those that nobody named.
+    pub counted: bool,
+}
+
+/// Decodes what a client sent, and keeps all emptiness that speaks to somebody. [`Decoded::hollow`] tells whether there
+/// was any; [`decode_keeping`] takes it out again.
 ///
 /// # Errors
 /// As [`decode`].
 pub fn decode_sent(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
-    let walk = Walk { duplicates, keeps_empty: true, ..Walk::default() };
+    let walk = Walk { duplicates, keep: Keep { shown: true, counted: true }, ..Walk::default() };
     walk.run(value, of)
 }
 
-/// The list whose emptiness means something.
+/// Decodes a value and keeps some emptiness.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_keeping(value: Value, of: Struct<'_>, keep: Keep) -> Result<Decoded, DecodeError> {
+    let walk = Walk { keep, ..Walk::default() };
+    walk.run(value, of)
+}
+
+/// The list whose emptiness says that nobody is to own anything.
 const MANAGED_FIELDS: &str = "managedFields";
 
 impl Walk<'_> {
@@ -76,15 +95,13 @@ impl Walk<'_> {
     }
 }
 
-/// Brings an object that was decoded and then changed by code of ours into the same shape again: what
-/// [`decode`] does to it, the emptiness that [`decode_sent`] keeps included, but that texts and numbers are taken as
-/// they are, for they have been looked at.
-///
-/// # Errors
-/// If a schema stands where none can, which [`decode`] would have refused.
-pub fn tidy(value: Value, of: Struct<'_>) -> Result<Value, DecodeError> {
-    let walk = Walk { quiet: true, checked: true, ..Walk::default() };
-    Ok(walk.run(value, of)?.value)
+/// A value of a type in its shape; nothing where it cannot be one.
+fn in_shape(mut value: Value, ty: TypeRef<'_>) -> Value {
+    let mut walk = Walk { quiet: true, ..Walk::default() };
+    match walk.value(&mut value, ty, &Path::root()) {
+        Ok(()) => value,
+        Err(_) => Value::Null,
+    }
 }
 
 /// The state of one run.
@@ -96,10 +113,8 @@ struct Walk<'a> {
     ranks: Vec<usize>,
     /// Inside a value that Go decodes apart, without strict errors.
     quiet: bool,
-    /// Texts and numbers are known to be of their types and in their form.
-    checked: bool,
-    /// Whether emptiness that means something is kept.
-    keeps_empty: bool,
+    /// Which emptiness is kept.
+    keep: Keep,
     /// Whether some was.
     hollow: bool,
 }
@@ -119,7 +134,9 @@ impl Walk<'_> {
             };
             let field = of.field_at(rank);
             if self.field(value, field, &path.then(Step::Field { of, field }))? {
-                entries.swap(kept, at);
+                if kept < at {
+                    entries.swap(kept, at);
+                }
                 kept += 1;
                 self.ranks.push(rank);
             }
@@ -151,8 +168,8 @@ impl Walk<'_> {
         }
         match ty.shape() {
             Shape::List(_) | Shape::Map(_) if value.is_empty() => {
-                let means_something = !field.omits_empty() || field.name() == MANAGED_FIELDS;
-                if self.keeps_empty && means_something {
+                let is_shown = !field.omits_empty() || field.name() == MANAGED_FIELDS;
+                if self.keep.shown && is_shown || self.keep.counted && field.counts_empty() {
                     self.hollow = true;
                     return Ok(true);
                 }
@@ -175,7 +192,6 @@ impl Walk<'_> {
             (Shape::List(of), Value::List(list)) => self.list(list, of, path),
             (Shape::SchemaOr(or, schema), _) => self.schema_or(value, or, schema, path),
             (Shape::Fields | Shape::Raw | Shape::Any, _) => Ok(()),
-            _ if self.checked => Ok(()),
             _ => scalar::decode(value, ty, path),
         }
     }

@@ -17,7 +17,8 @@ mod types;
 mod tests;
 
 use layout::{
-    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, SECTIONS, STRUCT_BYTES, Section,
+    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, RANK_BYTES, SECTIONS, STRUCT_BYTES,
+    Section,
 };
 pub use types::{Field, ListType, MapType, Patch, SchemaOr, Shape, Struct, TypeRef};
 
@@ -126,10 +127,11 @@ impl Schemas {
         self.record(Section::Embeds, EMBED_BYTES, at.into())
     }
 
-    /// The place in the order of the struct of the field that comes `at`th in the order of lookups.
+    /// The hashes of the names of a struct's fields, in order, with their places in the order of the struct.
     #[inline]
-    fn rank(&self, first_field: usize, at: usize) -> usize {
-        self.u16(self.record(Section::Ranks, 2, first_field + at)).into()
+    fn ranks(&self, first_field: usize, fields: usize) -> &'static [[u8; RANK_BYTES]] {
+        let at = self.record(Section::Ranks, RANK_BYTES, first_field);
+        self.table[at..at + fields * RANK_BYTES].as_chunks().0
     }
 
     #[inline]
@@ -155,12 +157,12 @@ impl Schemas {
         &self.texts[start..start + (named & 0xff) as usize]
     }
 
-    /// How the text named at an offset compares, shorter ones first: mostly its length says all.
+    /// Whether the text named at an offset is this one: mostly its length says all.
     #[inline]
-    fn compare_text(&self, at: usize, other: &str) -> Ordering {
+    fn is_text(&self, at: usize, other: &str) -> bool {
         let named = self.u32(at);
         let (start, len) = ((named >> 8) as usize, (named & 0xff) as usize);
-        len.cmp(&other.len()).then_with(|| self.texts.as_bytes()[start..start + len].cmp(other.as_bytes()))
+        len == other.len() && self.texts.as_bytes()[start..start + len] == *other.as_bytes()
     }
 
     /// The texts of a list.

@@ -1,7 +1,11 @@
-//! Certificate requests: those of nodes for themselves are approved, and all go when nobody needs them any more.
+//! Certificate requests: those of nodes for themselves are approved, approved ones are signed, and all go when nobody
+//! needs them any more.
 //!
-//! What a request says in its own bytes, and whether who asks may ask, are questions to the world outside; the rules
-//! are here.
+//! What a request says in its own bytes, whether who asks may ask, and the signature are questions to the world
+//! outside; the rules are here.
+
+pub mod rules;
+pub mod signer;
 
 use std::time::Duration;
 
@@ -100,24 +104,19 @@ impl Planner for RequestApprover {
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
         let decided = |kind: &str| condition(&request.status.conditions, kind).is_some();
         let is_open = request.status.certificate.is_empty() && !decided("Approved") && !decided("Denied");
-        if !is_open || request.spec.signer_name != KUBELET || !has_client_usages(&request.spec.usages) {
+        if !is_open || request.spec.signer_name != KUBELET {
             return plan;
         }
-        let uid = &object.meta().uid;
-        let id = |what: &str| format!("{what} {uid}");
-        let Some(read) = seen.answers.get(&id("request")) else {
-            let question = value!({"request": (request.spec.request.as_str())});
-            plan.asks.push(Ask { whom: "certificate-request", id: id("request"), question });
-            return plan;
-        };
-        let Ok(read) = &read.answer else { return plan };
-        if !is_of_node(read) {
+        let id = |what: &str| about(object, what);
+        let Some(read) = facts(object, request, seen, &mut plan) else { return plan };
+        if rules::kubelet_client(read, &request.spec.usages).is_err() {
             return plan;
         }
         let is_own = read.str_at(&["commonName"]) == request.spec.username;
         for (_, part, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_own || !own) {
             match seen.answers.get(&id(part)).map(|answered| &answered.answer) {
-                None => {
+                // Who could not be asked is asked again, when the loop lets it.
+                None | Some(Err(_)) => {
                     let question = access(request, part);
                     plan.asks.push(Ask { whom: "access", id: id(part), question });
                     return plan;
@@ -131,29 +130,34 @@ impl Planner for RequestApprover {
                     plan.stage([Write::merge(object, "approval", patch).into()]);
                     return plan;
                 }
-                Some(_) => {}
+                Some(Ok(_)) => {}
             }
         }
         plan
     }
 }
 
-/// Whether a certificate is for what nodes do with it.
-fn has_client_usages(usages: &[String]) -> bool {
-    let mut usages: Vec<&str> = usages.iter().map(String::as_str).collect();
-    usages.sort_unstable();
-    usages.dedup();
-    usages.retain(|usage| *usage != "key encipherment");
-    usages == ["client auth", "digital signature"]
+/// The id of a question about a request: one that was made again under the same name is another.
+fn about(object: &Object, what: &str) -> String {
+    format!("{what} {}", object.meta().uid)
 }
 
-/// Whether a request is for the name of a node, and for no other name.
-fn is_of_node(read: &Value) -> bool {
-    let none = |field: &str| read.get(field).is_none_or(Value::is_empty);
-    let organizations = read.get("organizations").and_then(Value::as_list).unwrap_or_default();
-    organizations == [Value::from("system:nodes")]
-        && read.str_at(&["commonName"]).starts_with("system:node:")
-        && ["dnsNames", "emailAddresses", "ipAddresses", "uris"].into_iter().all(none)
+/// What a request says in its bytes; nothing if that is still asked for, or nobody can read it.
+fn facts<'a>(
+    object: &Object,
+    request: &CertificateSigningRequest,
+    seen: &Seen<'a, ()>,
+    plan: &mut Plan,
+) -> Option<&'a Value> {
+    match seen.answers.get(&about(object, "request")) {
+        // Bytes that are no request do not become one.
+        Some(read) => read.answer.as_ref().ok(),
+        None => {
+            let question = value!({"request": (request.spec.request.as_str())});
+            plan.asks.push(Ask { whom: "certificate-request", id: about(object, "request"), question });
+            None
+        }
+    }
 }
 
 /// The question whether who asks may.
@@ -177,11 +181,9 @@ mod tests {
     use setpoint_sim::cluster::{Cluster, Controllers};
 
     use super::*;
+    use crate::testing;
 
     const REQUESTS: &str = CertificateSigningRequest::RESOURCE;
-    /// A request, encoded; what it says is answered by the test.
-    const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KQUFBQQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
-
     fn cluster() -> Cluster {
         let controllers: Controllers = || {
             let list: Vec<Box<dyn Controller>> = vec![Box::new(RequestCleaner), Box::new(RequestApprover)];
@@ -192,7 +194,7 @@ mod tests {
 
     fn ask(cluster: &mut Cluster, name: &str) {
         let spec = value!({
-            "signerName": (KUBELET), "request": (REQUEST), "usages": ["digital signature", "client auth"],
+            "signerName": (KUBELET), "request": (testing::REQUEST), "usages": ["digital signature", "client auth"],
         });
         cluster.create(REQUESTS, "", value!({"metadata": {"name": (name)}, "spec": (spec)}));
     }

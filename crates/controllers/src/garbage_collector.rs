@@ -13,15 +13,11 @@ use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-use crate::kinds;
+use crate::horizon::{SOON, is_recent};
+use crate::{horizon, kinds};
 
 /// For how long after it was written an object is told that its owner cannot be one.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long to wait before looking again at what is not known yet.
-const SOON: Duration = Duration::from_millis(100);
-/// For how long an object waits that the world be known as far as it is itself.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The controller.
 pub struct GarbageCollector;
@@ -87,11 +83,6 @@ fn is_whole(object: &Object, world: &World, now: Time) -> bool {
     world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
 }
 
-/// Whether an object was written so recently that the world may not be known that far.
-fn is_recent(object: &Object, now: Time) -> bool {
-    now.since(object.committed()) <= PATIENCE
-}
-
 /// A change concerns the object; what it owns, if it is gone or waits for that; and owners that wait for it.
 fn concerns(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if object.key().resource().as_str() == "events" {
@@ -151,9 +142,7 @@ fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
         Some(_) => Bond::Solid,
         None => match world.resources().find(|known| known.as_str() == kind.resource) {
             // The world would show an owner that was there when the object was written, if it is known that far.
-            Some(known) if world.revision_of(known) < object.revision() && is_recent(object, now) => {
-                Bond::Unseen
-            }
+            Some(_) if !horizon::reaches(world, kind.resource, object, now) => Bond::Unseen,
             Some(_) => Bond::Dangling { elsewhere },
             None => Bond::Unknown,
         },

@@ -7,7 +7,10 @@ use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinit
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::pod::{BY_NODE, Pod};
+use setpoint_reconcile::views::resource_claim::ResourceClaim;
+use setpoint_reconcile::views::resource_slice::ResourceSlice;
 use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
 use setpoint_reconcile::{Index, Object, View, World};
 
 use crate::cluster_role_aggregation::is_aggregating;
@@ -39,20 +42,36 @@ pub const PODS_BY_LABEL: &str = "pods by label";
 /// Services by the first label that they select, within a namespace: see [`labelled`].
 pub const SERVICES_BY_SELECTOR: &str = "services by selector";
 
+/// Attachments of volumes by the node that they are for.
+pub const ATTACHMENTS_BY_NODE: &str = "attachments by node";
+/// Attachments of volumes by the volume that they name.
+pub const ATTACHMENTS_BY_VOLUME: &str = "attachments by volume";
 /// Claims by each class of attributes that they have or want.
 pub const CLAIMS_BY_ATTRIBUTES: &str = "claims by attributes class";
 /// Claims by the volume that they name.
 pub const CLAIMS_BY_VOLUME: &str = "claims by volume";
+/// Claims for devices by the identity of each pod that may use them.
+pub const DEVICE_CLAIMS_BY_POD: &str = "device claims by pod";
+/// Claims for devices by the pool of each device that they have: see [`path`].
+pub const DEVICE_CLAIMS_BY_POOL: &str = "device claims by pool";
+/// Slices of devices by their pool: see [`path`].
+pub const DEVICE_SLICES_BY_POOL: &str = "device slices by pool";
 /// Volumes that no claim has, by class.
 pub const FREE_VOLUMES: &str = "free volumes by class";
 /// Pods by each claim that they use: see [`path`].
 pub const PODS_BY_CLAIM: &str = "pods by claim";
+/// Pods by each claim for devices that they use: see [`path`].
+pub const PODS_BY_DEVICE_CLAIM: &str = "pods by device claim";
+/// Pods by each template of claims for devices that they name: see [`path`].
+pub const PODS_BY_DEVICE_TEMPLATE: &str = "pods by device template";
 /// EndpointSlices by the Service that they name: see [`path`].
 pub const SLICES_BY_SERVICE: &str = "slices by service";
 /// Volumes by their class of attributes.
 pub const VOLUMES_BY_ATTRIBUTES: &str = "volumes by attributes class";
 /// Volumes by the claim that they name: see [`path`].
 pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
+/// Volumes of drivers by what these call them.
+pub const VOLUMES_BY_HANDLE: &str = "volumes by handle";
 /// Claims that have no volume, by class.
 pub const WAITING_CLAIMS: &str = "waiting claims by class";
 
@@ -85,10 +104,17 @@ pub fn all() -> Vec<Index> {
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
         Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: orphan },
         Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: orphan },
+        Index { name: ATTACHMENTS_BY_NODE, resource: VolumeAttachment::RESOURCE, values: attached_node },
+        Index { name: ATTACHMENTS_BY_VOLUME, resource: VolumeAttachment::RESOURCE, values: attached_volume },
         Index { name: CLAIMS_BY_ATTRIBUTES, resource: "persistentvolumeclaims", values: claim_attributes },
         Index { name: CLAIMS_BY_VOLUME, resource: "persistentvolumeclaims", values: volume_of_claim },
+        Index { name: DEVICE_CLAIMS_BY_POD, resource: ResourceClaim::RESOURCE, values: consumers },
+        Index { name: DEVICE_CLAIMS_BY_POOL, resource: ResourceClaim::RESOURCE, values: pools_of_claim },
+        Index { name: DEVICE_SLICES_BY_POOL, resource: ResourceSlice::RESOURCE, values: pool_of_slice },
         Index { name: FREE_VOLUMES, resource: "persistentvolumes", values: free_volume },
         Index { name: PODS_BY_CLAIM, resource: "pods", values: claims_of_pod },
+        Index { name: PODS_BY_DEVICE_CLAIM, resource: "pods", values: device_claims_of_pod },
+        Index { name: PODS_BY_DEVICE_TEMPLATE, resource: "pods", values: device_templates_of_pod },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         BY_NODE,
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
@@ -99,6 +125,7 @@ pub fn all() -> Vec<Index> {
         },
         Index { name: VOLUMES_BY_ATTRIBUTES, resource: "persistentvolumes", values: volume_attributes },
         Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: claim_of_volume },
+        Index { name: VOLUMES_BY_HANDLE, resource: "persistentvolumes", values: handle_of_volume },
         Index { name: WAITING_CLAIMS, resource: "persistentvolumeclaims", values: waiting_claim },
     ]
 }
@@ -221,4 +248,52 @@ fn free_volume(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(volume) = object.view::<PersistentVolume>().filter(|volume| volume.spec.claim_ref.is_none()) {
         found(volume.class(object));
     }
+}
+
+fn attached_node(object: &Object, found: &mut dyn FnMut(&str)) {
+    let attachment = object.view::<VolumeAttachment>();
+    attachment.into_iter().for_each(|attachment| found(&attachment.spec.node_name));
+}
+
+fn attached_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+    let attachment = object.view::<VolumeAttachment>();
+    let name = attachment.and_then(|attachment| attachment.spec.source.persistent_volume_name.as_deref());
+    name.into_iter().for_each(found);
+}
+
+fn handle_of_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+    let volume = object.view::<PersistentVolume>();
+    if let Some(csi) = volume.and_then(|volume| volume.spec.csi.as_ref()) {
+        found(&crate::attach_detach::handle(csi));
+    }
+}
+
+fn consumers(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<ResourceClaim>();
+    let consumers = claim.into_iter().flat_map(|claim| &claim.status.reserved_for);
+    consumers.filter(|consumer| consumer.is_pod()).for_each(|consumer| found(&consumer.uid));
+}
+
+fn pools_of_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+    let claim = object.view::<ResourceClaim>();
+    let devices = claim.into_iter().flat_map(ResourceClaim::devices);
+    devices.for_each(|device| found(&path(&device.driver, &device.pool)));
+}
+
+fn pool_of_slice(object: &Object, found: &mut dyn FnMut(&str)) {
+    let slice = object.view::<ResourceSlice>();
+    slice.into_iter().for_each(|slice| found(&path(&slice.spec.driver, &slice.spec.pool.name)));
+}
+
+fn device_claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
+    let pod = object.view::<Pod>();
+    let claims = pod.into_iter().flat_map(Pod::device_claims);
+    claims.for_each(|(name, _)| found(&path(&object.meta().namespace, name)));
+}
+
+fn device_templates_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
+    let pod = object.view::<Pod>();
+    let claims = pod.into_iter().flat_map(|pod| &pod.spec.resource_claims);
+    let templates = claims.filter_map(|claim| claim.resource_claim_template_name.as_deref());
+    templates.for_each(|name| found(&path(&object.meta().namespace, name)));
 }

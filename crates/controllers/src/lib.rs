@@ -3,9 +3,10 @@
 //! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them;
 //! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`owners`] whose an
 //! object is; [`pods`] is what those have in common that manage pods, [`service_pods`] those that look behind Services,
-//! [`revisions`] those that keep their past. To add one, write its file, add what it reads to the views, and name it
-//! in [`all`].
+//! [`revisions`] those that keep their past; [`horizon`] says what may only be not seen yet. To add one, write its file,
+//! add what it reads to the views, and name it in [`all`].
 
+pub mod attach_detach;
 pub mod bootstrap_tokens;
 pub mod certificate_requests;
 pub mod cluster_role_aggregation;
@@ -13,20 +14,25 @@ pub mod conditions;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device_taint_eviction;
 pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod ephemeral_volume;
+pub mod expand;
 pub mod finalizers;
+pub mod flow_control;
 pub mod garbage_collector;
 pub mod hashes;
 pub mod holder;
+pub mod horizon;
 pub mod horizontal_pod_autoscaler;
 pub mod indexes;
 pub mod ip_repair;
 pub mod job;
 pub mod kinds;
 pub mod legacy_tokens;
+pub mod migrated_plugins;
 pub mod namespace;
 pub mod node_ipam;
 pub mod node_lifecycle;
@@ -37,6 +43,7 @@ pub mod pod_gc;
 pub mod pods;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_claim;
 pub mod resource_quota;
 pub mod revisions;
 pub mod root_ca;
@@ -45,9 +52,12 @@ pub mod scale;
 pub mod service_account;
 pub mod service_cidr;
 pub mod service_pods;
+pub mod sha256;
 pub mod slice_mirroring;
 pub mod stateful_set;
+pub mod storage_version_migrator;
 pub mod taint_eviction;
+pub mod trust_bundle;
 pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;
@@ -58,7 +68,7 @@ mod testing;
 use setpoint_reconcile::Controller;
 
 /// What controllers are told beside the world.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The certificates that pods trust the API server by, in PEM; nothing is published if there are none.
     pub root_ca: String,
@@ -66,24 +76,41 @@ pub struct Settings {
     pub pod_ranges: Vec<node_ipam::Range>,
     /// Addresses that no pod gets: those of Services.
     pub service_cidrs: Vec<node_ipam::Cidr>,
+    /// Where the built-in provisioner has its volumes, on every node.
+    pub volumes: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            root_ca: String::new(),
+            pod_ranges: Vec::new(),
+            service_cidrs: Vec::new(),
+            volumes: volume_binder::host_path::DIRECTORY.to_owned(),
+        }
+    }
 }
 
 /// Every controller.
 #[must_use]
 pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(attach_detach::AttachDetach),
         Box::new(bootstrap_tokens::BootstrapSigner),
         Box::new(bootstrap_tokens::TokenCleaner),
         Box::new(certificate_requests::RequestApprover),
         Box::new(certificate_requests::RequestCleaner),
+        Box::new(certificate_requests::signer::RequestSigner),
         Box::new(cluster_role_aggregation::ClusterRoleAggregation),
         Box::new(cron_job::CronJobController),
         Box::new(daemon_set::DaemonSetController),
         Box::new(deployment::DeploymentController),
+        Box::new(device_taint_eviction::DeviceTaintEviction),
         Box::new(disruption::DisruptionController),
         Box::new(endpoint_slice::EndpointSliceController),
         Box::new(endpoints::EndpointsController),
         Box::new(ephemeral_volume::EphemeralVolumes),
+        Box::new(expand::Expander),
         Box::new(garbage_collector::GarbageCollector),
         Box::new(horizontal_pod_autoscaler::HorizontalPodAutoscalerController),
         Box::new(ip_repair::IpRepair),
@@ -95,14 +122,16 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(pod_gc::PodGcController::default()),
         Box::new(replica_set::ReplicaSetController),
         Box::new(replication_controller::ReplicationControllerController),
+        Box::new(resource_claim::ResourceClaims),
         Box::new(resource_quota::ResourceQuotaController),
         Box::new(service_account::ServiceAccountController),
         Box::new(service_cidr::ServiceCidrController),
         Box::new(slice_mirroring::SliceMirroring),
         Box::new(stateful_set::StatefulSetController),
+        Box::new(storage_version_migrator::StorageVersionMigrator),
         Box::new(taint_eviction::TaintEviction),
         Box::new(ttl_after_finished::TtlAfterFinishedController),
-        Box::new(volume_binder::VolumeBinder::new(volume_binder::host_path::DIRECTORY)),
+        Box::new(volume_binder::VolumeBinder::new(settings.volumes.as_str())),
         Box::new(volume_binder::host_path::DefaultStorageClass),
         Box::new(volume_protection::AttributesClassProtection),
         Box::new(volume_protection::ClaimProtection),
@@ -114,6 +143,7 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     }
     if !settings.root_ca.is_empty() {
         all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));
+        all.push(Box::new(trust_bundle::TrustBundlePublisher::new(&*settings.root_ca)));
     }
     all
 }

@@ -17,7 +17,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// How often pods that ended are counted at the most.
 const COUNT_EVERY: Duration = Duration::from_secs(20);
 /// The taint of a node that will not come back.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What stands in the place of a pod's name in the key for the pods that ended.
 const ENDED: &str = "ended";
 

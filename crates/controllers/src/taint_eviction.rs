@@ -17,6 +17,9 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, W
 
 use crate::indexes::PODS_BY_NODE;
 
+/// Why pods go, in their status.
+const WHY: (&str, &str) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+
 /// The controller.
 pub struct TaintEviction;
 
@@ -61,7 +64,7 @@ impl Planner for TaintEviction {
                 };
                 match ends_at(object, pod, &taints, &plan.memo) {
                     Some(end) if end <= now => {
-                        marks.extend(mark(object, pod, now));
+                        marks.extend(mark(object, pod, WHY, now));
                         deletes.push(delete(object));
                     }
                     Some(end) => {
@@ -120,9 +123,8 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
 }
 
 /// Says in the pod's status why it goes.
-fn mark(object: &Object, pod: &Pod, now: Time) -> Option<Act> {
-    let (kind, reason) = ("DisruptionTarget", "DeletionByTaintManager");
-    let message = "Taint manager: deleting due to NoExecute taint";
+pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), now: Time) -> Option<Act> {
+    let kind = "DisruptionTarget";
     let known = condition(&pod.status.conditions, kind);
     if known.is_some_and(|known| known.is_true() && known.reason == reason && known.message == message) {
         return None;

@@ -10,22 +10,27 @@ pub mod host_path;
 mod matching;
 mod volume;
 
-use setpoint_api::{Key, Time};
+use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::indexes::{self, CLAIMS_BY_VOLUME, WAITING_CLAIMS};
+use crate::migrated_plugins;
+
+pub(crate) use matching::storage;
 
 /// Says that we and no person bound a volume and a claim.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Says that a claim once was bound.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Names who made a volume.
-const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Names who took over a volume from a plugin of old.
 const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+/// How much a volume held before it is known to hold more.
+pub(crate) const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 /// Names the node that the scheduler chose for the first consumer of a claim.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
@@ -51,6 +56,10 @@ impl Planner for VolumeBinder {
         "persistent-volume-binder"
     }
 
+    fn source(&self) -> &'static str {
+        "persistentvolume-controller"
+    }
+
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
             Watch::itself("persistentvolumeclaims"),
@@ -63,14 +72,14 @@ impl Planner for VolumeBinder {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, _: Time, _: Seed) -> Plan<String> {
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(claim) = object.view::<PersistentVolumeClaim>() {
-            return claim::Desk { object, claim, world, directory: &self.directory }.plan(&seen.memo);
+            return claim::Desk { object, claim, world, directory: &self.directory, now }.plan(&seen.memo);
         }
         match object.view::<PersistentVolume>() {
             Some(volume) => {
-                volume::Desk { object, volume, world, directory: &self.directory }.plan(&seen.memo)
+                volume::Desk { object, volume, world, directory: &self.directory, now }.plan(&seen.memo)
             }
             None => Plan::default(),
         }
@@ -118,8 +127,16 @@ fn wake_waiting(world: &World, class: &str, wake: &mut dyn FnMut(Key)) {
     }
 }
 
+/// Says who took over from the plugin of old that an object names, or no longer that somebody did.
+fn migration(object: &Object, made_by: Option<&str>) -> Option<Act> {
+    let driver = migrated_plugins::named(made_by?).map(|plugin| plugin.driver);
+    let known = object.meta().annotations.get(MIGRATED_TO).filter(|known| !known.is_empty());
+    let patch = value!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": (driver)}}});
+    (known != driver).then(|| Write::merge(object, "", patch).into())
+}
+
 /// Says something, unless it was the last thing said.
-fn tell(plan: &mut Plan<String>, said: &str, note: Note) {
+pub(crate) fn tell(plan: &mut Plan<String>, said: &str, note: Note) {
     let words = format!("{}: {}", note.reason, note.message);
     if words != said {
         plan.notes.push(note);

@@ -12,8 +12,8 @@ use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-use crate::finalizers;
 use crate::indexes::{self, CLAIMS_BY_ATTRIBUTES, PODS_BY_CLAIM, VOLUMES_BY_ATTRIBUTES, path};
+use crate::{finalizers, horizon};
 
 /// Keeps a claim.
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -24,12 +24,22 @@ const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
 /// The condition that no pod uses a claim.
 const UNUSED: &str = "Unused";
 
-/// The finalizer is there from the start, and goes when the object is to go and nobody uses it.
-fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> bool) -> Option<Act> {
+/// The finalizer is there from the start, and goes when the object is to go and nobody uses it, as far as those are
+/// known who were there when it was deleted.
+fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bool>) -> Option<Act> {
     if !object.meta().is_deleted() {
         return finalizers::add(object, finalizer);
     }
-    (!is_used()).then(|| finalizers::remove(object, finalizer)).flatten()
+    (is_used() == Some(false)).then(|| finalizers::remove(object, finalizer)).flatten()
+}
+
+/// Whether the world shows all who might use an object. If not, it is looked at again soon.
+fn shows(plan: &mut Plan, world: &World, users: &[&str], object: &Object, now: Time) -> bool {
+    let shows = users.iter().all(|users| horizon::reaches(world, users, object, now));
+    if !shows {
+        plan.look_again_at(now.after(horizon::SOON));
+    }
+    shows
 }
 
 /// Keeps claims that pods use.
@@ -62,13 +72,14 @@ impl Planner for ClaimProtection {
             plan.stage(unused(object, claim, used, now));
         }
         let keeps = || pods().any(|(seen, pod)| !pod.spec.node_name.is_empty() && keeps(seen, pod, object));
-        plan.stage(protect(object, CLAIM_FINALIZER, keeps));
+        let is_known = !meta.is_deleted() || shows(&mut plan, world, &["pods"], object, now);
+        plan.stage(protect(object, CLAIM_FINALIZER, || is_known.then(keeps)));
         plan
     }
 }
 
 /// Whether a pod has ended, or its containers have.
-fn is_terminated(object: &Object, pod: &Pod) -> bool {
+pub(crate) fn is_terminated(object: &Object, pod: &Pod) -> bool {
     let ended = |status: &setpoint_reconcile::views::pod::ContainerStatus| {
         status.state.get("terminated").is_some() || status.state.get("waiting").is_some()
     };
@@ -77,7 +88,7 @@ fn is_terminated(object: &Object, pod: &Pod) -> bool {
 }
 
 /// Whether a pod names a claim; one that was made for a pod is used by that pod alone.
-fn uses(object: &Object, pod: &Pod, claim: &Object) -> bool {
+pub(crate) fn uses(object: &Object, pod: &Pod, claim: &Object) -> bool {
     named(pod, claim) || made_for(object, pod, claim)
 }
 
@@ -134,7 +145,7 @@ impl Planner for VolumeProtection {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(volume) = object.view::<PersistentVolume>() else { return plan };
-        plan.stage(protect(object, VOLUME_FINALIZER, || volume.status.phase == "Bound"));
+        plan.stage(protect(object, VOLUME_FINALIZER, || Some(volume.status.phase == "Bound")));
         plan
     }
 }
@@ -162,7 +173,7 @@ impl Planner for AttributesClassProtection {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let name = &object.meta().name;
@@ -170,7 +181,9 @@ impl Planner for AttributesClassProtection {
             world.indexed(VOLUMES_BY_ATTRIBUTES, name).next().is_some()
                 || world.indexed(CLAIMS_BY_ATTRIBUTES, name).next().is_some()
         };
-        plan.stage(protect(object, ATTRIBUTES_FINALIZER, is_used));
+        let users = ["persistentvolumes", "persistentvolumeclaims"];
+        let is_known = !object.meta().is_deleted() || shows(&mut plan, world, &users, object, now);
+        plan.stage(protect(object, ATTRIBUTES_FINALIZER, || is_known.then(is_used)));
         plan
     }
 }

@@ -5,6 +5,7 @@
 //! [`Engine::turn`] it says which writes to send and when it wants to be called at the latest. In a server the
 //! shell is a thread beside the store, in a process of its own it speaks HTTP, in a simulator it is the simulator.
 
+mod asking;
 mod sending;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,9 @@ use crate::queue::{End, Popped, Queue, Why};
 use crate::stats::{KeyState, Stats};
 use crate::world::{Index, World};
 use sending::Sending;
+
+pub(crate) use asking::Asking;
+pub use asking::{ANSWERS_MAX, ASK_PATIENCE, ASK_PAUSE_MAX, ASK_PAUSE_MIN};
 
 /// How many keys are planned in one turn, so that changes and answers are taken in between.
 pub const TURN_PLANS_MAX: usize = 256;
@@ -155,6 +159,7 @@ pub struct Engine {
     recorder: Recorder,
     resync_due: Option<Time>,
     resync_slice: u32,
+    is_narrow: bool,
 }
 
 impl Engine {
@@ -185,7 +190,21 @@ impl Engine {
             recorder: Recorder::default(),
             resync_due: None,
             resync_slice: 0,
+            is_narrow: false,
         }
+    }
+
+    /// The same loop over controllers that read nothing but what they watch: it need not hear of the rest.
+    #[must_use]
+    pub fn narrow(mut self) -> Engine {
+        self.is_narrow = true;
+        self
+    }
+
+    /// Whether it wants to hear of a resource.
+    #[must_use]
+    pub fn follows(&self, resource: &Resource) -> bool {
+        !self.is_narrow || ["*", resource.as_str()].iter().any(|watched| self.watchers.contains_key(watched))
     }
 
     /// The world as it is known.
@@ -194,8 +213,15 @@ impl Engine {
         &self.world
     }
 
-    /// Takes in a change. One that is older than what is known is a late one, and changes nothing.
+    /// Takes in a change. Changes of a resource come in order, so one that is older than what is known of the
+    /// resource was told before, and changes nothing; least of all does it bring back what is gone.
     pub fn observe(&mut self, observed: Observed, now: Time) {
+        if self.world.last_change(observed.key.resource()) < observed.revision {
+            self.take_in(observed, now);
+        }
+    }
+
+    fn take_in(&mut self, observed: Observed, now: Time) {
         let Observed { key, revision, after, by } = observed;
         if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
             return;
@@ -227,10 +253,10 @@ impl Engine {
         for object in objects {
             gone.remove(object.key());
             let (key, revision) = (object.key().clone(), object.revision());
-            self.observe(Observed { key, revision, after: Some(object), by: None }, now);
+            self.take_in(Observed { key, revision, after: Some(object), by: None }, now);
         }
         for key in gone {
-            self.observe(Observed { key, revision, after: None, by: None }, now);
+            self.take_in(Observed { key, revision, after: None, by: None }, now);
         }
         self.world.reach_of(resource, revision);
     }
@@ -238,6 +264,11 @@ impl Engine {
     /// Says that all changes up to a revision have been taken in.
     pub fn reach(&mut self, revision: Revision) {
         self.world.reach(revision);
+    }
+
+    /// Says that all changes of a resource up to a revision have been taken in: a watch that has nothing to tell says so.
+    pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
+        self.world.reach_of(resource, revision);
     }
 
     /// Takes in what became of a write.
@@ -285,13 +316,22 @@ impl Engine {
         self.go_on(at, &key, now, turn);
     }
 
-    /// Takes in the answer to a question.
+    /// Takes in the answer to a question, or why there is none. A question that cannot be answered goes out again only
+    /// after a pause, whatever the planner wants; see [`ASK_PAUSE_MAX`].
     pub fn reply(&mut self, controller: &str, key: &Key, id: &str, answer: Result<Value, String>, now: Time) {
         let found = self.running.iter_mut().find(|running| running.controller.name() == controller);
         let Some(running) = found else { return };
-        let answered = Answered { answer, at: now };
-        running.queue.entry(key).soft.answers.insert(id.to_owned(), answered);
-        running.queue.wake(key.clone(), Why::Other, now);
+        let soft = &mut running.queue.entry(key).soft;
+        soft.asking.answered(id, answer.is_err(), now);
+        soft.answers.insert(id.to_owned(), Answered { answer, at: now });
+        if soft.answers.len() > ANSWERS_MAX
+            && let Some((oldest, _)) = soft.answers.iter().min_by_key(|(_, answered)| answered.at)
+        {
+            let oldest = oldest.clone();
+            soft.answers.remove(&oldest);
+        }
+        // It was asked for by the key itself, so it is no reason to try a refused write again sooner.
+        running.queue.wake(key.clone(), Why::Own, now);
     }
 
     /// Plans what is due, and says what to send.
@@ -336,7 +376,7 @@ impl Engine {
         let (controller, world) = (&running.controller, &self.world);
         let soft = Soft(&entry.soft);
         let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, &soft, now, seed)));
-        let Ok(Plan { stages, notes, asks, look_again, memo: Remembered(memo) }) = planned else {
+        let Ok(Plan { stages, notes, mut asks, mut look_again, memo: Remembered(memo) }) = planned else {
             running.stats.panics += 1;
             entry.soft.failure = Some(Failure {
                 verb: "plan",
@@ -349,8 +389,18 @@ impl Engine {
             return;
         };
         entry.soft.memo = memo;
-        let sending = Sending::new(stages, look_again);
+        asks.retain(|ask| match entry.soft.asking.ask(&ask.id, now) {
+            Ok(()) => true,
+            Err(again) => {
+                look_again = Some(look_again.map_or(again, |planned| planned.min(again)));
+                false
+            }
+        });
+        let sending = Sending::new(stages, look_again, world.revision());
         let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
+        if quiet && world.get(&key).is_none() {
+            entry.soft.forget_answers();
+        }
         running.stats.quiet += u64::from(quiet);
         running.stats.resync_gaps += u64::from(only_resync && !quiet);
         let name = running.controller.name();
@@ -369,7 +419,7 @@ impl Engine {
         if sending.out > 0 {
             return;
         }
-        let batch = sending.next_batch();
+        let (batch, seen) = (sending.next_batch(), sending.seen);
         if batch.is_empty() {
             let (end, look_again) = (sending.end(), sending.look_again);
             running.sending.remove(key);
@@ -381,7 +431,6 @@ impl Engine {
         }
         let by: Arc<str> = tag(running.controller.name(), key).into();
         let (user, manager) = (running.user_for(key, &self.world), running.controller.manager());
-        let seen = self.world.revision();
         for act in batch {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);

@@ -124,6 +124,17 @@ pub enum Write {
         /// The revision it must have.
         revision: Option<Revision>,
     },
+    /// Applies a configuration to an object that is there, whoever owns its fields.
+    Apply {
+        /// Which.
+        key: Key,
+        /// The subresource: empty, `status` …
+        part: &'static str,
+        /// The configuration: all that the writer wants to own.
+        config: Value,
+        /// The identity it must have.
+        uid: Box<str>,
+    },
     /// Deletes an object.
     Delete {
         /// Which.
@@ -185,6 +196,12 @@ impl Write {
     #[must_use]
     pub fn status(seen: &Object, status: Value) -> Write {
         Write::merge(seen, "status", Value::Map([("status", status)].into_iter().collect()))
+    }
+
+    /// Applies a configuration to a part of an object, if it is still the one that was seen.
+    #[must_use]
+    pub fn apply(seen: &Object, part: &'static str, config: Value) -> Write {
+        Write::Apply { key: seen.key().clone(), part, config, uid: seen.meta().uid.clone() }
     }
 
     /// Deletes an object, if it is still the one that was seen.
@@ -259,7 +276,10 @@ impl Write {
     pub fn resource(&self) -> &Resource {
         match self {
             Write::Create { resource, .. } => resource,
-            Write::Patch { key, .. } | Write::Delete { key, .. } | Write::Post { key, .. } => key.resource(),
+            Write::Patch { key, .. }
+            | Write::Apply { key, .. }
+            | Write::Delete { key, .. }
+            | Write::Post { key, .. } => key.resource(),
         }
     }
 
@@ -268,7 +288,7 @@ impl Write {
     pub fn verb(&self) -> &'static str {
         match self {
             Write::Create { .. } | Write::Post { .. } => "create",
-            Write::Patch { .. } => "patch",
+            Write::Patch { .. } | Write::Apply { .. } => "patch",
             Write::Delete { .. } => "delete",
         }
     }

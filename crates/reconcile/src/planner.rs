@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Resource, Time, Value};
 
+use crate::engine::Asking;
 use crate::object::Object;
 use crate::plan::Plan;
 use crate::world::World;
@@ -167,7 +168,16 @@ pub(crate) type Memo = Option<Arc<dyn Any + Send + Sync>>;
 pub(crate) struct SoftState {
     pub memo: Memo,
     pub answers: BTreeMap<String, Answered>,
+    pub asking: Asking,
     pub failure: Option<Failure>,
+}
+
+impl SoftState {
+    /// Forgets what was asked and answered, when it is of no use to anybody any more.
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
+        self.asking = Asking::default();
+    }
 }
 
 /// A planner of any type, as the loop holds it.
@@ -228,7 +238,7 @@ impl<P: Planner> Controller for P {
     }
 
     fn plan_any(&self, key: &Key, world: &World, soft: &Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {
-        let SoftState { memo, answers, failure } = soft.0;
+        let SoftState { memo, answers, failure, .. } = soft.0;
         let memo = memo.as_ref().and_then(|memo| memo.downcast_ref::<P::Memo>()).cloned().unwrap_or_default();
         let seen = Seen { memo, answers, failure: failure.as_ref() };
         let mut plan = self.plan(key, world, &seen, now, seed);

@@ -85,6 +85,7 @@ impl Entry {
             && self.own_writes.is_empty()
             && self.soft.memo.is_none()
             && self.soft.answers.is_empty()
+            && self.soft.asking.is_empty()
             && self.soft.failure.is_none()
     }
 

@@ -5,14 +5,18 @@
 
 pub mod certificate_signing_request;
 pub mod cluster_role;
+pub mod cluster_trust_bundle;
 pub mod config_map;
 pub mod controller_revision;
 pub mod cron_job;
+pub mod csi_driver;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device_taint_rule;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod flow_control;
 pub mod horizontal_pod_autoscaler;
 pub mod ip_address;
 pub mod job;
@@ -24,13 +28,17 @@ pub mod pod;
 pub mod pod_disruption_budget;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_claim;
 pub mod resource_quota;
+pub mod resource_slice;
 pub mod secret;
 pub mod service;
 pub mod service_account;
 pub mod service_cidr;
 pub mod stateful_set;
 pub mod storage_class;
+pub mod storage_version_migration;
+pub mod volume_attachment;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};

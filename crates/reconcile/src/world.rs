@@ -71,6 +71,12 @@ impl World {
         self.tables.get(resource).map_or(self.revision, |table| table.revision.max(self.revision))
     }
 
+    /// The revision of the last change of a resource that was taken in; of its list if that is newer.
+    #[must_use]
+    pub fn last_change(&self, resource: &Resource) -> Revision {
+        self.tables.get(resource).map_or(Revision::ZERO, |table| table.revision)
+    }
+
     /// The object at a key.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Object> {

@@ -95,6 +95,7 @@ fn start_server(pki: &Pki) -> Serving {
                 entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
                 address: "127.0.0.1:6443".to_owned(),
                 advertised: None,
+                service_ranges: Vec::new(),
             };
             let api = api::service(Store::in_memory(Retention::default()), options).unwrap();
             for at in 0..OBJECTS {

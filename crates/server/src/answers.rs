@@ -10,19 +10,21 @@ use setpoint_api::printing::table::{
 };
 use setpoint_api::status::{Reason, Status};
 use setpoint_api::{Time, Value, json, protobuf, yaml};
+use setpoint_store::Record;
 
 use crate::body::Expected;
-use crate::exchange::{Answer, Body};
+use crate::exchange::{Answer, Body, Part};
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::served::Served;
+use crate::stored;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-fn answer(code: u16, kind: HeaderValue, parts: Vec<Bytes>) -> Answer {
+fn answer(code: u16, kind: HeaderValue, parts: Vec<Part>) -> Answer {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, kind);
     headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
@@ -32,7 +34,7 @@ fn answer(code: u16, kind: HeaderValue, parts: Vec<Bytes>) -> Answer {
 
 /// Bytes that are JSON already.
 #[must_use]
-pub fn json_bytes(code: u16, parts: Vec<Bytes>) -> Answer {
+pub fn json_bytes(code: u16, parts: Vec<Part>) -> Answer {
     answer(code, JSON, parts)
 }
 
@@ -47,7 +49,7 @@ pub fn document(value: &Value) -> Answer {
 /// Plain text.
 #[must_use]
 pub fn text(code: u16, text: impl Into<Bytes>) -> Answer {
-    answer(code, TEXT, vec![text.into()])
+    answer(code, TEXT, vec![Part::Made(text.into())])
 }
 
 /// The refusal of a client that takes none of the forms that there are.
@@ -127,8 +129,24 @@ pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool
             json::write_pretty(&json::parse(&bytes).unwrap_or(Value::Null), &mut out);
             json_bytes(code, vec![out.into()])
         }
-        _ => json_bytes(code, vec![bytes, Bytes::from_static(b"\n")]),
+        _ => json_bytes(code, vec![bytes.into(), Part::from("\n")]),
     }
+}
+
+/// A stored object.
+#[must_use]
+pub fn record(code: u16, served: &Served, record: &Record, form: Form, pretty: bool) -> Answer {
+    if form != Form::Protobuf {
+        return object(code, served, stored::served_bytes(served, record.value()), form, pretty);
+    }
+    let mut out = Vec::new();
+    protobuf::write_object(
+        &served.api_version(),
+        served.info.kind,
+        &stored::message(served, record),
+        &mut out,
+    );
+    answer(code, PROTOBUF, vec![out.into()])
 }
 
 /// An object of a kind that is not stored.

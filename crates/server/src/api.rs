@@ -19,6 +19,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use parking_lot::Mutex;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
+use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
@@ -35,8 +36,10 @@ use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
+use crate::watch::Crowd;
 use crate::{answers, bootstrap, list, stored, watch};
 
+pub(crate) use access::may_do_everything;
 pub(crate) use write::commit_status;
 
 /// Chance, from outside.
@@ -53,6 +56,8 @@ pub struct Options {
     pub address: String,
     /// The address of the server that is behind the `kubernetes` service, if others can reach it.
     pub advertised: Option<SocketAddr>,
+    /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
+    pub service_ranges: Vec<Cidr>,
 }
 
 /// The API over a store.
@@ -65,6 +70,7 @@ pub struct Api {
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
     nodes: OnceLock<Arc<dyn Nodes>>,
+    crowd: Arc<Crowd>,
 }
 
 /// In which series a request is counted, and since when.
@@ -84,6 +90,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
         nodes: OnceLock::new(),
+        crowd: Arc::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -241,8 +248,7 @@ impl Api {
             let now = self.options.clock.now();
             return answers::view_of_object(200, served, &stored::object(record), view, query, now);
         }
-        let bytes = stored::served_bytes(served, record.value());
-        Ok(answers::object(200, served, bytes, form, query.flag("pretty") == Some(true)))
+        Ok(answers::record(200, served, record, form, query.flag("pretty") == Some(true)))
     }
 
     fn list_or_watch(
@@ -273,12 +279,12 @@ impl Api {
         let now = self.options.clock.now();
         if !is_watch {
             let page = list::page(&self.store, target, query, now)?;
-            return list::answer(target, &page, (form, view), query, now);
+            return list::answer(target, page, (form, view), query, now);
         }
         if form == Form::Yaml {
             return Err(Status::not_acceptable(&media::STREAMED));
         }
-        let watch = watch::start(&self.store, target, query, form, view, Arc::clone(&self.options.clock))?;
+        let watch = watch::start(&self.store, &self.crowd, target, query, (form, view), &self.options.clock)?;
         let mut answer = answers::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");

@@ -2,55 +2,65 @@
 
 use std::net::SocketAddr;
 
+use setpoint_api::kinds::flowcontrol::builtin;
 use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
 use setpoint_api::status::Status;
-use setpoint_api::{Value, json, metadata};
+use setpoint_api::{Value, metadata, value};
 use setpoint_store::{Expect, Store, Ticket};
 
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
+use crate::in_process::identify;
 use crate::pipeline::create::create;
+use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Step, Wish, World, Writer, service_network};
-use crate::served;
+use crate::pipeline::{Step, Wish, World, Writer};
+use crate::{served, stored};
 
 /// Those of the namespaces without which a cluster cannot work.
 pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
+/// Who bootstraps.
+const USER: &str = "system:apiserver";
+/// Under which name it owns what it writes.
+const MANAGER: &str = "kube-apiserver";
+
 /// Makes it.
 ///
 /// # Errors
 /// If something cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
+    let founder = Founder { store, options, manager: MANAGER };
     // What does not build upon one another goes into the log together, so that a start waits for few syncs.
     let mut tickets = Vec::new();
     for name in NAMESPACES {
-        let text = format!(r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"{name}"}}}}"#);
-        tickets.extend(make(store, options, ("", "v1", "namespaces"), "", &text)?);
+        let namespace = value!({"metadata": {"name": (name)}});
+        tickets.extend(founder.make(("", "namespaces"), "", namespace)?);
     }
     for (name, value) in SYSTEM_CLASSES {
-        let text = format!(
-            r#"{{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{{"name":"{name}"}},"value":{value},"description":"{}"}}"#,
-            description(name)
-        );
-        tickets.extend(make(store, options, ("scheduling.k8s.io", "v1", "priorityclasses"), "", &text)?);
+        let class =
+            value!({"metadata": {"name": (name)}, "value": (value), "description": (description(name))});
+        tickets.extend(founder.make(("scheduling.k8s.io", "priorityclasses"), "", class)?);
     }
-    let range = service_network::RANGE;
-    let text = format!(
-        r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"kubernetes"}},"spec":{{"cidrs":["{range}"]}}}}"#
-    );
-    tickets.extend(make(store, options, ("networking.k8s.io", "v1", "servicecidrs"), "", &text)?);
+    tickets.extend(share(&Founder { manager: "api-priority-and-fairness-config-producer-v1", ..founder })?);
+    tickets.extend(network(&founder)?);
     wait(tickets)?;
-    let address = service_network::first_address();
-    let text = format!(
-        r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"component":"apiserver","provider":"kubernetes"}}}},"spec":{{"type":"ClusterIP","clusterIP":"{address}","ports":[{{"name":"https","protocol":"TCP","port":443,"targetPort":6443}}]}}}}"#
-    );
-    let mut tickets: Vec<Ticket> =
-        make(store, options, ("", "v1", "services"), "default", &text)?.into_iter().collect();
+    let primary = Ranges::of(&store.snapshot()).cluster()[0];
+    let first =
+        ranges::first_address(primary).ok_or_else(|| Status::internal_error("no room for Services"))?;
+    let service = value!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": (first.to_string()),
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+    });
+    let mut tickets: Vec<Ticket> = founder.make(("", "services"), "default", service)?.into_iter().collect();
     if let Some(address) = options.advertised {
-        tickets.extend(advertise(store, options, address)?);
+        tickets.extend(advertise(&founder, address)?);
     }
     wait(tickets)
 }
@@ -59,23 +69,70 @@ fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
+/// Proposes the networks of Services. One that is there can get a second family, and stays what it is otherwise.
+fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
+    const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
+    let snapshot = founder.store.snapshot();
+    let known = Ranges::of(&snapshot);
+    let wanted = &founder.options.service_ranges[..];
+    let wanted = if wanted.is_empty() { known.cluster() } else { wanted };
+    let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
+    let there = served::find(RANGES.0, "v1", RANGES.1)
+        .and_then(|served| served.key("", ranges::DEFAULT_NAME).ok())
+        .and_then(|key| snapshot.get(&key).map(stored::object));
+    match there {
+        None => {
+            let range = value!({"metadata": {"name": (ranges::DEFAULT_NAME)}, "spec": {"cidrs": (texts)}});
+            founder.make(RANGES, "", range)
+        }
+        Some(_) if wanted == known.cluster() => Ok(None),
+        Some(mut range) if wanted.starts_with(known.cluster()) => {
+            range.ensure_map("spec").insert("cidrs", texts);
+            founder.set(RANGES, "", range)
+        }
+        Some(_) => {
+            tracing::warn!(
+                range = ranges::DEFAULT_NAME,
+                "the networks of Services cannot become others, and stay as the ServiceCIDR says"
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// Proposes how requests share the server.
+fn share(founder: &Founder<'_>) -> Result<Vec<Ticket>, Status> {
+    let levels = builtin::level_names()
+        .map(|name| ("prioritylevelconfigurations", name, builtin::level_spec(name).unwrap_or_default()));
+    let schemas = builtin::schema_names()
+        .map(|name| ("flowschemas", name, builtin::schema_spec(name).unwrap_or_default()));
+    let mut tickets = Vec::new();
+    for (plural, name, spec) in levels.chain(schemas) {
+        let object =
+            value!({"metadata": {"name": (name), "annotations": (builtin::follows(true))}, "spec": (spec)});
+        tickets.extend(founder.make(("flowcontrol.apiserver.k8s.io", plural), "", object)?);
+    }
+    Ok(tickets)
+}
+
 /// Proposes to say behind the `kubernetes` service where this server is. That may be elsewhere than at the last start.
-fn advertise(
-    store: &Store,
-    options: &Options,
-    address: SocketAddr,
-) -> Result<impl Iterator<Item = Ticket>, Status> {
-    let (ip, port) = (address.ip(), address.port());
+fn advertise(founder: &Founder<'_>, address: SocketAddr) -> Result<impl Iterator<Item = Ticket>, Status> {
+    let ip = address.ip().to_string();
+    let ports = value!([{"name": "https", "port": (i64::from(address.port())), "protocol": "TCP"}]);
     // Nobody needs to copy these endpoints to slices: their slice is made here.
-    let text = format!(
-        r#"{{"kind":"Endpoints","apiVersion":"v1","metadata":{{"name":"kubernetes","labels":{{"endpointslice.kubernetes.io/skip-mirror":"true"}}}},"subsets":[{{"addresses":[{{"ip":"{ip}"}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}]}}"#
-    );
-    let endpoints = set(store, options, ("", "v1", "endpoints"), "default", &text)?;
-    let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    let text = format!(
-        r#"{{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{{"name":"kubernetes","labels":{{"kubernetes.io/service-name":"kubernetes"}}}},"addressType":"{family}","endpoints":[{{"addresses":["{ip}"],"conditions":{{"ready":true}}}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
-    );
-    let slice = set(store, options, ("discovery.k8s.io", "v1", "endpointslices"), "default", &text)?;
+    let labels = value!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let endpoints = value!({
+        "metadata": {"name": "kubernetes", "labels": (labels)},
+        "subsets": [{"addresses": [{"ip": (ip.as_str())}], "ports": (ports.clone())}],
+    });
+    let endpoints = founder.set(("", "endpoints"), "default", endpoints)?;
+    let slice = value!({
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": (if address.is_ipv4() { "IPv4" } else { "IPv6" }),
+        "endpoints": [{"addresses": [(ip)], "conditions": {"ready": true}}],
+        "ports": (ports),
+    });
+    let slice = founder.set(("discovery.k8s.io", "endpointslices"), "default", slice)?;
     Ok(endpoints.into_iter().chain(slice))
 }
 
@@ -90,66 +147,64 @@ fn description(class: &str) -> &'static str {
     }
 }
 
-/// Proposes an object if it is not there. What has become of it since is not touched.
-fn make(
-    store: &Store,
-    options: &Options,
-    resource: (&str, &str, &str),
-    namespace: &str,
-    text: &str,
-) -> Result<Option<Ticket>, Status> {
-    write(store, options, resource, namespace, text, false)
+/// Writes what a cluster has from the start.
+#[derive(Clone, Copy)]
+struct Founder<'a> {
+    store: &'a Store,
+    options: &'a Options,
+    manager: &'static str,
 }
 
-/// Proposes an object, or to put it in the place of what is there.
-fn set(
-    store: &Store,
-    options: &Options,
-    resource: (&str, &str, &str),
-    namespace: &str,
-    text: &str,
-) -> Result<Option<Ticket>, Status> {
-    write(store, options, resource, namespace, text, true)
-}
+impl Founder<'_> {
+    /// Proposes an object of a group and resource if it is not there. What has become of it since is not touched.
+    fn make(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
+        self.write(resource, namespace, object, false)
+    }
 
-fn write(
-    store: &Store,
-    options: &Options,
-    (group, version, plural): (&str, &str, &str),
-    namespace: &str,
-    text: &str,
-    replace: bool,
-) -> Result<Option<Ticket>, Status> {
-    let served = served::find(group, version, plural)
-        .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
-    let identity = Identity { user: "system:apiserver".into(), groups: vec!["system:masters".into()] };
-    let writer =
-        Writer { identity, manager: "kube-apiserver".into(), dry_run: false, reconciler: String::new() };
-    let mut object: Value = json::parse(text.as_bytes()).map_err(Status::internal_error)?;
-    metadata::create::ensure_namespace(&mut object, namespace).map_err(Status::internal_error)?;
-    let snapshot = store.snapshot();
-    let key = served.key(namespace, metadata::name(&object)).map_err(Status::internal_error)?;
-    let entropy = [(); 3].map(|()| (options.entropy)());
-    let world = World { snapshot: &snapshot, now: options.clock.now(), entropy };
-    let wish = Wish::of(object);
-    let step = match snapshot.get(&key) {
-        Some(_) if !replace => return Ok(None),
-        Some(record) => match update(served, Part::Whole, wish, record, &writer, &world) {
-            Ok(decided) => decided.step,
-            // What cannot become what it should be, as a slice of another family, is made anew.
-            Err(status) if status.code == 422 => {
-                let proposal = writer.proposal(&world).delete(key, Expect::Revision(record.revision()));
-                store.commit(proposal).map_err(|error| commit_status(&error))?;
-                return write(store, options, (group, version, plural), namespace, text, false);
-            }
-            Err(status) => return Err(status),
-        },
-        None => create(served, namespace, wish, &writer, &world)?.step,
-    };
-    Ok(match step {
-        Step::Commit(proposal) => Some(store.submit(*proposal)),
-        _ => None,
-    })
+    /// Proposes an object, or to put it in the place of what is there.
+    fn set(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
+        self.write(resource, namespace, object, true)
+    }
+
+    fn write(
+        &self,
+        (group, plural): (&str, &str),
+        namespace: &str,
+        object: Value,
+        replace: bool,
+    ) -> Result<Option<Ticket>, Status> {
+        let served = served::find(group, "v1", plural)
+            .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
+        let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
+        let writer =
+            Writer { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
+        let mut wanted = object.clone();
+        identify(&mut wanted, served);
+        metadata::create::ensure_namespace(&mut wanted, namespace).map_err(Status::internal_error)?;
+        let snapshot = self.store.snapshot();
+        let key = served.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;
+        let entropy = [(); 3].map(|()| (self.options.entropy)());
+        let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+        let wish = Wish::of(wanted);
+        let step = match snapshot.get(&key) {
+            Some(_) if !replace => return Ok(None),
+            Some(record) => match update(served, Part::Whole, wish, record, &writer, &world) {
+                Ok(decided) => decided.step,
+                // What cannot become what it should be, as a slice of another family, is made anew.
+                Err(status) if status.code == 422 => {
+                    let proposal = writer.proposal(&world).delete(key, Expect::Revision(record.revision()));
+                    self.store.commit(proposal).map_err(|error| commit_status(&error))?;
+                    return self.make((group, plural), namespace, object);
+                }
+                Err(status) => return Err(status),
+            },
+            None => create(served, namespace, wish, &writer, &world)?.step,
+        };
+        Ok(match step {
+            Step::Commit(proposal) => Some(self.store.submit(*proposal)),
+            _ => None,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +212,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use setpoint_api::Time;
+    use setpoint_api::{Time, json};
     use setpoint_store::{Clock, Retention};
 
     use super::*;
@@ -179,12 +234,15 @@ mod tests {
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: Some(([192, 0, 2, 7], 6443).into()),
+            service_ranges: Vec::new(),
         };
         bootstrap(&store, &options).unwrap();
         let snapshot = store.snapshot();
         for (group, version, plural, namespace, name) in [
             ("", "v1", "namespaces", "", "kube-system"),
             ("scheduling.k8s.io", "v1", "priorityclasses", "", "system-node-critical"),
+            ("flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "", "exempt"),
+            ("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "", "probes"),
             ("networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"),
             ("networking.k8s.io", "v1", "ipaddresses", "", "10.0.0.1"),
             ("", "v1", "services", "default", "kubernetes"),
@@ -212,5 +270,33 @@ mod tests {
         options.advertised = Some(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 8], 7443).into());
         bootstrap(&store, &options).unwrap();
         assert_eq!(slice().str_at(&["addressType"]), "IPv6");
+    }
+    #[test]
+    fn the_networks_of_services_get_a_second_family_and_never_become_others() {
+        let store = Store::in_memory(Retention::default());
+        let count = AtomicU64::new(1);
+        let mut options = Options {
+            clock: Arc::new(Still),
+            entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
+            address: "127.0.0.1:6443".into(),
+            advertised: None,
+            service_ranges: Vec::new(),
+        };
+        let cidrs = |options: &Options, text: &str| {
+            let service_ranges = ranges::parse_ranges(text).unwrap();
+            bootstrap(&store, &Options { service_ranges, ..options.clone() }).unwrap();
+            let shown =
+                Ranges::of(&store.snapshot()).cluster().iter().map(ToString::to_string).collect::<Vec<_>>();
+            shown.join(",")
+        };
+        assert_eq!(cidrs(&options, "10.7.0.0/16"), "10.7.0.0/16");
+        let served = served::find("", "v1", "services").unwrap();
+        let service = store.snapshot().get(&served.key("default", "kubernetes").unwrap()).map(stored::object);
+        assert_eq!(service.unwrap().str_at(&["spec", "clusterIP"]), "10.7.0.1");
+        assert_eq!(cidrs(&options, "10.7.0.0/16,fd00::/108"), "10.7.0.0/16,fd00::/108");
+        assert_eq!(cidrs(&options, "10.8.0.0/16"), "10.7.0.0/16,fd00::/108");
+        options.service_ranges = Vec::new();
+        bootstrap(&store, &options).unwrap();
+        assert_eq!(Ranges::of(&store.snapshot()).cluster().len(), 2);
     }
 }

@@ -6,6 +6,7 @@
 //! in memory. Keys come from the library's generator; time and serial numbers are arguments.
 
 pub(crate) mod private_file;
+pub mod signing;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,11 @@
 //! A client of the API, as small as a loop in a process of its own needs it.
 //!
 //! It reads a kubeconfig, keeps one HTTP/2 connection, and opens another when that breaks. It never tries anything
-//! twice by itself: whoever asks decides what a broken connection means.
+//! twice by itself: whoever asks decides what a broken connection means. A server that does not answer the connection's
+//! own pings counts as broken, so that nobody waits for it for ever.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +15,7 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use setpoint_api::{Value, yaml};
@@ -21,6 +23,11 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
+
+/// How long it may take to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How often a connection is tried with a ping, and how long that may take.
+const PING: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -156,10 +163,21 @@ impl Client {
             return Ok(sender.clone());
         }
         let failed = |source| ClientError::Connect { address: self.address.clone(), source };
-        let stream = TcpStream::connect(&self.address).await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let stream = self.connector.connect(self.name.clone(), stream).await.map_err(failed)?;
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        let connecting = async {
+            let stream = TcpStream::connect(&self.address).await?;
+            stream.set_nodelay(true)?;
+            self.connector.connect(self.name.clone(), stream).await
+        };
+        // Others wait for the same connection.
+        let stream = tokio::time::timeout(CONNECT, connecting).await;
+        let stream = stream.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(failed)?;
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await?;
         // It ends with the connection; those who wait for answers are told why.
         tokio::spawn(connection);
         *kept = Some(sender.clone());

@@ -1,12 +1,15 @@
 //! A request and its answer, without a socket in sight.
 
+use std::borrow::Borrow;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use setpoint_api::status::Status;
+use setpoint_store::Record;
 
 use crate::inflight::Place;
 
@@ -49,9 +52,52 @@ pub struct Answer {
 /// The body of an answer.
 pub enum Body {
     /// All of it, in parts that follow one another.
-    Whole(Vec<Bytes>),
+    Whole(Vec<Part>),
     /// A stream that goes on until it ends or the client goes.
     Stream(Box<dyn Frames>),
+}
+
+/// A part of a body.
+#[derive(Clone)]
+pub enum Part {
+    /// Bytes that were made for it.
+    Made(Bytes),
+    /// A stored object from this byte on, read where it lies while it is sent.
+    Stored(Record, usize),
+}
+
+impl Part {
+    /// The bytes, shared.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Part::Made(bytes) => bytes,
+            Part::Stored(record, from) => record.value().slice(from..),
+        }
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Part::Made(bytes) => bytes,
+            Part::Stored(record, from) => &record.value_bytes()[*from..],
+        }
+    }
+}
+
+impl Borrow<[u8]> for Part {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Part {
+    fn from(bytes: T) -> Part {
+        Part::Made(bytes.into())
+    }
 }
 
 /// A stream of parts: a watch.

@@ -14,6 +14,7 @@ mod body;
 mod connection;
 mod counters;
 mod handler;
+mod refusing;
 mod stall;
 mod tls;
 
@@ -50,6 +51,8 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 100;
 /// The most bytes that the header fields of a request may take together.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// What the HTTP/2 library lets through of them, so that those that are too large get our answer, not its bare one.
+const HEADER_BYTES_READ_MAX: usize = 4 * HEADER_BYTES_MAX;
 /// The most requests and watches at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 250;
 /// How many streams a client may open and reset before we have seen them (the "rapid reset" attack).

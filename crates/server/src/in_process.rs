@@ -17,6 +17,7 @@ use setpoint_reconcile::{Object, Observed, Outcome, Refusal, Sent, Write};
 use setpoint_store::{CommitError, Committed, Event, Proposal, Record, Refusal as Refused};
 
 use crate::exchange::Identity;
+use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::update::Part;
 use crate::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
 use crate::served::{self, Served};
@@ -99,18 +100,30 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
-                return Err(Status::conflict(served.qualified(), key.name(), "the object has been modified"));
+                return Err(changed(served, key));
             }
             let sort = match sort {
                 Sort::Merge => PatchType::Merge,
                 Sort::Strategic => PatchType::Strategic,
             };
-            let part = Part::of(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))?;
             let patched = Patch::new(sort, patch.clone())
                 .apply(live, served.stored_schema)
                 .map_err(|error| error.to_status())?;
             let wish = Wish::of(typed(served, patched)?);
-            Ok(update::update(served, part, wish, &record, &writer, world)?.step)
+            Ok(update::update(served, part_of(part)?, wish, &record, &writer, world)?.step)
+        }
+        Write::Apply { key, part, config, uid } => {
+            let record = find(served, key, world)?;
+            if **uid != *metadata::text(&stored::object(&record), "uid") {
+                return Err(changed(served, key));
+            }
+            let mut says = config.clone();
+            identify(&mut says, served);
+            let place = says.ensure_map("metadata");
+            place.insert("name", key.name());
+            place.insert("namespace", key.namespace());
+            let config = Configuration { says: &says, force: true };
+            Ok(apply(served, part_of(part)?, config, Some(&record), &writer, world)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {
             let record = find(served, key, world)?;
@@ -168,11 +181,24 @@ fn groups(user: &str) -> Vec<String> {
     groups
 }
 
-/// An object of the loop's making, read as a client's would be.
-fn typed(served: &Served, mut object: Value) -> Result<Value, Status> {
+fn part_of(part: &str) -> Result<Part, Status> {
+    Part::of(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))
+}
+
+fn changed(served: &Served, key: &Key) -> Status {
+    Status::conflict(served.qualified(), key.name(), "the object has been modified")
+}
+
+/// Says of which kind an object of the loop's making is.
+pub(crate) fn identify(object: &mut Value, served: &Served) {
     let map = object.make_map();
     map.insert("kind", served.info.kind);
     map.insert("apiVersion", served.api_version());
+}
+
+/// An object of the loop's making, read as a client's would be.
+fn typed(served: &Served, mut object: Value) -> Result<Value, Status> {
+    identify(&mut object, served);
     decode(object, served.stored_schema, &[])
         .map(|decoded| decoded.value)
         .map_err(|error| Status::bad_request(error.to_string()))

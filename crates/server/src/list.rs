@@ -4,16 +4,14 @@ mod token;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use setpoint_api::printing::table::ListMeta;
-use setpoint_api::protobuf::{self, ListWriter};
-use setpoint_api::schema::Struct;
+use setpoint_api::protobuf::ListWriter;
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value, json};
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
 
 use self::token::Token;
-use crate::exchange::Answer;
+use crate::exchange::{Answer, Part};
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
@@ -107,16 +105,17 @@ fn collect(
     let mut page = Page { records: Vec::new(), revision, continue_token: String::new(), remaining: None };
     let Some(table) = snapshot.table(&target.served.resource) else { return page };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
-    let mut records = table.range(&prefix, after).filter(|record| selection.selects(record));
-    while let Some(record) = records.next() {
+    let everything = selection.is_everything();
+    let mut records = table.range(&prefix, after);
+    let selected = |record: &&Record| everything || selection.selects(record);
+    while let Some(record) = records.find(selected) {
         page.records.push(record.clone());
         if limit > 0 && page.records.len() == limit {
-            let rest =
-                records.next().map_or(0, |_| 1 + if selection.is_everything() { records.count() } else { 0 });
+            let rest = if everything { records.count() } else { usize::from(records.any(|r| selected(&r))) };
             if rest > 0 {
                 let after = record.path().to_owned();
                 page.continue_token = Token { revision: Some(revision), issued: now, after }.to_text();
-                page.remaining = selection.is_everything().then_some(rest);
+                page.remaining = everything.then_some(rest);
             }
             break;
         }
@@ -130,7 +129,7 @@ fn collect(
 /// If the options of the view are wrong.
 pub fn answer(
     target: &Target,
-    page: &Page,
+    page: Page,
     (form, view): (Form, View),
     query: &Query,
     now: Time,
@@ -148,29 +147,29 @@ pub fn answer(
     Ok(whole(target, page, form))
 }
 
-fn whole(target: &Target, page: &Page, form: Form) -> Answer {
+fn whole(target: &Target, page: Page, form: Form) -> Answer {
     let served = target.served;
     let kind = format!("{}List", served.info.kind);
     if form == Form::Protobuf {
-        return protobuf_answer(target, page, &kind);
+        return protobuf_answer(target, &page, &kind);
     }
-    let (api_version, meta) = (served.api_version(), meta(page));
+    let (api_version, meta) = (served.api_version(), meta(&page));
     let head =
         format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
     // The stored bytes are only referred to: they are put together piece by piece while they are sent.
     let mut parts = Vec::with_capacity(2 * page.records.len() + 2);
-    parts.push(Bytes::from(head));
-    for (i, record) in page.records.iter().enumerate() {
+    parts.push(Part::from(head));
+    for (i, record) in page.records.into_iter().enumerate() {
         // The objects of a list do not repeat their type.
         if served.is_converted() {
-            parts.push(Bytes::from_static(if i > 0 { b"," } else { b"" }));
-            parts.push(json::to_vec(&without_type(target, record)).into());
+            parts.push(Part::from(if i > 0 { "," } else { "" }));
+            parts.push(json::to_vec(&without_type(target, &record)).into());
         } else {
-            parts.push(Bytes::from_static(if i > 0 { b",{" } else { b"{" }));
-            parts.push(record.value().slice(served.type_prefix.len()..));
+            parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
+            parts.push(Part::Stored(record, served.type_prefix.len()));
         }
     }
-    parts.push(Bytes::from_static(b"]}\n"));
+    parts.push(Part::from("]}\n"));
     answers::json_bytes(200, parts)
 }
 
@@ -198,24 +197,16 @@ fn meta(page: &Page) -> String {
 fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
     let served = target.served;
     let meta = json::parse(meta(page).as_bytes()).unwrap_or(Value::Null);
-    let messages: Vec<Vec<u8>> =
-        page.records.iter().map(|record| message(&without_type(target, record), served.schema)).collect();
-    let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| message(&meta, of));
+    let messages: Vec<_> = page.records.iter().map(|record| stored::message(served, record)).collect();
+    let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| stored::encoded(&meta, of));
     let items_len = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
     let mut out = Vec::with_capacity(items_len + 256);
     let meta = meta.unwrap_or_default();
     let mut list = ListWriter::start(&served.api_version(), kind, &meta, items_len, &mut out);
     messages.iter().for_each(|message| list.item(message, &mut out));
     list.end(&mut out);
-    let mut answer = answers::json_bytes(200, vec![Bytes::from(out)]);
+    let mut answer = answers::json_bytes(200, vec![out.into()]);
     let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf");
     answer.headers.insert(http::header::CONTENT_TYPE, kind);
     answer
-}
-
-/// An encoded message, without its envelope.
-fn message(value: &Value, of: Struct<'static>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
-    protobuf::encode(value, of, &mut out);
-    out
 }

@@ -5,6 +5,7 @@
 //! call them, a simulator can run them, and a fork can replay them.
 
 pub mod admission;
+pub mod apply;
 pub mod binding;
 pub mod create;
 pub mod delete;
@@ -15,7 +16,7 @@ pub mod service_network;
 pub mod update;
 
 use setpoint_api::apply::FieldSet;
-use setpoint_api::decode::decode;
+use setpoint_api::decode::{Keep, decode_keeping};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
@@ -75,8 +76,8 @@ impl Wish {
         Wish { object, hollow: false, owners: None }
     }
 
-    /// Notes who owns what of the object, which is then brought into the form in which it is stored. Answers with
-    /// the object and what is changed.
+    /// Notes who owns what of the object, which is then brought into the form in which it is judged: that in which it is
+    /// stored, but for what is empty and counts. Answers with the object and what is changed.
     fn settle(
         self,
         served: &Served,
@@ -88,18 +89,27 @@ impl Wish {
         let Wish { mut object, hollow, owners } = self;
         served.rules.default(&mut object);
         served.rules.default_times(&mut object, world.now);
+        // What is empty and never shown as such is owned by nobody, but rules still want to see it.
+        let keeping = |object: &Value, keep| {
+            let kept = decode_keeping(object.clone(), served.stored_schema, keep);
+            kept.map_or_else(|_| object.clone(), |decoded| decoded.value)
+        };
         let changed = match owners {
             Some(Owners { managed, changed }) => {
                 ownership::set(&mut object, managed);
                 changed
             }
+            None if hollow => {
+                let mut owned = keeping(&object, Keep { shown: true, counted: false });
+                let changed = ownership::note(served, part, writer, world, live, &mut owned);
+                let managed = owned.at(&["metadata", "managedFields"]).cloned();
+                ownership::set(&mut object, managed.unwrap_or_default());
+                changed
+            }
             None => ownership::note(served, part, writer, world, live, &mut object),
         };
         if hollow {
-            object = match decode(object.clone(), served.stored_schema, &[]) {
-                Ok(decoded) => decoded.value,
-                Err(_) => object,
-            };
+            object = keeping(&object, Keep { shown: false, counted: true });
         }
         (object, changed)
     }

@@ -95,6 +95,20 @@ fn unescape(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// A text as the value of a parameter.
+#[must_use]
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +131,11 @@ mod tests {
     fn a_selector_that_is_no_text_does_not_vanish() {
         assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
         assert_eq!(Query::parse("limit=%+5&limit=%5").get("limit"), "");
+    }
+
+    #[test]
+    fn what_is_encoded_is_read_back() {
+        let text = "app in (a,b),x!=y&z=+%ä";
+        assert_eq!(Query::parse(&format!("labelSelector={}", encode(text))).get("labelSelector"), text);
     }
 }

@@ -3,22 +3,26 @@
 //! Each resource has a task that lists and watches it; writes go out together. Only one task touches the loop, so
 //! that it needs no lock.
 
+mod answering;
 mod following;
 mod writing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Revision, Time, Value, json, value};
+use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::election::{Elector, Held, RETRY_PERIOD, Step};
-use setpoint_reconcile::{Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
+use setpoint_reconcile::{Ask, Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
 use setpoint_store::Clock;
 use tokio::sync::mpsc;
 
+use self::answering::Answering;
+use self::following::Following;
 use crate::api::Entropy;
+use crate::asks::Oracle;
 use crate::client::{Client, ClientError};
 use crate::in_process::resources;
 
@@ -26,6 +30,8 @@ use crate::in_process::resources;
 const REPORTS_MAX: usize = 4096;
 /// How many of its own writes the loop remembers, to know their echo in a watch.
 const OWN_MAX: usize = 4096;
+/// How long a request may take before it counts as lost. A server ends what takes it longer than a minute.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the Lease is kept.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -33,6 +39,8 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 enum Report {
     Listed { resource: setpoint_api::Resource, objects: Vec<Object>, revision: Revision },
     Changed(Observed),
+    Reached { resource: setpoint_api::Resource, revision: Revision },
+    Replied { controller: &'static str, key: Key, ask: Ask, answer: Result<Value, String> },
     Answered { ticket: Ticket, outcome: Outcome, by: Arc<str> },
 }
 
@@ -50,6 +58,19 @@ pub struct Remote {
     pub clock: Arc<dyn Clock>,
     /// Gives random numbers.
     pub entropy: Arc<Entropy>,
+    /// Answers what the server need not be asked.
+    pub oracle: Arc<Oracle>,
+    /// How long a write or a list may take before it counts as lost; [`PATIENCE`] unless there is a reason.
+    pub patience: Duration,
+}
+
+/// What the loop knows while it leads.
+#[derive(Default)]
+struct Known {
+    /// Which reconciler caused which revision.
+    own: BTreeMap<u64, Arc<str>>,
+    /// Who could not answer, and was complained about.
+    silent: BTreeSet<&'static str>,
 }
 
 impl Remote {
@@ -133,14 +154,15 @@ impl Remote {
         let mut unknown = 0;
         for resource in resources() {
             unknown += 1;
-            tasks.spawn(following::follow(
-                Arc::clone(&self.watches),
-                resource,
-                Arc::clone(&self.clock),
-                reports.clone(),
-            ));
+            let following = Following {
+                client: Arc::clone(&self.watches),
+                clock: Arc::clone(&self.clock),
+                patience: self.patience,
+                reports: reports.clone(),
+            };
+            tasks.spawn(following.follow(resource));
         }
-        let mut own: BTreeMap<u64, Arc<str>> = BTreeMap::new();
+        let mut known = Known::default();
         let mut wake = self.clock.now();
         while elector.leads(self.clock.now()) {
             let now = self.clock.now();
@@ -150,7 +172,7 @@ impl Remote {
             let mut next = first;
             while let Some(report) = next {
                 unknown -= usize::from(matches!(&report, Report::Listed { .. }) && unknown > 0);
-                self.take(report, &mut engine, &mut own, &mut turn);
+                self.take(report, &mut engine, &mut known, &mut turn);
                 next = inbox.try_recv().ok();
             }
             if self.clock.now() >= elector.next() {
@@ -160,19 +182,34 @@ impl Remote {
             if unknown == 0 {
                 let planned = engine.turn(self.clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
+                turn.asks.extend(planned.asks);
                 wake = planned.wake.unwrap_or_else(|| self.clock.now().after(Duration::from_secs(60)));
             } else {
                 wake = elector.next();
             }
             for sent in turn.writes {
-                tasks.spawn(writing::write(Arc::clone(&self.writes), sent, reports.clone()));
+                let client = Arc::clone(&self.writes);
+                tasks.spawn(writing::write(client, sent, self.patience, reports.clone()));
+            }
+            for asked in turn.asks {
+                tasks.spawn(self.answering().answer(asked, reports.clone()));
             }
             while tasks.try_join_next().is_some() {}
         }
         // Dropping the tasks ends what is under way; whether a write was done is found in the world next time.
     }
 
-    fn take(&self, report: Report, engine: &mut Engine, own: &mut BTreeMap<u64, Arc<str>>, turn: &mut Turn) {
+    fn answering(&self) -> Answering {
+        Answering {
+            client: Arc::clone(&self.writes),
+            oracle: Arc::clone(&self.oracle),
+            clock: Arc::clone(&self.clock),
+            entropy: Arc::clone(&self.entropy),
+        }
+    }
+
+    fn take(&self, report: Report, engine: &mut Engine, known: &mut Known, turn: &mut Turn) {
+        let own = &mut known.own;
         let now = self.clock.now();
         match report {
             Report::Listed { resource, objects, revision } => {
@@ -181,6 +218,15 @@ impl Remote {
             Report::Changed(mut observed) => {
                 observed.by = own.get(&observed.revision.0).cloned();
                 engine.observe(observed, now);
+            }
+            Report::Reached { resource, revision } => engine.reach_of(&resource, revision),
+            Report::Replied { controller, key, ask, answer } => {
+                if let Err(error) = &answer
+                    && known.silent.insert(ask.whom)
+                {
+                    tracing::warn!(controller, %key, whom = ask.whom, error, "a question has no answer");
+                }
+                engine.reply(controller, &key, &ask.id, answer, now);
             }
             Report::Answered { ticket, outcome, by } => {
                 if let Outcome::Done { revision, .. } = &outcome {

@@ -1,12 +1,14 @@
 //! Objects in the form in which they are stored: JSON of the storage version, type fields first, with a hole for
 //! the revision.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-#[cfg(any(test, debug_assertions))]
+#[cfg(debug_assertions)]
 use setpoint_api::decode::decode;
-use setpoint_api::decode::tidy;
+use setpoint_api::decode::write_stored;
 use setpoint_api::schema::Struct;
-use setpoint_api::{Value, json};
+use setpoint_api::{Value, json, protobuf};
 use setpoint_store::{Draft, Record};
 
 use crate::served::Served;
@@ -14,71 +16,26 @@ use crate::served::Served;
 /// What stands in the hole while an object is put together; any text that the decoder keeps.
 const HOLE: &str = "0";
 
-/// An object ready to be put.
+/// An object ready to be put, its fields in the order in which clients know them.
 pub fn draft(served: &Served, mut object: Value) -> Option<Draft> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
-    // All fields go into the order in which clients know them.
-    let object = tidied(object, served.stored_schema)?;
-    let mut bytes = Vec::with_capacity(1024);
-    let hole = write(&object, &mut bytes)?;
+    let mut bytes = Vec::with_capacity(2048);
+    let hole = write_stored(&object, served.stored_schema, &mut bytes)?;
+    #[cfg(debug_assertions)]
+    assert_in_shape(&object, served.stored_schema, &bytes, hole);
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
     Some(Draft::with_hole(bytes, hole).labels(labels).fields(served.rules.fields(&object)))
 }
 
-/// A decoded object that the pipeline has changed, in shape again.
-fn tidied(object: Value, schema: Struct<'static>) -> Option<Value> {
-    #[cfg(debug_assertions)]
-    let decoded = decode(object.clone(), schema, &[]).ok()?.value;
-    let object = tidy(object, schema).ok()?;
-    #[cfg(debug_assertions)]
-    assert_eq!(json::to_text(&object), json::to_text(&decoded), "the pipeline writes what a decoder would");
-    Some(object)
-}
-
-/// Writes an object, and says where the digits of its revision go.
-fn write(object: &Value, out: &mut Vec<u8>) -> Option<u32> {
-    let mut hole = None;
-    out.push(b'{');
-    let types = ["kind", "apiVersion"];
-    let map = object.as_map()?;
-    let rest = map.iter().filter(|(key, _)| !types.contains(key));
-    let first = types.iter().filter_map(|key| Some((*key, map.get(key)?)));
-    for (i, (key, value)) in first.chain(rest).enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        json::write_str(key, out);
-        out.push(b':');
-        match (key, value.as_map()) {
-            ("metadata", Some(metadata)) => hole = write_metadata(metadata, out),
-            _ => json::write(value, out),
-        }
-    }
-    out.push(b'}');
-    hole
-}
-
-fn write_metadata(metadata: &setpoint_api::Map, out: &mut Vec<u8>) -> Option<u32> {
-    let mut hole = None;
-    out.push(b'{');
-    for (i, (key, value)) in metadata.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        json::write_str(key, out);
-        out.push(b':');
-        if key == "resourceVersion" {
-            out.push(b'"');
-            hole = u32::try_from(out.len()).ok();
-            out.push(b'"');
-        } else {
-            json::write(value, out);
-        }
-    }
-    out.push(b'}');
-    hole
+/// The pipeline writes what a decoder would.
+#[cfg(debug_assertions)]
+fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: u32) {
+    let decoded = decode(object.clone(), schema, &[]).map(|decoded| decoded.value);
+    let mut whole = bytes.to_vec();
+    whole.splice(hole as usize..hole as usize, HOLE.bytes());
+    assert_eq!(json::parse(&whole).ok(), decoded.ok(), "the pipeline writes what a decoder would");
 }
 
 /// The object of a record.
@@ -96,6 +53,25 @@ pub fn served_bytes(served: &Served, bytes: Bytes) -> Bytes {
     json::to_vec(&served.to_served(json::parse(&bytes).unwrap_or(Value::Null))).into()
 }
 
+/// The protobuf message of a stored object in the form in which it is served, without an envelope. It is made once per
+/// object and commit, but for versions that are converted.
+#[must_use]
+pub fn message<'a>(served: &Served, record: &'a Record) -> Cow<'a, [u8]> {
+    let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), served.schema);
+    if served.is_converted() {
+        return Cow::Owned(encode(&served_bytes(served, record.value())));
+    }
+    Cow::Borrowed(record.in_second_form(encode))
+}
+
+/// An encoded protobuf message, without an envelope.
+#[must_use]
+pub fn encoded(value: &Value, of: Struct<'static>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    protobuf::encode(value, of, &mut out);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,12 +81,10 @@ mod tests {
     fn an_object_is_written_with_its_type_first_and_a_hole_for_its_revision() {
         let served = served::find("", "v1", "configmaps").unwrap();
         let text = br#"{"metadata":{"name":"x","namespace":"a"},"data":{"k":"v"},"apiVersion":"v1","kind":"ConfigMap"}"#;
-        let object = json::parse(text).unwrap();
+        let mut object = json::parse(text).unwrap();
+        object.ensure_map("metadata").insert("resourceVersion", HOLE);
         let mut bytes = Vec::new();
-        let mut stamped = object.clone();
-        stamped.ensure_map("metadata").insert("resourceVersion", HOLE);
-        let stamped = decode(stamped, served.schema, &[]).unwrap().value;
-        let hole = write(&stamped, &mut bytes).unwrap() as usize;
+        let hole = write_stored(&object, served.schema, &mut bytes).unwrap() as usize;
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.starts_with(&served.type_prefix), "{text}");
         assert!(text[..hole].ends_with("\"resourceVersion\":\""), "{text}");

@@ -1,13 +1,14 @@
 //! Watches: a cursor as a stream of lines.
 //!
-//! The first change after a quiet while goes out at once. A watch that has just sent something then rests for
-//! [`GATHER`], and what happened meanwhile goes out together: a burst costs a write for many events instead of one
-//! for each. While it rests it is not woken.
+//! The first change after a quiet while goes out at once. A watch that has just sent something then rests for a moment,
+//! and what happened meanwhile goes out together: a burst costs a write for many events instead of one for each. While
+//! it rests it is not woken. How long it rests depends on how many watches there are, see [`Crowd`].
 
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,19 +28,51 @@ use crate::query::Query;
 use crate::route::Target;
 use crate::select::Selection;
 use crate::served::Served;
+use crate::stored;
 
 /// How often a quiet watch says how far it has come, where the client asked for that.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long a watch lasts unless the client says.
 const WATCH_SECONDS: u64 = 30 * 60;
-/// The longest that a change waits for others, so that they go out together.
-const GATHER: Duration = Duration::from_millis(10);
+/// How many writes all watches together make in a second of changes without pause. At about ten microseconds for a
+/// write, that is a tenth of a core.
+const WRITES_PER_SECOND: u32 = 10_000;
+/// The shortest and the longest that a change waits for others, so that they go out together.
+const REST: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(40));
 /// About how many bytes are sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// The watches that there are. The more they are, the longer each rests between writes: few watches are quick, and many
+/// do not take the server away from everyone else.
+#[derive(Debug, Default)]
+pub struct Crowd(AtomicU32);
+
+impl Crowd {
+    fn rest(&self) -> Duration {
+        (Duration::from_secs(1) / WRITES_PER_SECOND * self.0.load(Ordering::Relaxed)).clamp(REST.0, REST.1)
+    }
+}
+
+/// One of a [`Crowd`].
+struct Member(Arc<Crowd>);
+
+impl Member {
+    fn of(crowd: &Arc<Crowd>) -> Member {
+        crowd.0.fetch_add(1, Ordering::Relaxed);
+        Member(Arc::clone(crowd))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A stream of changes.
 pub struct Watch {
     served: &'static Served,
+    crowd: Member,
     cursor: Cursor,
     form: Form,
     view: View,
@@ -71,11 +104,11 @@ pub struct Watch {
 /// If its options are wrong.
 pub fn start(
     store: &Store,
+    crowd: &Arc<Crowd>,
     target: &Target,
     query: &Query,
-    form: Form,
-    view: View,
-    clock: Arc<dyn Clock>,
+    (form, view): (Form, View),
+    clock: &Arc<dyn Clock>,
 ) -> Result<Watch, Status> {
     let table = if view == View::Table { answers::table_options(query)? } else { TableOptions::default() };
     let selection = Selection::parse(target, query)?;
@@ -117,10 +150,11 @@ pub fn start(
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
         served: target.served,
+        crowd: Member::of(crowd),
         cursor,
         form,
         view,
-        clock,
+        clock: Arc::clone(clock),
         table,
         columns_shown: Cell::new(false),
         initial: records.into_iter(),
@@ -128,7 +162,7 @@ pub fn start(
         bookmarks,
         timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
-        rest: Box::pin(tokio::time::sleep(GATHER)),
+        rest: Box::pin(tokio::time::sleep(REST.0)),
         resting: false,
         expired,
         ended: false,
@@ -170,7 +204,23 @@ impl Watch {
             Change::Modified => "MODIFIED",
             Change::Deleted => "DELETED",
         };
-        self.put_stored(out, word, &event.value());
+        // A version that only left the sight of this watch is shown under a revision of its own.
+        let left = event.change == Change::Deleted && !event.after.is_tombstone();
+        if left {
+            self.put_stored(out, word, &event.value());
+        } else {
+            self.put_record(out, word, &event.after);
+        }
+    }
+
+    /// Appends a version of an object.
+    fn put_record(&self, out: &mut BytesMut, word: &str, record: &Record) {
+        if self.form != Form::Protobuf || self.view != View::Whole {
+            return self.put_stored(out, word, record.value_bytes());
+        }
+        self.events.set(self.events.get() + 1);
+        let message = stored::message(self.served, record);
+        put_frame(out, word, &self.served.api_version(), self.served.info.kind, &message);
     }
 
     /// Appends one line, or one frame of protobuf.
@@ -194,12 +244,8 @@ impl Watch {
         let value = json::parse(object).unwrap_or(Value::Null);
         let (api_version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
         let of = if kind == "Status" { setpoint_api::schema::builtin().meta("Status") } else { None };
-        let mut message = Vec::with_capacity(object.len());
-        protobuf::encode(&value, of.unwrap_or(self.served.schema), &mut message);
-        let mut frame = Vec::with_capacity(message.len() + 64);
-        protobuf::write_watch_event(word, api_version, kind, &message, &mut frame);
-        out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
-        out.extend_from_slice(&frame);
+        let message = stored::encoded(&value, of.unwrap_or(self.served.schema));
+        put_frame(out, word, api_version, kind, &message);
     }
 
     /// What is to be shown of an object.
@@ -237,7 +283,7 @@ impl Watch {
         }
         while out.len() < CHUNK_BYTES {
             let Some(record) = self.initial.next() else { break };
-            self.put_stored(out, "ADDED", record.value_bytes());
+            self.put_record(out, "ADDED", &record);
         }
         if self.initial.len() > 0 {
             return;
@@ -265,6 +311,14 @@ impl Watch {
     }
 }
 
+/// Appends an event as protobuf, with its length before it.
+fn put_frame(out: &mut BytesMut, word: &str, api_version: &str, kind: &str, message: &[u8]) {
+    let mut frame = Vec::with_capacity(message.len() + 64);
+    protobuf::write_watch_event(word, api_version, kind, message, &mut frame);
+    out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.extend_from_slice(&frame);
+}
+
 impl Frames for Watch {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended || self.timeout.as_mut().poll(context).is_ready() {
@@ -284,8 +338,26 @@ impl Frames for Watch {
         // A full chunk says that there is more, which is late already.
         self.resting = self.initial.len() == 0 && out.len() < CHUNK_BYTES;
         if self.resting {
-            self.rest.as_mut().reset(Instant::now() + GATHER);
+            self.rest.as_mut().reset(Instant::now() + self.crowd.0.rest());
         }
         Poll::Ready(Some(out.freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_watches_rest_briefly_and_many_longer_but_never_long() {
+        let crowd = Arc::<Crowd>::default();
+        let rest_of = |count: usize| {
+            let members: Vec<Member> = (0..count).map(|_| Member::of(&crowd)).collect();
+            let rest = crowd.rest();
+            drop(members);
+            rest.as_millis()
+        };
+        assert_eq!([1, 40, 200, 100_000].map(rest_of), [4, 4, 20, 40]);
+        assert_eq!(rest_of(1), 4, "who has gone does not count");
     }
 }

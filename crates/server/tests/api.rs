@@ -47,6 +47,7 @@ impl World {
             entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,
+            service_ranges: Vec::new(),
         };
         let api = service(store, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -236,10 +237,10 @@ fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() 
     world.make("a", "");
     assert_eq!(told(), 1, "the first at once");
     world.make("b", "");
-    pass(5);
+    pass(2);
     world.make("c", "");
     assert_eq!(told(), 0, "the others wait");
-    pass(6);
+    pass(3);
     assert_eq!(told(), 2, "and go together");
     pass(20);
     world.make("d", "");
@@ -407,7 +408,7 @@ fn the_namespaces_of_the_system_stay() {
 #[test]
 fn a_request_for_a_certificate_names_who_asks() {
     let world = World::new();
-    let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KYUdWcwotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+    let pem = include_str!("groups/request.b64").trim();
     let body = format!(
         r#"{{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{{"name":"c"}},"spec":{{"request":"{pem}","signerName":"a.b/c","usages":["any"],"username":"eve"}}}}"#
     );

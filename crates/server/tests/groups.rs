@@ -35,6 +35,7 @@ impl Server {
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,
+            service_ranges: Vec::new(),
         };
         let api = service(Store::in_memory(Retention::default()), options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -262,6 +263,45 @@ fn a_pod_is_bound_once_through_either_path() {
         assert_eq!((code, refused.str_at(&["reason"])), (409, "Conflict"));
         let other = BINDING.replace("\"p\"", "\"none\"");
         assert!(matches!(server.call(Method::POST, path, &other).0, 400 | 404));
+        let (code, refused) = server.call(Method::POST, path, r#"{"metadata":{"name":"p"},"target":{}}"#);
+        let message = "Binding \"p\" is invalid: target.name: Required value";
+        assert_eq!((code, refused.str_at(&["message"])), (422, message));
+    }
+}
+
+#[test]
+fn what_is_empty_is_not_always_absent() {
+    let server = Server::new();
+    let scaler = r#"{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":3,"behavior":{"scaleUp":{"policies":[]}}}}"#;
+    let (code, refused) = server.call(Method::POST, HPAS_2, scaler);
+    assert_eq!(code, 422, "{}", json::to_text(&refused));
+    let message = "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";
+    assert!(refused.str_at(&["message"]).contains(message), "{}", json::to_text(&refused));
+    server.post(HPAS_2, &scaler.replace(r#""policies":[]"#, ""));
+
+    let pod = r#"{"metadata":{"name":"o"},"spec":{"overhead":{},"containers":[{"name":"c","image":"i"}]}}"#;
+    let (code, refused) = server.call(Method::POST, PODS, pod);
+    let message = "pods \"o\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    assert_eq!((code, refused.str_at(&["message"])), (403, message));
+
+    let node = r#"{"metadata":{"name":"n"},"status":{"capacity":{"cpu":"1"},"allocatable":{}}}"#;
+    let made = server.post("/api/v1/nodes", node);
+    assert!(made.at(&["status", "allocatable"]).is_none(), "{}", json::to_text(&made));
+    let owned = json::to_text(made.at(&["metadata", "managedFields"]).unwrap());
+    assert!(owned.contains("f:capacity") && !owned.contains("f:allocatable"), "{owned}");
+
+    let path = format!("{PODS}/p");
+    server.post(PODS, r#"{"metadata":{"name":"p"},"spec":{"resourceClaims":[{"name":"a","resourceClaimTemplateName":"t"}],"containers":[{"name":"c","image":"i"}]}}"#);
+    let named = r#"{"status":{"resourceClaimStatuses":[{"name":"a","resourceClaimName":"x"}]}}"#;
+    for (patch, kept) in [
+        (named, true),
+        (r#"{"status":{"phase":"Pending"}}"#, true),
+        (r#"{"status":{"resourceClaimStatuses":[]}}"#, false),
+    ] {
+        let (code, _) = server.patch(&format!("{path}/status"), patch);
+        assert_eq!(code, 200, "{patch}");
+        let pod = server.get(&path);
+        assert_eq!(pod.at(&["status", "resourceClaimStatuses"]).is_some(), kept, "{patch}");
     }
 }
 

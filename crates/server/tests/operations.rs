@@ -56,6 +56,7 @@ impl Server {
             entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,
+            service_ranges: Vec::new(),
         };
         let api = service(Store::in_memory(Retention::default()), options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

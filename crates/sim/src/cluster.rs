@@ -221,7 +221,9 @@ impl Cluster {
         };
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
-            Write::Patch { key, patch, .. } => format!("{key} {}", json::to_text(patch)),
+            Write::Patch { key, patch, .. } | Write::Apply { key, config: patch, .. } => {
+                format!("{key} {}", json::to_text(patch))
+            }
             Write::Delete { key, .. } | Write::Post { key, .. } => key.to_string(),
         };
         let (by, verb, seen) = (&sent.by, sent.write.verb(), sent.seen);

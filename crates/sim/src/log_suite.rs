@@ -47,6 +47,7 @@ macro_rules! log_claims {
             a_refused_proposal_leaves_no_trace
             a_commit_is_all_or_nothing
             two_keys_of_one_resource_are_refused
+            what_is_made_together_is_admitted_or_refused_together
             what_no_state_could_admit_is_refused
             the_largest_commit_is_admitted
             a_delete_of_nothing_is_refused

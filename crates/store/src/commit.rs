@@ -4,6 +4,9 @@
 //! when its preconditions hold and its record is durable; only then is its revision known. So a value
 //! that shows its own revision to clients leaves a hole for it ([`Draft::with_hole`]), and whoever applies
 //! the commit fills it.
+//!
+//! A commit changes at most one key of a resource. What must change more of them together follows another proposal
+//! ([`Proposal::after`]): two commits then, side by side in the one order, and both or neither.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +20,7 @@ use crate::record::Envelope;
 
 /// The most bytes a commit may take in the log, keys and envelopes included.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// The most changes, and the most guards, a commit may hold.
+/// The most changes, and the most guards, a commit may hold; also the most commits that are made together.
 pub const COMMIT_CHANGES_MAX: usize = 64;
 
 /// A commit that somebody asks for.
@@ -27,13 +30,24 @@ pub struct Proposal {
     pub(crate) changes: Vec<Change>,
     pub(crate) guards: Vec<(Key, Expect)>,
     cause: Arc<Cause>,
+    /// What is committed just before it.
+    ahead: Vec<Proposal>,
+    /// Whether it is only admitted together with the next one.
+    pub(crate) linked: bool,
 }
 
 impl Proposal {
     /// An empty proposal: say next what it changes.
     #[must_use]
     pub fn new(cause: impl Into<Arc<Cause>>, time: Time) -> Proposal {
-        Proposal { time, changes: Vec::with_capacity(1), guards: Vec::new(), cause: cause.into() }
+        Proposal {
+            time,
+            changes: Vec::with_capacity(1),
+            guards: Vec::new(),
+            cause: cause.into(),
+            ahead: Vec::new(),
+            linked: false,
+        }
     }
 
     /// Puts `draft` at `key` if the key is as expected.
@@ -58,6 +72,27 @@ impl Proposal {
     pub fn guard(mut self, key: Key, expect: Expect) -> Proposal {
         self.guards.push((key, expect));
         self
+    }
+
+    /// Has `first` committed just before it, at a revision of its own. Either both are admitted or none is; the newest
+    /// state never shows one without the other, also when a log is opened again.
+    #[must_use]
+    pub fn after(mut self, mut first: Proposal) -> Proposal {
+        self.ahead.append(&mut first.ahead);
+        self.ahead.push(Proposal { linked: true, ..first });
+        self
+    }
+
+    /// What is committed just before it, in order.
+    #[must_use]
+    pub fn ahead(&self) -> &[Proposal] {
+        &self.ahead
+    }
+
+    /// The proposal and what goes ahead of it, as a log takes them.
+    pub fn in_order(mut self) -> impl Iterator<Item = Proposal> {
+        self.linked = false;
+        std::mem::take(&mut self.ahead).into_iter().chain([self])
     }
 
     /// When its writer says it is.
@@ -302,7 +337,7 @@ pub enum Refusal {
         /// That resource.
         resource: Resource,
     },
-    /// It has more changes than [`COMMIT_CHANGES_MAX`].
+    /// It has more changes than [`COMMIT_CHANGES_MAX`], or more proposals ahead of it.
     #[error("the commit has {changes} changes or guards, at most {COMMIT_CHANGES_MAX} are allowed")]
     TooManyChanges {
         /// How many it has.

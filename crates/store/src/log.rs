@@ -32,7 +32,8 @@ pub trait Log: Send {
     /// once, before anything else; this is where a torn tail is dropped.
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError>;
 
-    /// Decides the proposals one after another and makes the admitted ones durable with one sync.
+    /// Decides the proposals one after another and makes the admitted ones durable with one sync. Those that are made
+    /// together ([`Proposal::after`]) stand side by side, the last one last, and are admitted and durable together.
     ///
     /// `heads` is the state after the last commit; a log with one writer decides by it, a shared log by its
     /// own. An error means that nothing can be said of the batch: the process must end and recover.

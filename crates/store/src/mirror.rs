@@ -202,13 +202,18 @@ impl Table {
 
     /// The objects whose path starts with `prefix` (all if it is empty), from the first one after the path
     /// `after` if that is given: the next page of a list. Take as many as the page may hold.
+    ///
+    /// The end is found in the tree, so that to count what is left looks at no object.
     pub fn range<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = &'a Record> {
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after.as_bytes()),
+        let end = successor(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let start = match (after, end) {
+            // Whoever starts behind the end gets nothing.
+            (Some(after), Bound::Excluded(end)) if after.as_bytes() >= end => Bound::Included(end),
+            (Some(after), _) if after >= prefix => Bound::Excluded(after.as_bytes()),
             _ => Bound::Included(prefix.as_bytes()),
         };
-        let range = self.objects.range::<(Bound<&[u8]>, Bound<&[u8]>), [u8]>((start, Bound::Unbounded));
-        range.take_while(move |record| record.path_bytes().starts_with(prefix.as_bytes()))
+        self.objects.range::<(Bound<&[u8]>, Bound<&[u8]>), [u8]>((start, end))
     }
 
     fn insert(&mut self, record: Record) {
@@ -222,5 +227,48 @@ impl Table {
         if let Some(removed) = self.objects.remove(path.as_bytes()) {
             self.bytes -= removed.data_bytes() as u64;
         }
+    }
+}
+
+/// The least path that is greater than all that start with `prefix`; none if there is no such.
+fn successor(prefix: &str) -> Option<Vec<u8>> {
+    let mut bytes = prefix.as_bytes().to_vec();
+    // No byte of UTF-8 is 0xff, so the last one always has a successor.
+    *bytes.last_mut()? += 1;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Write;
+    use crate::{Draft, Expect, Proposal};
+
+    fn table(paths: &[&str]) -> Table {
+        let resource = Resource::new("things").unwrap();
+        let mut table = Table::default();
+        for path in paths {
+            let key = Key::from_path(&resource, path).unwrap();
+            let proposal = Proposal::new(crate::Cause::default(), Time::EPOCH);
+            let proposal = proposal.put(key, Expect::Any, Draft::new("{}"));
+            let writes: Vec<&Write> = proposal.writes().collect();
+            table.insert(Record::apply(writes[0], Revision(1), Time::EPOCH, None));
+        }
+        table
+    }
+
+    #[test]
+    fn a_page_begins_behind_the_last_and_ends_with_its_prefix() {
+        let table = table(&["a/x", "b/x", "b/y", "b/z", "c/x"]);
+        let paths = |prefix: &str, after: Option<&str>| -> Vec<String> {
+            table.range(prefix, after).map(|record| record.path().to_owned()).collect()
+        };
+        assert_eq!(paths("", None).len(), 5);
+        assert_eq!(paths("b/", None), ["b/x", "b/y", "b/z"]);
+        assert_eq!(paths("b/", Some("b/x")), ["b/y", "b/z"]);
+        assert_eq!(paths("b/", Some("a/x")), ["b/x", "b/y", "b/z"], "before the prefix is its start");
+        assert!(paths("b/", Some("b/z")).is_empty());
+        assert!(paths("b/", Some("c/x")).is_empty(), "behind the end there is nothing");
+        assert_eq!(paths("", Some("b/z")), ["c/x"]);
     }
 }

@@ -14,7 +14,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use setpoint_api::{Revision, Time};
@@ -24,7 +24,7 @@ use crate::commit::{Body, Cause, Write};
 
 /// What every record costs in memory beside its bytes: the header, the reference count, and its share of the
 /// tree. Budgets count it.
-pub const RECORD_OVERHEAD_BYTES: usize = 136;
+pub const RECORD_OVERHEAD_BYTES: usize = 160;
 
 /// One version of one object. Cloning it costs a pointer.
 #[derive(Clone)]
@@ -40,6 +40,8 @@ struct Inner {
     path_end: u32,
     tombstone: bool,
     data: Bytes,
+    /// The value in another form, once somebody has asked for it.
+    second: OnceLock<Box<[u8]>>,
 }
 
 impl Record {
@@ -96,6 +98,7 @@ impl Record {
             path_end: offset(value_end + path.len()),
             tombstone,
             data: Bytes::from(data.into_boxed_slice()),
+            second: OnceLock::new(),
         }))
     }
 
@@ -133,6 +136,11 @@ impl Record {
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
         &self.0.data[..self.0.value_end as usize]
+    }
+
+    /// The value in the one other form that clients ask for, made of the first when somebody asks, once for all who do.
+    pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> &[u8] {
+        self.0.second.get_or_init(|| make(self.value_bytes()).into())
     }
 
     /// The value as it would be had `revision` put it: what a watcher gets whose selector it left.

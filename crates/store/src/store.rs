@@ -164,8 +164,13 @@ impl Store {
     /// Queues a proposal up. The ticket is a future for tasks; threads may [`Ticket::wait`].
     pub fn submit(&self, proposal: Proposal) -> Ticket {
         let mailbox = Arc::new(Mailbox::default());
-        let queued = Queued { proposal, mailbox: Arc::clone(&mailbox) };
-        self.shared.queue.lock().push_back(queued);
+        let mut queue = self.shared.queue.lock();
+        for proposal in proposal.in_order() {
+            // Who asked hears of the last one, which is never without the others.
+            let mailbox = if proposal.linked { Arc::default() } else { Arc::clone(&mailbox) };
+            queue.push_back(Queued { proposal, mailbox });
+        }
+        drop(queue);
         self.shared.wake_driver();
         Ticket { shared: Arc::clone(&self.shared), mailbox }
     }

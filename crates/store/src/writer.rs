@@ -11,7 +11,7 @@ use crate::log::{Log, LogError, Verdict};
 use crate::store::{CommitError, Committed, Published, Shared};
 use crate::ticket::Mailbox;
 
-/// The most commits that share one sync.
+/// The most commits that share one sync, but for those that are made together.
 pub const BATCH_COMMITS_MAX: usize = 1024;
 /// About how many bytes share one sync.
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
@@ -57,11 +57,11 @@ impl Writer {
     fn take_batch(&mut self, shared: &Shared) {
         let mut queue = shared.queue.lock();
         let mut bytes = 0;
-        while let Some(queued) = queue.front()
-            && self.proposals.len() < BATCH_COMMITS_MAX
-        {
+        while let Some(queued) = queue.front() {
             bytes += queued.proposal.bytes();
-            if bytes > BATCH_BYTES_MAX && !self.proposals.is_empty() {
+            let full = self.proposals.len() >= BATCH_COMMITS_MAX || bytes > BATCH_BYTES_MAX;
+            // What belongs together is never parted, and something is always taken.
+            if full && self.proposals.last().is_some_and(|last| !last.linked) {
                 break;
             }
             let queued = queue.pop_front().expect("it was just looked at");

@@ -223,3 +223,40 @@ fn writers_go_on_while_others_look_at_the_log() {
     }
     assert_eq!(store.snapshot().revision(), Revision(20_000));
 }
+
+#[test]
+fn what_is_made_together_has_revisions_of_its_own_and_is_never_seen_apart() {
+    let store = store();
+    let mut watch = store.follow(&pods(), Filter::default());
+    store.commit(put("a/1", Expect::Absent, "0").after(put("a/2", Expect::Absent, "0"))).unwrap();
+    let revisions = |store: &Store| {
+        let snapshot = store.snapshot();
+        ["a/1", "a/2"].map(|path| snapshot.get(&key(path)).unwrap().revision().0)
+    };
+    assert_eq!(revisions(&store), [2, 1]);
+    // A watch can go on between them, and nothing of what is refused is there.
+    assert_eq!(watch.try_next().unwrap().unwrap().revision(), Revision(1));
+    let mut later = store.follow_after(&pods(), Filter::default(), Revision(1)).unwrap();
+    assert_eq!(later.try_next().unwrap().unwrap().revision(), Revision(2));
+    let refused = put("a/1", Expect::Absent, "1").after(put("a/2", Expect::Any, "1"));
+    assert!(matches!(store.commit(refused), Err(CommitError::Refused(Refusal::Conflict(_)))));
+    assert_eq!(revisions(&store), [2, 1]);
+    // Four writers and a reader: whatever is seen, both are there, and one is just one commit older than the other.
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let both = put("a/1", Expect::Any, "v").after(put("a/2", Expect::Any, "v"));
+                        assert_eq!(store.commit(both).unwrap().records[0].path(), "a/1");
+                    }
+                })
+            })
+            .collect();
+        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let [second, first] = revisions(&store);
+            assert_eq!(second, first + 1);
+        }
+    });
+    assert_eq!(store.snapshot().revision(), Revision(2 + 2 * 4 * 200));
+}

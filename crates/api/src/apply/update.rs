@@ -5,6 +5,7 @@
 
 use super::compare::Comparison;
 use super::element::same;
+use super::field_set::FieldSet;
 use super::managers::{Entry, Managers, Operation, is_reset};
 use super::paths::unowned;
 use super::writer::{Comparisons, Writer, managed_fields};
@@ -18,8 +19,8 @@ mod tests;
 pub struct Updated {
     /// The new `metadata.managedFields`; null if there are none.
     pub managed: Value,
-    /// What the update changed, so far as it can change it.
-    pub changed: Comparison,
+    /// What the update changed, so far as it can change it; nothing for a create, which makes everything.
+    pub changed: Option<Comparison>,
 }
 
 /// The owners after an object was created or replaced, by whatever verb but apply.
@@ -29,12 +30,8 @@ pub struct Updated {
 #[must_use]
 pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated {
     let managers = managers_of_update(writer, live, new);
-    let zero;
-    let old = if let Some(live) = live {
-        live
-    } else {
-        zero = writer.zero_object();
-        &zero
+    let Some(old) = live else {
+        return Updated { managed: create_managers(writer, new, managers).to_value(), changed: None };
     };
     let changed = writer.compare(old, new);
     // An object that is there and has no owners was made to forget them; only an apply starts anew.
@@ -46,7 +43,20 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated
         update_managers(writer, old, new, &changed, &mut managers, writer.manager);
         managers.to_value()
     };
-    Updated { managed, changed }
+    Updated { managed, changed: Some(changed) }
+}
+
+/// The owners of a new object: all that is said of it is its maker's, whoever else it was sent with.
+fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> Managers {
+    let zero = writer.zero_object();
+    let changed = writer.compare(&zero, new);
+    if managers.is_empty() {
+        // The set is large, and nobody else needs it.
+        give(writer, changed.modified, changed.added, &mut managers, writer.manager);
+    } else {
+        update_managers(writer, &zero, new, &changed, &mut managers, writer.manager);
+    }
+    managers
 }
 
 /// The owners that an update begins with: those it sent, or else those of the object.
@@ -76,8 +86,13 @@ pub(super) fn update_managers(
 ) {
     writer.reconcile(managers);
     Comparisons::new(writer, old, new, changed).take_from(managers);
-    let mut fields = changed.modified.clone();
-    fields.union(changed.added.clone());
+    give(writer, changed.modified.clone(), changed.added.clone(), managers, manager);
+}
+
+/// Gives fields to a manager that updates.
+fn give(writer: &Writer<'_>, modified: FieldSet, added: FieldSet, managers: &mut Managers, manager: &str) {
+    let mut fields = modified;
+    fields.union(added);
     fields.subtract(unowned());
     if !fields.is_empty() {
         let id = writer.id(manager, Operation::Update);

@@ -121,20 +121,23 @@ static REPLICA_SET: Printer = Printer::new(
         IMAGES,
         Column::wide("Selector", field!("apps.v1.ReplicaSetSpec", "selector")),
     ],
-    |object, now| {
-        let (names, images) = containers(object.at(&["spec", "template", "spec"]));
-        cells![
-            name(object),
-            int(object, &["spec", "replicas"]),
-            int(object, &["status", "replicas"]),
-            int(object, &["status", "readyReplicas"]),
-            age(object, now),
-            names,
-            images,
-            selector_text(object.at(&["spec", "selector"])),
-        ]
-    },
+    |object, now| replicas(object, now, selector_text(object.at(&["spec", "selector"]))),
 );
+
+/// The cells of whatever keeps so many pods alive.
+pub(super) fn replicas(object: &Value, now: Time, selector: String) -> Vec<Cell> {
+    let (names, images) = containers(object.at(&["spec", "template", "spec"]));
+    cells![
+        name(object),
+        int(object, &["spec", "replicas"]),
+        int(object, &["status", "replicas"]),
+        int(object, &["status", "readyReplicas"]),
+        age(object, now),
+        names,
+        images,
+        selector,
+    ]
+}
 
 static STATEFUL_SET: Printer = Printer::new(&[NAME, READY, AGE, CONTAINERS, IMAGES], |object, now| {
     let (names, images) = containers(object.at(&["spec", "template", "spec"]));

@@ -1,6 +1,6 @@
 //! The core group.
 
-use super::cell::{age, containers, count, int, labels, list, name, or};
+use super::cell::{age, containers, count, labels, list, name, or};
 use super::{AGE, CONTAINERS, Cell, Column, Doc, IMAGES, NAME, NAME_AND_AGE, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
@@ -85,19 +85,7 @@ static REPLICATION_CONTROLLER: Printer = Printer::new(
         IMAGES,
         Column::wide("Selector", field!("core.v1.ReplicationControllerSpec", "selector")),
     ],
-    |object, now| {
-        let (names, images) = containers(object.at(&["spec", "template", "spec"]));
-        cells![
-            name(object),
-            int(object, &["spec", "replicas"]),
-            int(object, &["status", "replicas"]),
-            int(object, &["status", "readyReplicas"]),
-            age(object, now),
-            names,
-            images,
-            labels(object.at(&["spec", "selector"])),
-        ]
-    },
+    |object, now| super::apps::replicas(object, now, labels(object.at(&["spec", "selector"]))),
 );
 
 static RESOURCE_QUOTA: Printer = Printer::new(

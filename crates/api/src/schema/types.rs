@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::layout::{FIELD_BYTES, flag, marker, tag};
-use super::{Schemas, search};
+use super::Schemas;
+use super::layout::{FIELD_BYTES, flag, marker, name_hash, tag};
 
 /// A definition with fields. Cheap to copy.
 #[derive(Clone, Copy)]
@@ -196,11 +196,13 @@ impl<'a> Struct<'a> {
     #[must_use]
     pub fn position(self, name: &str) -> Option<usize> {
         let first = self.first_field();
-        let at = search(self.len(), |at| {
-            let found = self.schemas.field_record(first + self.schemas.rank(first, at));
-            self.schemas.compare_text(found, name)
-        })?;
-        Some(self.schemas.rank(first, at))
+        let ranks = self.schemas.ranks(first, self.len());
+        let hash = name_hash(name);
+        // Those with this hash stand together; mostly there is one.
+        let at = ranks.partition_point(|[low, high, ..]| u16::from_le_bytes([*low, *high]) < hash);
+        let same = ranks[at..].iter().take_while(|[low, high, ..]| u16::from_le_bytes([*low, *high]) == hash);
+        let mut same = same.map(|[.., low, high]| usize::from(u16::from_le_bytes([*low, *high])));
+        same.find(|rank| self.schemas.is_text(self.schemas.field_record(first + rank), name))
     }
 
     /// The places of the fields that are written even when nothing was said about them.
@@ -276,6 +278,12 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn is_pointer(self) -> bool {
         self.flag(flag::POINTER)
+    }
+
+    /// Whether rules tell an empty list or map from an absent one, though both are stored as absent.
+    #[must_use]
+    pub fn counts_empty(self) -> bool {
+        self.flag(flag::EMPTY_COUNTS)
     }
 
     /// Whether it is written even when nothing was said about it, as null, zero or a struct without content.

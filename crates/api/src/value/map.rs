@@ -64,6 +64,16 @@ impl Map {
         self.entries.iter().position(|(k, _)| k == key)
     }
 
+    /// The field at a place in the order.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[must_use]
+    pub fn at(&self, place: usize) -> (&str, &Value) {
+        let (key, value) = &self.entries[place];
+        (key, value)
+    }
+
     /// The value of a field.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {

@@ -1,6 +1,6 @@
 //! What to do about a claim.
 
-use setpoint_api::{Map, Value, value};
+use setpoint_api::{Map, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
@@ -9,22 +9,16 @@ use setpoint_reconcile::views::storage_class::StorageClass;
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
 use super::matching::{self, Volume, storage};
-use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, host_path, tell};
+use super::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY, SELECTED_NODE, host_path, migration, tell,
+};
 use crate::indexes::{PODS_BY_CLAIM, path};
+use crate::volume_protection::is_terminated;
+use crate::{horizon, migrated_plugins};
 
-/// How much a volume held before it is known to hold more.
-const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
-
-/// Provisioners of old, and the drivers that took over from them.
-const MIGRATED: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-];
+/// Names who makes the volume of a claim, now and in time past.
+const STORAGE_PROVISIONER: [&str; 2] =
+    ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
 /// What is needed to work on one claim.
 pub(super) struct Desk<'a> {
@@ -32,11 +26,18 @@ pub(super) struct Desk<'a> {
     pub claim: &'a PersistentVolumeClaim,
     pub world: &'a World,
     pub directory: &'a str,
+    pub now: Time,
 }
 
 impl<'a> Desk<'a> {
     pub fn plan(&self, said: &str) -> Plan<String> {
         let mut plan = Plan::default();
+        let annotation = |name: &&str| self.object.meta().annotations.get(name);
+        if let Some(act) = migration(self.object, STORAGE_PROVISIONER.iter().find_map(annotation)) {
+            // What follows is planned on what is written now.
+            plan.stage([act]);
+            return plan;
+        }
         if self.object.meta().annotations.get(BIND_COMPLETED).is_some() {
             self.bound(&mut plan);
         } else if self.claim.spec.volume_name.is_empty() {
@@ -72,7 +73,9 @@ impl<'a> Desk<'a> {
                 _ => return volume.map(|volume| self.bind(plan, volume)).unwrap_or_default(),
             },
         };
-        if self.claim.status.phase != "Lost" {
+        if !horizon::reaches(self.world, "persistentvolumes", self.object, self.now) {
+            plan.look_again_at(self.now.after(horizon::SOON));
+        } else if self.claim.status.phase != "Lost" {
             let act = self.unbound_status("Lost").map(|write| {
                 let (reason, message) = lost;
                 Act::from(write).on_done(self.subject().warning(reason, message))
@@ -151,7 +154,7 @@ impl<'a> Desk<'a> {
         let meta = self.object.meta();
         let pods = self.world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
         let waiting = pods.filter(|pod| {
-            pod.view::<Pod>().is_some_and(|pod| !pod.is_finished() && pod.spec.node_name.is_empty())
+            pod.view::<Pod>().is_some_and(|view| !is_terminated(pod, view) && view.spec.node_name.is_empty())
         });
         let names: Vec<&str> = waiting.map(|pod| &*pod.meta().name).collect();
         let message = match names.as_slice() {
@@ -169,7 +172,7 @@ impl<'a> Desk<'a> {
     fn provision(&self, plan: &mut Plan<String>, said: &str, class: &Object, view: &StorageClass) {
         let provisioner = &*view.provisioner;
         let failed = |message: String| self.subject().warning("ProvisioningFailed", message);
-        let driver = MIGRATED.iter().find(|(old, _)| *old == provisioner).map(|(_, driver)| *driver);
+        let driver = migrated_plugins::named(provisioner).map(|plugin| plugin.driver);
         if provisioner != host_path::PROVISIONER {
             if driver.is_none() && provisioner.starts_with("kubernetes.io/") {
                 return tell(plan, said, failed(format!("no volume plugin matched name: {provisioner}")));
@@ -223,7 +226,7 @@ impl<'a> Desk<'a> {
 
     /// Names in the claim who makes its volume.
     fn set_provisioner(&self, name: &str) -> Option<Act> {
-        let known = self.object.meta().annotations.get("volume.kubernetes.io/storage-provisioner");
+        let known = self.object.meta().annotations.get(STORAGE_PROVISIONER[0]);
         let patch = value!({"metadata": {"annotations": {
             "volume.kubernetes.io/storage-provisioner": (name),
             "volume.beta.kubernetes.io/storage-provisioner": (name),
@@ -237,6 +240,11 @@ impl<'a> Desk<'a> {
         let is_named = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
         if !volume.is_for(self.object) || !is_named {
             plan.stage([Act::from(self.name_claim(object, volume))]);
+        }
+        // Only a volume that is known to be bound is protected, so that comes before the claim relies on it.
+        if volume.status.phase != "Bound" {
+            let status = value!({"phase": "Bound", "message": null});
+            plan.stage([Act::from(Write::status(object, status).at_any_revision())]);
         }
         let mut annotations = Map::new();
         let mut patch = Map::new();

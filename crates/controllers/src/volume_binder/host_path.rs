@@ -108,6 +108,7 @@ impl Planner for DefaultStorageClass {
             "provisioner": (PROVISIONER),
             "reclaimPolicy": "Delete",
             "volumeBindingMode": "Immediate",
+            "allowVolumeExpansion": true,
         });
         plan.stage([Write::create("storageclasses.storage.k8s.io", "", class).into()]);
         plan

@@ -12,7 +12,7 @@ pub(super) type Claim<'a> = (&'a Object, &'a PersistentVolumeClaim);
 pub(super) type Volume<'a> = (&'a Object, &'a PersistentVolume);
 
 /// How much storage is meant; none if nothing is said.
-pub(super) fn storage(amounts: &Pairs) -> Quantity {
+pub(crate) fn storage(amounts: &Pairs) -> Quantity {
     amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
 }
 
@@ -21,8 +21,13 @@ pub(super) fn storage(amounts: &Pairs) -> Quantity {
 pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World) -> Option<Volume<'a>> {
     let meta = object.meta();
     let view = |volume: &'a Object| Some((volume, volume.view::<PersistentVolume>()?));
+    // What was begun is finished: a volume that is protected for the claim's sake would wait for it for ever.
+    let is_begun = |volume: &PersistentVolume| {
+        let names = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
+        names && volume.status.phase == "Bound"
+    };
     let fits = |(seen, volume): &Volume<'_>| {
-        !seen.meta().is_deleted()
+        (!seen.meta().is_deleted() || is_begun(volume))
             && storage(&volume.spec.capacity) >= storage(&claim.spec.resources.requests)
             && same_mode(claim, volume)
             && same_attributes(claim, volume)

@@ -265,6 +265,133 @@ fn whoever_makes_volumes_elsewhere_is_named_and_waited_for() {
     cluster.assert_quiet();
 }
 
+#[test]
+fn a_binding_that_was_begun_is_finished_though_the_volume_is_to_go() {
+    let mut cluster = cluster();
+    cluster.create("persistentvolumes", "", volume("v", "1Gi", "Retain"));
+    cluster.settle();
+    cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
+    cluster.observe();
+    cluster.plan();
+    while phase(&cluster, "persistentvolumes", "v") != "Bound" {
+        assert!(cluster.perform());
+    }
+    assert_eq!(bound_to(&cluster, "c"), "", "the volume is bound before the claim relies on it");
+    cluster.crash();
+    cluster.delete("persistentvolumes", "v", &Value::map()).unwrap();
+    cluster.settle();
+    assert_eq!(bound_to(&cluster, "c"), "v");
+    assert_eq!(phase(&cluster, "persistentvolumeclaims", "default/c"), "Bound");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_volume_of_another_mode_is_not_bound_and_both_sides_are_told() {
+    let mut cluster = cluster();
+    cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
+    let found = cluster.get("persistentvolumeclaims", "default/c").unwrap();
+    let mut block = volume("block", "1Gi", "Retain");
+    let spec = block.ensure_map("spec");
+    spec.insert("volumeMode", "Block");
+    let uid = found.str_at(&["metadata", "uid"]);
+    spec.insert("claimRef", value!({"namespace": "default", "name": "c", "uid": (uid)}));
+    cluster.create("persistentvolumes", "", block);
+    cluster.settle();
+    assert_eq!(bound_to(&cluster, "c"), "");
+    for message in [
+        "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"c\" due to incompatible volumeMode.",
+        "Cannot bind PersistentVolume \"block\" to requested PersistentVolumeClaim due to incompatible volumeMode.",
+    ] {
+        assert!(said(&cluster, "VolumeMismatch", message), "{message}");
+    }
+    let events = cluster.list("events");
+    assert!(
+        events.iter().all(|event| event.str_at(&["source", "component"]) == "persistentvolume-controller")
+    );
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_volume_to_be_recycled_waits_for_pods_and_then_fails() {
+    let mut cluster = cluster();
+    cluster.create("persistentvolumes", "", volume("v", "1Gi", "Recycle"));
+    cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
+    let pod = value!({
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+        },
+    });
+    cluster.create("pods", "default", pod);
+    cluster.settle();
+    drop_claim(&mut cluster, "c");
+    cluster.settle();
+    assert_eq!(phase(&cluster, "persistentvolumes", "v"), "Released");
+    assert!(said(&cluster, "VolumeFailedRecycle", "Volume is used by pods: default/p"));
+    cluster.delete("pods", "default/p", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.patch("persistentvolumes", "v", "", value!({"metadata": {"labels": {"look": "again"}}})).unwrap();
+    cluster.settle();
+    assert_eq!(phase(&cluster, "persistentvolumes", "v"), "Failed");
+    assert!(said(&cluster, "VolumeFailedRecycle", "No recycler plugin found for the volume!"));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn who_took_over_from_a_plugin_of_old_is_named_and_left_alone() {
+    let mut cluster = cluster();
+    let mut old = volume("old", "1Gi", "Delete");
+    let made_by = value!({"pv.kubernetes.io/provisioned-by": "kubernetes.io/aws-ebs"});
+    old.ensure_map("metadata").insert("annotations", made_by);
+    cluster.create("persistentvolumes", "", old);
+    let mut asking = claim("c", "1Gi", &[]);
+    let asks = value!({"volume.beta.kubernetes.io/storage-provisioner": "kubernetes.io/aws-ebs"});
+    asking.ensure_map("metadata").insert("annotations", asks);
+    cluster.create("persistentvolumeclaims", "default", asking);
+    cluster.settle();
+    for (resource, path) in [("persistentvolumes", "old"), ("persistentvolumeclaims", "default/c")] {
+        let found = cluster.get(resource, path).unwrap();
+        assert_eq!(found.str_at(&["metadata", "annotations", MIGRATED_TO]), "ebs.csi.aws.com", "{resource}");
+    }
+    assert_eq!(bound_to(&cluster, "c"), "old");
+    drop_claim(&mut cluster, "c");
+    cluster.settle();
+    assert_eq!(phase(&cluster, "persistentvolumes", "old"), "Released", "the driver deletes it");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_volume_whose_claim_is_not_seen_yet_is_not_released() {
+    // What a loop sees that knows volumes farther than claims.
+    let read = |resource: &str, path: &str, revision: u64, text: &str| {
+        let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
+        let text = text.to_owned().into();
+        Object::read(key, setpoint_api::Revision(revision), Time::from_seconds(1000), text).unwrap()
+    };
+    let mut world = World::new(crate::indexes::all());
+    world.put(read(
+        "persistentvolumeclaims",
+        "default/other",
+        5,
+        r#"{"metadata":{"name":"other","uid":"o"}}"#,
+    ));
+    let made = r#"{"metadata":{"name":"v","uid":"v"},"spec":{"persistentVolumeReclaimPolicy":"Delete",
+        "claimRef":{"namespace":"default","name":"c","uid":"c"}},"status":{"phase":"Pending"}}"#;
+    let made = read("persistentvolumes", "v", 7, made);
+    world.put(made.clone());
+    let answers = std::collections::BTreeMap::new();
+    let plan = |world: &World, now: i64| {
+        let seen = Seen { memo: String::new(), answers: &answers, failure: None };
+        let binder = VolumeBinder::new(DIRECTORY);
+        Planner::plan(&binder, made.key(), world, &seen, Time::from_seconds(now), Seed(0))
+    };
+    let early = plan(&world, 1001);
+    assert!(early.is_quiet() && early.look_again.is_some());
+    assert!(!plan(&world, 1060).is_quiet(), "it does not wait for ever");
+    world.reach(setpoint_api::Revision(7));
+    assert!(!plan(&world, 1001).is_quiet(), "now it is known that the claim is gone");
+}
+
 fn out_of_the_box() -> Cluster {
     Cluster::new(
         || {

@@ -1,14 +1,16 @@
 //! What to do about a volume.
 
-use setpoint_api::{Value, value};
+use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::{Act, Object, Plan, World, Write};
 
 use super::matching::same_mode;
-use super::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, host_path, tell};
-use crate::finalizers;
+use super::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, host_path, migration, tell};
+use crate::indexes::{PODS_BY_CLAIM, path};
+use crate::volume_protection::is_terminated;
+use crate::{finalizers, horizon};
 
 /// Keeps a volume of ours until what it stands for is gone.
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
@@ -19,6 +21,7 @@ pub(super) struct Desk<'a> {
     pub volume: &'a PersistentVolume,
     pub world: &'a World,
     pub directory: &'a str,
+    pub now: Time,
 }
 
 /// What becomes of a volume that is to be deleted.
@@ -34,6 +37,11 @@ enum Fate {
 impl Desk<'_> {
     pub fn plan(&self, said: &str) -> Plan<String> {
         let mut plan = Plan::default();
+        if let Some(act) = migration(self.object, self.annotation(PROVISIONED_BY)) {
+            // What follows is planned on what is written now.
+            plan.stage([act]);
+            return plan;
+        }
         plan.stage(self.finalizer());
         let Some(of) = self.volume.spec.claim_ref.as_ref().filter(|of| !of.uid.is_empty()) else {
             plan.stage(self.phase("Available"));
@@ -41,22 +49,20 @@ impl Desk<'_> {
         };
         let claim = self.world.view::<PersistentVolumeClaim>(&of.namespace, &of.name);
         match claim.filter(|(object, _)| *object.meta().uid == *of.uid) {
-            None => self.release(&mut plan),
+            None if !horizon::reaches(self.world, "persistentvolumeclaims", self.object, self.now) => {
+                plan.look_again_at(self.now.after(horizon::SOON));
+            }
+            None => self.release(&mut plan, said),
             Some((object, claim)) if claim.spec.volume_name.is_empty() => {
                 if !same_mode(claim, self.volume) {
-                    let message = format!(
-                        "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{}\" due to incompatible \
-                         volumeMode.",
-                        object.meta().name
-                    );
-                    tell(&mut plan, said, self.subject().warning("VolumeMismatch", message));
+                    self.tell_mismatch(object, &mut plan, said);
                 }
             }
             Some((_, claim)) if claim.spec.volume_name == *self.object.meta().name => {
                 plan.stage(self.phase("Bound"));
             }
             // The claim has another volume. One that was made for it goes; any other is free again.
-            Some(_) if self.is_made() && self.deletes() => self.release(&mut plan),
+            Some(_) if self.is_made() && self.deletes() => self.release(&mut plan, said),
             Some(_) => plan.stage([self.unbind()]),
         }
         plan
@@ -98,8 +104,25 @@ impl Desk<'_> {
         }
     }
 
+    /// Tells people on both sides that the volume cannot be what the claim wants it to be.
+    fn tell_mismatch(&self, claim: &Object, plan: &mut Plan<String>, said: &str) {
+        let about_volume = format!(
+            "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{}\" due to incompatible volumeMode.",
+            claim.meta().name
+        );
+        let about_claim = format!(
+            "Cannot bind PersistentVolume \"{}\" to requested PersistentVolumeClaim due to incompatible volumeMode.",
+            self.object.meta().name
+        );
+        tell(plan, said, self.subject().warning("VolumeMismatch", about_volume));
+        if !plan.notes.is_empty() {
+            let claim = Subject::of(claim, "v1", "PersistentVolumeClaim");
+            plan.notes.push(claim.warning("VolumeMismatch", about_claim));
+        }
+    }
+
     /// Nobody claims it any more.
-    fn release(&self, plan: &mut Plan<String>) {
+    fn release(&self, plan: &mut Plan<String>, said: &str) {
         if !matches!(self.volume.status.phase.as_str(), "Released" | "Failed") {
             // What follows is planned on what is written now.
             return plan.stage(self.phase("Released"));
@@ -107,7 +130,7 @@ impl Desk<'_> {
         match self.volume.spec.persistent_volume_reclaim_policy.as_str() {
             _ if self.annotation(MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) => {}
             "Retain" => {}
-            "Recycle" => self.fail(plan, "VolumeFailedRecycle", "No recycler plugin found for the volume!"),
+            "Recycle" => self.recycle(plan, said),
             "Delete" => match self.fate() {
                 Fate::Ours => {
                     plan.stage(finalizers::remove(self.object, FINALIZER));
@@ -123,6 +146,21 @@ impl Desk<'_> {
                 self.fail(plan, "VolumeUnknownReclaimPolicy", message);
             }
         }
+    }
+
+    /// There is nobody who could empty a volume. Pods that still use it are told of first.
+    fn recycle(&self, plan: &mut Plan<String>, said: &str) {
+        let Some(of) = &self.volume.spec.claim_ref else { return };
+        let at = path(&of.namespace, &of.name);
+        let is_used = |pod: &&Object| pod.view().is_some_and(|view| !is_terminated(pod, view));
+        let users: Vec<&str> =
+            self.world.indexed(PODS_BY_CLAIM, &at).filter(is_used).map(|pod| pod.key().path()).collect();
+        let is_claimed = self.world.find("persistentvolumeclaims", &of.namespace, &of.name).is_some();
+        if users.is_empty() || is_claimed {
+            return self.fail(plan, "VolumeFailedRecycle", "No recycler plugin found for the volume!");
+        }
+        let message = format!("Volume is used by pods: {}", users.join(","));
+        tell(plan, said, self.subject().normal("VolumeFailedRecycle", message));
     }
 
     fn fail(&self, plan: &mut Plan<String>, reason: &'static str, message: &str) {

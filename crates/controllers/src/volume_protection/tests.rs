@@ -134,3 +134,69 @@ fn a_class_of_attributes_goes_after_its_last_claim() {
     assert!(cluster.get("volumeattributesclasses.storage.k8s.io", "gold").is_none());
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_class_of_attributes_stays_for_what_volumes_have_and_claims_had_or_get() {
+    let class = value!({"metadata": {"name": "gold"}, "driverName": "d", "parameters": {"a": "b"}});
+    let had = value!({"currentVolumeAttributesClassName": "gold"});
+    let gets =
+        value!({"modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold", "status": "Pending"}});
+    for status in [had, gets] {
+        let mut cluster = bound();
+        cluster.create("volumeattributesclasses.storage.k8s.io", "", class.clone());
+        cluster.patch("persistentvolumeclaims", "default/c", "status", value!({"status": (status)})).unwrap();
+        cluster.settle();
+        cluster.delete("volumeattributesclasses.storage.k8s.io", "gold", &Value::map()).unwrap();
+        cluster.settle();
+        assert!(cluster.get("volumeattributesclasses.storage.k8s.io", "gold").is_some());
+        cluster.assert_quiet();
+        let none = value!({"currentVolumeAttributesClassName": null, "modifyVolumeStatus": null});
+        cluster.patch("persistentvolumeclaims", "default/c", "status", value!({"status": (none)})).unwrap();
+        cluster.settle();
+        assert!(cluster.get("volumeattributesclasses.storage.k8s.io", "gold").is_none());
+        cluster.assert_quiet();
+    }
+    let mut cluster = cluster();
+    cluster.create("volumeattributesclasses.storage.k8s.io", "", class);
+    let volume = value!({
+        "metadata": {"name": "v"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "d", "volumeHandle": "h"},
+            "volumeAttributesClassName": "gold",
+        },
+    });
+    cluster.create("persistentvolumes", "", volume);
+    cluster.delete("volumeattributesclasses.storage.k8s.io", "gold", &Value::map()).unwrap();
+    cluster.settle();
+    assert!(cluster.get("volumeattributesclasses.storage.k8s.io", "gold").is_some());
+    cluster.delete("persistentvolumes", "v", &Value::map()).unwrap();
+    cluster.settle();
+    assert!(cluster.get("volumeattributesclasses.storage.k8s.io", "gold").is_none());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_claim_whose_pods_are_not_seen_yet_does_not_go() {
+    let read = |resource: &str, path: &str, revision: u64, text: &str| {
+        let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
+        let text = text.to_owned().into();
+        Object::read(key, setpoint_api::Revision(revision), Time::from_seconds(1000), text).unwrap()
+    };
+    let mut world = World::new(crate::indexes::all());
+    world.put(read("pods", "default/other", 5, r#"{"metadata":{"name":"other","uid":"o"}}"#));
+    let going = r#"{"metadata":{"name":"c","namespace":"default","uid":"c","finalizers":["kubernetes.io/pvc-protection"],
+        "deletionTimestamp":"2026-11-15T20:07:00Z"}}"#;
+    let going = read("persistentvolumeclaims", "default/c", 7, going);
+    world.put(going.clone());
+    let answers = std::collections::BTreeMap::new();
+    let plan = |world: &World| {
+        let seen = Seen { memo: (), answers: &answers, failure: None };
+        Planner::plan(&ClaimProtection, going.key(), world, &seen, Time::from_seconds(1001), Seed(0))
+    };
+    let early = plan(&world);
+    assert!(early.is_quiet() && early.look_again.is_some());
+    world.reach(setpoint_api::Revision(7));
+    assert!(!plan(&world).is_quiet());
+}

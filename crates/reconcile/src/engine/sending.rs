@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use setpoint_api::Time;
+use setpoint_api::{Revision, Time};
 
 use crate::plan::Act;
 use crate::queue::End;
@@ -19,12 +19,14 @@ pub(super) struct Sending {
     pub out: usize,
     /// When to look again once the plan is done.
     pub look_again: Option<Time>,
+    /// The revision of the world that was planned on.
+    pub seen: Revision,
 }
 
 impl Sending {
-    pub fn new(stages: Vec<Vec<Act>>, look_again: Option<Time>) -> Sending {
+    pub fn new(stages: Vec<Vec<Act>>, look_again: Option<Time>, seen: Revision) -> Sending {
         let stages = stages.into_iter().filter(|stage| !stage.is_empty()).map(VecDeque::from).collect();
-        Sending { stages, batch: 1, end: End::Done, out: 0, look_again }
+        Sending { stages, batch: 1, end: End::Done, out: 0, look_again, seen }
     }
 
     /// The next acts to send; none when there are none left.

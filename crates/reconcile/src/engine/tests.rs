@@ -184,3 +184,114 @@ fn a_relist_takes_away_what_is_not_in_it() {
     let thing = engine.world().find("things", "a", "x").unwrap();
     assert_eq!(thing.view::<Thing>().unwrap().spec.replicas, 3, "a late change was taken for the newest");
 }
+
+/// Asks about every thing for as long as it has no answer, and copies it once it has one.
+struct Curious;
+
+impl Planner for Curious {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "curious"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        if world.get(key).is_none() {
+            return plan;
+        }
+        match seen.answers.get("q").map(|answered| &answered.answer) {
+            Some(Ok(_)) => plan.stage([Act::from(Write::create("copies", "a", Value::map()))]),
+            _ => plan.asks.push(Ask { whom: "nobody", id: "q".to_owned(), question: Value::Null }),
+        }
+        plan
+    }
+}
+
+fn curious() -> (Engine, Key) {
+    let mut engine = Engine::new(vec![Box::new(Curious)], []);
+    engine.observe(thing("x", 1, 1), at(0));
+    (engine, key_of("things", "a", "x").unwrap())
+}
+
+#[test]
+fn what_cannot_be_answered_is_asked_after_growing_pauses_however_eager_the_planner_is() {
+    let (mut engine, key) = curious();
+    let (mut now, mut asked) = (at(0), 0);
+    while now < at(60_000) {
+        let turn = engine.turn(now, Seed(1));
+        asked += turn.asks.len();
+        for (name, key, ask) in turn.asks {
+            engine.reply(name, &key, &ask.id, Err("nobody knows".to_owned()), now);
+        }
+        let wake = engine.turn(now, Seed(1)).wake.unwrap();
+        assert!(wake > now, "the loop spins");
+        now = wake;
+    }
+    assert!((8..=13).contains(&asked), "asked {asked} times in a minute");
+    let (_, _, stats) = engine.stats().next().unwrap();
+    assert!(stats.plans < 100, "planned {} times", stats.plans);
+    engine.reply("curious", &key, "q", Ok(Value::Null), now);
+    assert_eq!(engine.turn(now, Seed(1)).writes.len(), 1, "an answer is taken in at once");
+}
+
+#[test]
+fn a_question_is_not_asked_again_while_its_answer_is_under_way() {
+    let (mut engine, _) = curious();
+    assert_eq!(engine.turn(at(0), Seed(1)).asks.len(), 1);
+    engine.observe(thing("x", 2, 2), at(1));
+    let turn = engine.turn(at(1), Seed(1));
+    assert!(turn.asks.is_empty());
+    engine.observe(thing("x", 2, 3), at(12_000));
+    assert_eq!(engine.turn(at(12_000), Seed(1)).asks.len(), 1, "a lost answer is asked for again");
+}
+
+#[test]
+fn an_answer_cuts_no_backoff_short() {
+    let (mut engine, key) = curious();
+    engine.turn(at(0), Seed(1));
+    engine.reply("curious", &key, "q", Ok(Value::Null), at(1));
+    let turn = engine.turn(at(1), Seed(1));
+    engine.answer(turn.writes[0].ticket, refused(), at(1), &mut Turn::default());
+    engine.reply("curious", &key, "q", Ok(Value::Null), at(2));
+    assert!(engine.turn(at(2), Seed(1)).writes.is_empty());
+    assert_eq!(engine.turn(at(6), Seed(1)).writes.len(), 1);
+}
+
+#[test]
+fn the_answers_about_what_is_gone_cost_nothing() {
+    let (mut engine, key) = curious();
+    engine.turn(at(0), Seed(1));
+    let gone = Observed { key: key.clone(), revision: Revision(2), after: None, by: None };
+    engine.observe(gone, at(1));
+    engine.reply("curious", &key, "q", Ok(Value::Null), at(2));
+    engine.turn(at(2), Seed(1));
+    assert!(engine.keys("curious").is_empty());
+}
+
+#[test]
+fn what_is_told_again_does_not_bring_back_what_is_gone() {
+    let mut engine = engine();
+    let told = copy("x", 2);
+    engine.observe(told.clone(), at(0));
+    engine.observe(Observed { revision: Revision(3), after: None, ..told.clone() }, at(0));
+    engine.observe(told, at(0));
+    assert_eq!(engine.world().count("copies"), 0);
+}
+
+#[test]
+fn every_write_of_a_plan_says_which_world_was_planned_on() {
+    let mut engine = engine();
+    engine.observe(thing("x", 3, 1), at(0));
+    engine.reach(Revision(1));
+    let mut turn = engine.turn(at(0), Seed(1));
+    engine.reach(Revision(7));
+    let first = turn.writes.remove(0);
+    engine.answer(first.ticket, done(8), at(0), &mut turn);
+    assert_eq!(turn.writes.iter().map(|sent| sent.seen).collect::<Vec<_>>(), [Revision(1), Revision(1)]);
+}

@@ -31,6 +31,8 @@ pub struct RequestSpec {
     /// What the certificate is for.
     #[serde(deserialize_with = "or_default")]
     pub usages: Vec<String>,
+    /// How long the certificate is to live.
+    pub expiration_seconds: Option<i64>,
     /// Who asks.
     pub username: String,
     /// The identity of who asks.

@@ -69,6 +69,22 @@ pub struct NodeStatus {
     /// Its conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<NodeCondition>,
+    /// The volumes that are attached to it.
+    #[serde(deserialize_with = "or_default")]
+    pub volumes_attached: Vec<AttachedVolume>,
+    /// The volumes that it has mounted, or is about to.
+    #[serde(deserialize_with = "or_default")]
+    pub volumes_in_use: Vec<String>,
+}
+
+/// A volume that is attached to a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachedVolume {
+    /// Its name, with that of the plugin before it.
+    pub name: String,
+    /// Where its device is.
+    pub device_path: String,
 }
 
 /// A condition of a Node.

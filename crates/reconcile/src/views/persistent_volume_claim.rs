@@ -64,6 +64,9 @@ pub struct ClaimStatus {
     /// How much it was given.
     #[serde(deserialize_with = "or_default")]
     pub allocated_resources: Pairs,
+    /// How far it has come in being given that.
+    #[serde(deserialize_with = "or_default")]
+    pub allocated_resource_statuses: Pairs,
     /// The class of attributes that it has.
     pub current_volume_attributes_class_name: Option<String>,
     /// The class of attributes that it is being given.

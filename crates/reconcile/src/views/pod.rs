@@ -84,7 +84,19 @@ pub struct PodSpec {
     /// When it may push others aside.
     pub preemption_policy: String,
     /// The devices it claims.
-    pub resource_claims: Vec<Value>,
+    pub resource_claims: Vec<ResourceClaim>,
+}
+
+/// Devices that a Pod claims: by a claim, or by a template of one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaim {
+    /// What the Pod calls it.
+    pub name: String,
+    /// The claim.
+    pub resource_claim_name: Option<String>,
+    /// The template that a claim is made of.
+    pub resource_claim_template_name: Option<String>,
 }
 
 /// A container of a Pod.
@@ -213,8 +225,21 @@ pub struct PodStatus {
     /// How the containers that run first stand.
     #[serde(deserialize_with = "or_default")]
     pub init_container_statuses: Vec<ContainerStatus>,
+    /// The claims that were made for it.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_claim_statuses: Vec<ResourceClaimStatus>,
     /// The node that others are to make room on.
     pub nominated_node_name: String,
+}
+
+/// A claim that was made for a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceClaimStatus {
+    /// What the Pod calls it.
+    pub name: String,
+    /// The claim; nothing if none is needed.
+    pub resource_claim_name: Option<String>,
 }
 
 /// An address.
@@ -240,6 +265,20 @@ pub struct ContainerStatus {
 }
 
 impl Pod {
+    /// The names of the claims for devices that it lists and that are known, with whether each is to be made for it.
+    pub fn device_claims(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.spec.resource_claims.iter().filter_map(|claim| match &claim.resource_claim_name {
+            Some(name) => Some((name.as_str(), false)),
+            None => Some((self.claim_status(claim)?.resource_claim_name.as_deref()?, true)),
+        })
+    }
+
+    /// What is known of a claim that is made for it; nothing if nobody has looked into it yet.
+    #[must_use]
+    pub fn claim_status(&self, claim: &ResourceClaim) -> Option<&ResourceClaimStatus> {
+        self.status.resource_claim_statuses.iter().find(|status| status.name == claim.name)
+    }
+
     /// Whether it can serve.
     #[must_use]
     pub fn is_ready(&self) -> bool {

@@ -57,7 +57,7 @@ impl Api {
         }
         let is_wanted = media::wants_aggregated(accept(request));
         if let Some(document) = discovery::aggregated(&parts).filter(|_| is_wanted) {
-            let mut answer = answers::json_bytes(200, vec![document.json.clone()]);
+            let mut answer = answers::json_bytes(200, vec![document.json.clone().into()]);
             answer.headers.insert(CONTENT_TYPE, AGGREGATED);
             let mut answer = tagged(answer, &document.tag, request);
             answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));

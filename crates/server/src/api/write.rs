@@ -17,10 +17,11 @@ use super::{Api, wanted};
 use crate::body::{self, Expected, Strictness};
 use crate::exchange::{Answer, Request};
 use crate::media::{self, Form, View};
+use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
-use crate::pipeline::update::{Part, update, update_live};
-use crate::pipeline::{Decided, Step, Wish, World, Writer, ownership};
+use crate::pipeline::update::{Part, update};
+use crate::pipeline::{Decided, Step, Wish, World, Writer};
 use crate::query::Query;
 use crate::route::Target;
 use crate::{answers, list, stored};
@@ -140,29 +141,14 @@ impl Api {
         let force = query.flag("force") == Some(true);
         let strictness = Strictness::of(query.get("fieldValidation"));
         let (config, mut warnings) = applied_config(request, target, strictness)?;
-        let (served, part) = (target.served, part(target));
+        let config = Configuration { says: &config, force };
         let mut created = false;
         let mut more = Vec::new();
         let done = self
             .perform(|world| {
-                let record = self.find(target, world.snapshot);
-                let live = record.as_ref().ok().map(stored::object);
-                let (object, owners) =
-                    ownership::merge(served, part, &writer, world, live.as_ref(), &config, force)?;
-                let object = decode(object, served.schema, &[])
-                    .map_err(|error| Status::bad_request(error.to_string()))?
-                    .value;
-                let wish = Wish { object: served.to_stored(object), hollow: false, owners: Some(owners) };
-                let decided = match (record, live) {
-                    (Ok(record), Some(live)) => {
-                        update_live(served, part, wish, (&record, live), &writer, world)
-                    }
-                    (Err(missing), _) if part != Part::Whole => Err(missing),
-                    _ => {
-                        created = true;
-                        create(served, &target.namespace, wish, &writer, world)
-                    }
-                };
+                let record = self.find(target, world.snapshot).ok();
+                created = record.is_none();
+                let decided = apply(target.served, part(target), config, record.as_ref(), &writer, world);
                 noted(decided, &mut more)
             })
             .await;
@@ -224,7 +210,7 @@ impl Api {
                 .await;
             outcome?;
         }
-        list::answer(target, &page, wanted, query, self.options.clock.now())
+        list::answer(target, page, wanted, query, self.options.clock.now())
     }
 
     fn body(&self, request: &Request, target: &Target, query: &Query) -> Result<(Wish, Vec<String>), Status> {
@@ -430,7 +416,11 @@ fn shown(
     query: &Query,
     now: Time,
 ) -> Result<Answer, Status> {
+    let pretty = query.flag("pretty") == Some(true);
     let bytes = match done {
+        Done::Stored(record) if view == View::Whole => {
+            return Ok(answers::record(code, target.served, &record, form, pretty));
+        }
         Done::Stored(record) => record.value(),
         Done::Removed(object) | Done::Would(object) => {
             let schema = target.served.stored_schema;
@@ -443,7 +433,7 @@ fn shown(
         return answers::view_of_object(code, target.served, &object, view, query, now);
     }
     let bytes = stored::served_bytes(target.served, bytes);
-    Ok(answers::object(code, target.served, bytes, form, query.flag("pretty") == Some(true)))
+    Ok(answers::object(code, target.served, bytes, form, pretty))
 }
 
 pub(crate) fn commit_status(error: &CommitError) -> Status {

@@ -15,7 +15,7 @@ use http_body::{Frame, SizeHint};
 
 use super::Phase;
 use super::connection::Connection;
-use crate::exchange::{Body, Frames};
+use crate::exchange::{Body, Frames, Part};
 
 /// From which size on an answer is compressed, and how hard, as upstream does it.
 const GZIP_BYTES_MIN: usize = 128 * 1024;
@@ -149,28 +149,28 @@ impl http_body::Body for Outgoing {
 
 /// Parts that follow one another.
 struct Parts {
-    parts: std::vec::IntoIter<Bytes>,
+    parts: std::vec::IntoIter<Part>,
     left: usize,
 }
 
 impl Parts {
-    fn new(parts: Vec<Bytes>) -> Parts {
-        let left = parts.iter().map(Bytes::len).sum();
+    fn new(parts: Vec<Part>) -> Parts {
+        let left = parts.iter().map(|part| part.len()).sum();
         Parts { parts: parts.into_iter(), left }
     }
 
     /// The next part, or several small ones in one. A part that is large or alone is not copied.
     fn next_chunk(&mut self) -> Option<Bytes> {
         let first = self.parts.by_ref().find(|part| !part.is_empty())?;
-        let fits = |length: usize, next: &Bytes| length + next.len() <= CHUNK_BYTES;
+        let fits = |length: usize, next: &Part| length + next.len() <= CHUNK_BYTES;
         if self.parts.as_slice().first().is_none_or(|next| !fits(first.len(), next)) {
             self.left -= first.len();
-            return Some(first);
+            return Some(first.into_bytes());
         }
         let mut chunk = BytesMut::with_capacity(self.left.min(CHUNK_BYTES));
         chunk.extend_from_slice(&first);
         while self.parts.as_slice().first().is_some_and(|next| fits(chunk.len(), next)) {
-            chunk.extend_from_slice(&self.parts.next().unwrap_or_default());
+            chunk.extend_from_slice(&self.parts.next().expect("it was there"));
         }
         self.left -= chunk.len();
         Some(chunk.freeze())

@@ -13,11 +13,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::server::TlsStream;
 
+use super::refusing::Refusing;
 use super::stall::Guarded;
 use super::tls::Secured;
 use super::{
-    HEADER_BYTES_MAX, HEADERS_MAX, LOCAL_RESETS_MAX, PENDING_RESETS_MAX, PING_INTERVAL, PING_TIMEOUT, Phase,
-    SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, handler,
+    HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX, HEADERS_MAX, LOCAL_RESETS_MAX, PENDING_RESETS_MAX,
+    PING_INTERVAL, PING_TIMEOUT, Phase, SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, handler,
 };
 use crate::exchange::Identity;
 
@@ -102,7 +103,7 @@ async fn serve_http1(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
     builder.max_headers(HEADERS_MAX).max_header_size(HEADER_BYTES_MAX);
     // Slow headers are cut by the tick, without a timer for each request.
     builder.timer(TokioTimer::new()).header_read_timeout(None);
-    let served = builder.serve_connection(TokioIo::new(stream), handle);
+    let served = builder.serve_connection(TokioIo::new(Refusing::new(stream)), handle);
     drive(served, |served| served.graceful_shutdown(), connection).await;
 }
 
@@ -115,7 +116,7 @@ async fn serve_http2(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(LOCAL_RESETS_MAX)
-        .max_header_list_size(HEADER_BYTES_MAX as u32)
+        .max_header_list_size(HEADER_BYTES_READ_MAX as u32)
         .max_send_buf_size(SEND_BUFFER_BYTES_MAX)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);

@@ -17,7 +17,7 @@ use setpoint_api::status::Status;
 
 use super::body::{Active, Outgoing};
 use super::connection::Connection;
-use super::{BODY_DISCARD_MAX, Bounds, HEADERS_MAX, Shared};
+use super::{BODY_DISCARD_MAX, Bounds, HEADER_BYTES_MAX, HEADERS_MAX, Shared};
 use crate::answers;
 use crate::exchange::{Answer, Body, Request, Service};
 use crate::inflight::Place;
@@ -55,10 +55,7 @@ async fn admit(
         _ => connection.identity.clone(),
     };
     let identity = identity.ok_or_else(|| Status::unauthorized("Unauthorized"))?;
-    if parts.headers.len() > HEADERS_MAX {
-        let message = format!("the request has more than {HEADERS_MAX} header fields");
-        return Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message));
-    }
+    check_headers(&parts.headers)?;
     let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
     let place = connection.shared.service.enter(&parts.method, path, query)?;
     let body = read(body, &connection.shared.bounds).await?;
@@ -72,6 +69,19 @@ async fn admit(
         identity,
     };
     Ok((request, place))
+}
+
+/// Refuses headers beyond the bounds. The library that reads HTTP/1.1 has stricter ones of its own.
+fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let message = if headers.len() > HEADERS_MAX {
+        format!("the request has more than {HEADERS_MAX} header fields")
+    } else if bytes > HEADER_BYTES_MAX {
+        format!("the header fields of the request take more than {HEADER_BYTES_MAX} bytes")
+    } else {
+        return Ok(());
+    };
+    Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message))
 }
 
 /// Reads a body of bounded size in bounded time.
@@ -166,7 +176,7 @@ fn respond(
     headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
     let body = match body {
         Body::Whole(parts) if *method == Method::HEAD => {
-            let bytes: usize = parts.iter().map(Bytes::len).sum();
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
             Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, active)
         }

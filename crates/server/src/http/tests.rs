@@ -90,7 +90,7 @@ impl Service for Sample {
                 _ => {
                     let identity = format!("{} {:?} ", request.identity.user, request.identity.groups);
                     let seen = format!("{}?{} {}", request.path, request.query, request.body.len());
-                    Body::Whole(vec![identity.into(), Bytes::new(), seen.into()])
+                    Body::Whole(vec![identity.into(), Bytes::new().into(), seen.into()])
                 }
             };
             Answer { status: StatusCode::OK, headers: HeaderMap::new(), body }
@@ -506,11 +506,37 @@ async fn headers_are_bounded() {
         for number in 0..HEADERS_MAX + 1 {
             many.headers_mut().append("x-many", number.to_string().parse().unwrap());
         }
-        assert_eq!(running.client(alpn).await.send(many).await.0.as_u16(), 431, "{alpn}");
         let mut long = request(Method::GET, "/", String::new());
         long.headers_mut().insert("x-long", "x".repeat(HEADER_BYTES_MAX + 1).parse().unwrap());
-        let refused = running.client(alpn).await.open(long).await;
-        assert!(refused.is_err() || refused.unwrap().status().as_u16() == 431, "{alpn}");
+        for request in [many, long] {
+            let (code, headers, body) = running.client(alpn).await.send(request).await;
+            assert_eq!(code.as_u16(), 431, "{alpn}");
+            assert_eq!(headers["content-type"], "application/json", "{alpn}");
+            let status = setpoint_api::json::parse(&body).unwrap();
+            assert_eq!(status.str_at(&["kind"]), "Status", "{alpn}");
+            assert!(status.str_at(&["message"]).contains("header fields"), "{alpn}");
+        }
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused_with_a_status() {
+    let running = start(Bounds::default()).await;
+    for bad in
+        ["not http at all\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET \u{1} HTTP/1.1\r\n\r\n"]
+    {
+        let mut stream = running.connect("http/1.1", true).await;
+        stream.write_all(bad.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // The server ends the connection without a farewell, which reads as an error.
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{bad:?}: {answer}");
+        let body = answer.split("\r\n\r\n").nth(1).unwrap();
+        assert!(answer.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
+        let status = setpoint_api::json::parse(body.as_bytes()).unwrap();
+        assert_eq!(status.str_at(&["reason"]), "BadRequest");
     }
     assert!(running.finish().await);
 }

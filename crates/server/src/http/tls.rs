@@ -173,11 +173,11 @@ fn provider() -> CryptoProvider {
     provider
 }
 
-/// Who a verified certificate says its holder is: the common name, and the organizations as groups.
+/// Who a verified certificate says its holder is: the last common name, and the organizations as groups.
 fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = certificate.subject();
-    let user = subject.iter_common_name().next()?.as_str().ok()?;
+    let user = subject.iter_common_name().last()?.as_str().ok()?;
     if user.is_empty() {
         return None;
     }

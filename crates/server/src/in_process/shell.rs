@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use super::{Prepared, object, observed, outcome, prepare, resources};
 use crate::api::Entropy;
+use crate::asks::Oracle;
 use crate::pipeline::World;
 
 /// How long changes gather before they are taken in together.
@@ -34,7 +35,7 @@ pub struct Shell {
 pub struct ShellError(#[from] std::io::Error);
 
 impl Shell {
-    /// Starts `engine` over `store`.
+    /// Starts `engine` over `store`. What its planners ask, `oracle` answers.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -43,13 +44,14 @@ impl Shell {
         engine: Engine,
         clock: Arc<dyn Clock>,
         entropy: Arc<Entropy>,
+        oracle: Arc<Oracle>,
     ) -> Result<Shell, ShellError> {
         let stop = Arc::new(AtomicBool::new(false));
         let engine = Arc::new(Mutex::new(engine));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let thread = std::thread::Builder::new().name("loop".to_owned()).spawn(move || {
-            Running { feed: Feed::open(&store), store, clock, entropy, under_way: Vec::new() }
-                .run(&run, &stopped);
+            let feed = Feed::open(&run.lock());
+            Running { feed, store, clock, entropy, oracle, under_way: Vec::new() }.run(&run, &stopped);
         })?;
         Ok(Shell { engine, stop, thread: Some(thread) })
     }
@@ -86,6 +88,7 @@ struct Running {
     feed: Feed,
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
+    oracle: Arc<Oracle>,
     under_way: Vec<(Ticket, Box<str>, setpoint_store::Ticket)>,
 }
 
@@ -101,10 +104,18 @@ impl Running {
             let now = self.clock.now();
             let planned = engine.turn(now, Seed((self.entropy)()));
             turn.writes.extend(planned.writes);
-            let sent_any = !turn.writes.is_empty();
+            // An answer wakes who asked, as a write may.
+            let did_any = !turn.writes.is_empty() || !planned.asks.is_empty();
             self.send(&mut engine, turn);
+            for (controller, key, ask) in planned.asks {
+                let answer = self.oracle.answer(&ask, now, &*self.entropy);
+                if let Err(error) = &answer {
+                    tracing::debug!(controller, %key, whom = ask.whom, error, "a question has no answer");
+                }
+                engine.reply(controller, &key, &ask.id, answer, self.clock.now());
+            }
             drop(engine);
-            if sent_any {
+            if did_any {
                 continue;
             }
             match planned.wake.map(|wake| wake.since(self.clock.now())) {
@@ -184,9 +195,9 @@ struct Lane {
 }
 
 impl Feed {
-    fn open(_: &Store) -> Feed {
-        let lanes =
-            resources().map(|resource| Lane { resource: resource.clone(), cursor: None, ahead: None });
+    fn open(engine: &Engine) -> Feed {
+        let followed = resources().filter(|resource| engine.follows(resource));
+        let lanes = followed.map(|resource| Lane { resource: resource.clone(), cursor: None, ahead: None });
         Feed { lanes: lanes.collect() }
     }
 

@@ -4,6 +4,8 @@
 //! runs after the kind's own validation and only judges. Both are functions of the object and of the world
 //! alone. What they read is not guarded: a class that changes at the same moment is as if it had changed after.
 
+pub mod certificate_request;
+pub mod claim_resize;
 pub mod default_class;
 pub mod limit_range;
 pub mod node_taint;
@@ -14,6 +16,7 @@ pub mod service_account;
 pub mod tolerations;
 
 use memchr::memmem;
+use setpoint_api::field_error::ErrorList;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot, Table};
@@ -73,6 +76,13 @@ pub fn admit_update(served: &Served, new: &mut Value, old: &Value) {
     }
 }
 
+/// Complains about what an object says in encoded parts that its kind's own rules do not read.
+pub fn inspect(served: &Served, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    if served.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
+        certificate_request::inspect(object, old, errors);
+    }
+}
+
 /// Judges an object that is otherwise right.
 ///
 /// # Errors
@@ -86,7 +96,13 @@ pub fn validate(
     let judged = match (served.info.group, served.info.plural) {
         ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
             .and_then(|()| runtime_class::validate(object, snapshot)),
-        ("", "persistentvolumeclaims") => limit_range::validate_claim(object, snapshot),
+        ("", "persistentvolumeclaims") => {
+            limit_range::validate_claim(object, snapshot).and_then(|()| match old {
+                Some(old) => claim_resize::validate(object, old, snapshot),
+                None => Ok(()),
+            })
+        }
+        ("certificates.k8s.io", "certificatesigningrequests") => certificate_request::validate(object),
         ("scheduling.k8s.io", "priorityclasses") => priority::validate_class(object, old, snapshot),
         _ => return Ok(()),
     };

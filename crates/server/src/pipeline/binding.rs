@@ -21,7 +21,10 @@ const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
 pub fn check(binding: &Value) -> Result<(), Status> {
     let mut errors = ErrorList::new();
     pod::validate_binding(binding, &mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(Status::internal_error(errors)) }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(Qualified { group: "", name: "Binding" }, metadata::name(binding), &errors))
 }
 
 /// Binds the pod of the binding's name in `namespace`.

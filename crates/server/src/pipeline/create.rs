@@ -50,6 +50,7 @@ pub fn create(
     validate::create(&mut errors, &object, &metadata_rules(served));
     served.rules.validate(&object, &mut errors);
     served.rules.validate_create(&object, &mut errors);
+    admission::inspect(served, &object, None, &mut errors);
     check(served, &object, &errors)?;
     admission::validate(served, &object, None, world.snapshot)?;
     let name = metadata::name(&object).to_owned();
@@ -63,7 +64,7 @@ pub fn create(
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
     let proposal = proposal.put(key, Expect::Absent, draft);
-    Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, world)?)), warnings })
+    Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, writer, world)?)), warnings })
 }
 
 /// The name is taken; by an object that is about to go, perhaps.

@@ -79,7 +79,7 @@ pub fn delete_object(
         }
         Deletion::Remove(object) => {
             let proposal = writer.proposal(world).delete(key, expect);
-            let proposal = service_network::release(served, &object).commit(proposal, world)?;
+            let proposal = service_network::release(served, &object).commit(proposal, writer, world)?;
             Step::Remove(Box::new(proposal), object)
         }
     })

@@ -18,7 +18,8 @@ pub struct Owners {
     pub changed: FieldSet,
 }
 
-/// Notes in `new` who owns what, after any write but an apply, and answers with what it changed.
+/// Notes in `new` who owns what, after any write but an apply, and answers with what it changed; nothing of a create,
+/// which makes everything.
 pub fn note(
     served: &Served,
     part: Part,
@@ -35,7 +36,7 @@ pub fn note(
         apply::update(writer, live.as_ref(), &new)
     });
     set(new, managed);
-    changed.changed()
+    changed.map(|changed| changed.changed()).unwrap_or_default()
 }
 
 /// Merges an applied configuration into an object, and notes who owns what. The object comes as it is stored and is

@@ -2,51 +2,39 @@
 //!
 //! An address belongs to a Service while there is an `IPAddress` object with its name. That object is made and
 //! deleted in the commit that makes and deletes the Service, on condition that nobody else has made it, so that no
-//! two Services get the same address and none is lost. Node ports are counted over all Services that have some,
+//! two Services get the same address and none is lost; that of a second address, in a commit just before. Node ports are counted over all Services that have some,
 //! which takes time in proportion to them; commits that take a port also touch one common key, so that of two that
 //! count at the same time one counts again. A dry run looks for free addresses like any other, and takes none.
 
 mod ports;
+pub mod ranges;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 use setpoint_api::kinds::core::service::NO_CLUSTER_IP;
-use setpoint_api::kinds::core::service::families::{Families, prepare_create, prepare_update};
+use setpoint_api::kinds::core::service::families::{prepare_create, prepare_update};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Map, Resource, Value, metadata};
 use setpoint_store::{Draft, Expect, Proposal, Snapshot};
 
-use super::{World, check, unstorable};
+use self::ranges::Ranges;
+use super::{World, Writer, check, unstorable};
 use crate::served::{self, Served};
 use crate::stored;
-
-/// The range of addresses, as people write it.
-pub const RANGE: &str = "10.0.0.0/16";
-const NETWORK: u32 = 0x0a00_0000;
-/// The last address of the network is for all, and for no Service.
-const LAST: u32 = NETWORK + 0xffff - 1;
-/// Addresses up to here are left to those who ask for a certain one, while there are others.
-const STATIC_LAST: u32 = NETWORK + 256;
-const FAMILIES: Families = Families { primary_is_ipv6: false, dual_stack: false };
-
-/// The address of the API itself.
-#[must_use]
-pub fn first_address() -> Ipv4Addr {
-    Ipv4Addr::from_bits(NETWORK + 1)
-}
 
 /// What a commit of a Service takes and gives back.
 #[derive(Debug, Default)]
 pub struct Claims {
-    /// The `IPAddress` object to make.
-    taken: Option<Value>,
-    released: Option<String>,
+    /// The `IPAddress` objects to make.
+    taken: Vec<Value>,
+    /// The addresses to give back.
+    released: Vec<String>,
     takes_port: bool,
 }
 
-/// Gives a Service its families, address and ports. Any other object is left as it is.
+/// Gives a Service its families, addresses and ports. Any other object is left as it is.
 ///
 /// # Errors
 /// If it asks for what it cannot have, or nothing is left.
@@ -59,22 +47,26 @@ pub fn allocate(
     if !is_service(served) {
         return Ok(Claims::default());
     }
+    let ranges = Ranges::of(world.snapshot);
     let settled = match old {
-        None => prepare_create(service, FAMILIES),
-        Some(old) => prepare_update(service, old, FAMILIES),
+        None => prepare_create(service, ranges.families),
+        Some(old) => prepare_update(service, old, ranges.families),
     };
     if let Err(errors) = settled {
         check(served, service, &errors)?;
     }
     let mut claims = Claims::default();
-    match (old.and_then(address), has_address(service)) {
-        (None, true) if old.is_none_or(|old| !is_headless(old)) => {
-            let ip = take_address(served, service, world)?;
-            claims.taken = Some(ip_address(ip, service, world));
+    let (before, wanted) = (old.map_or(0, |old| addresses(old).len()), has_address(service));
+    match old {
+        Some(old) if is_headless(old) => {}
+        Some(old) if !wanted => claims.released = addresses(old),
+        // What it had is kept; families come and go at the end of the list.
+        Some(old) if has_address(old) => {
+            claims.taken = take_addresses(served, service, before, &ranges, world)?;
+            let kept = texts(service, "ipFamilies").len();
+            claims.released = addresses(old).into_iter().skip(kept).collect();
         }
-        (Some(before), false) if service.str_at(&["spec", "type"]) == "ExternalName" => {
-            claims.released = Some(before.to_owned());
-        }
+        _ if wanted => claims.taken = take_addresses(served, service, 0, &ranges, world)?,
         _ => {}
     }
     claims.takes_port = ports::allocate(served, service, old, world)?;
@@ -84,7 +76,7 @@ pub fn allocate(
 /// What goes with a Service that is deleted.
 #[must_use]
 pub fn release(served: &Served, service: &Value) -> Claims {
-    let released = if is_service(served) { address(service).map(str::to_owned) } else { None };
+    let released = if is_service(served) { addresses(service) } else { Vec::new() };
     Claims { released, ..Claims::default() }
 }
 
@@ -93,16 +85,31 @@ impl Claims {
     ///
     /// # Errors
     /// If an address cannot be written down.
-    pub fn commit(self, mut proposal: Proposal, world: &World<'_>) -> Result<Proposal, Status> {
-        if let Some(object) = self.taken {
+    pub fn commit(
+        self,
+        mut proposal: Proposal,
+        writer: &Writer,
+        world: &World<'_>,
+    ) -> Result<Proposal, Status> {
+        let mut is_first = true;
+        // A commit has one key of a resource; what is more goes just ahead of it.
+        let mut add = |proposal: Proposal, change: &dyn Fn(Proposal) -> Proposal| {
+            if std::mem::take(&mut is_first) {
+                return change(proposal);
+            }
+            proposal.after(change(writer.proposal(world)))
+        };
+        for object in self.taken {
             let served = served::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
             let key = served.key("", metadata::name(&object)).map_err(|_| unstorable())?;
             let draft = stored::draft(served, object).ok_or_else(unstorable)?;
-            proposal = proposal.put(key, Expect::Absent, draft);
+            proposal = add(proposal, &|it| it.put(key.clone(), Expect::Absent, draft.clone()));
         }
-        if let Some(record) = self.released.and_then(|ip| world.snapshot.get(&address_key(&ip)?)) {
-            let key = address_key(record.name()).ok_or_else(unstorable)?;
-            proposal = proposal.delete(key, Expect::Revision(record.revision()));
+        for key in self.released.iter().filter_map(|ip| address_key(ranges::address(ip)?)) {
+            if let Some(record) = world.snapshot.get(&key) {
+                let expect = Expect::Revision(record.revision());
+                proposal = add(proposal, &|it| it.delete(key.clone(), expect));
+            }
         }
         if self.takes_port {
             let key = port_key().ok_or_else(unstorable)?;
@@ -129,14 +136,19 @@ fn has_address(service: &Value) -> bool {
     service.str_at(&["spec", "type"]) != "ExternalName" && !is_headless(service)
 }
 
-/// The address that a Service has.
-fn address(service: &Value) -> Option<&str> {
-    let ip = service.str_at(&["spec", "clusterIP"]);
-    (has_address(service) && !ip.is_empty()).then_some(ip)
+/// The addresses that a Service has.
+fn addresses(service: &Value) -> Vec<String> {
+    if has_address(service) { texts(service, "clusterIPs") } else { Vec::new() }
 }
 
-fn address_key(ip: &str) -> Option<Key> {
-    Key::cluster(&Resource::new("ipaddresses.networking.k8s.io").ok()?, ip).ok()
+/// The texts in a list of the spec.
+fn texts(service: &Value, field: &str) -> Vec<String> {
+    let list = service.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn address_key(ip: IpAddr) -> Option<Key> {
+    Key::cluster(&Resource::new("ipaddresses.networking.k8s.io").ok()?, &ip.to_string()).ok()
 }
 
 /// The key that every commit which takes a port puts.
@@ -144,56 +156,73 @@ fn port_key() -> Option<Key> {
     Key::cluster(&Resource::new("rangeallocations").ok()?, "servicenodeports").ok()
 }
 
-fn is_free(ip: Ipv4Addr, snapshot: &Snapshot) -> bool {
-    address_key(&ip.to_string()).is_some_and(|key| snapshot.get(&key).is_none())
+fn is_free(ip: IpAddr, snapshot: &Snapshot) -> bool {
+    address_key(ip).is_some_and(|key| snapshot.get(&key).is_none())
 }
 
-fn take_address(served: &Served, service: &mut Value, world: &World<'_>) -> Result<Ipv4Addr, Status> {
-    let asked = service.str_at(&["spec", "clusterIP"]).to_owned();
-    if !asked.is_empty() {
-        let fault = match asked.parse::<Ipv4Addr>() {
-            Ok(ip) if (NETWORK + 1..=LAST).contains(&ip.to_bits()) => {
-                if is_free(ip, world.snapshot) {
-                    return Ok(ip);
-                }
-                "provided IP is already allocated"
-            }
-            _ => "the provided network does not match the current range",
+/// Gives a Service an address for each of its families but the first ones: those that it asks for, or others.
+fn take_addresses(
+    served: &Served,
+    service: &mut Value,
+    skipped: usize,
+    ranges: &Ranges,
+    world: &World<'_>,
+) -> Result<Vec<Value>, Status> {
+    let families = texts(service, "ipFamilies");
+    let mut ips = texts(service, "clusterIPs");
+    ips.resize(ips.len().max(families.len()), String::new());
+    let mut taken = Vec::new();
+    for (i, family) in families.iter().enumerate().skip(skipped) {
+        // One number serves both families: they have no address in common.
+        let ip = if ips[i].is_empty() {
+            let free = ranges.find(family == "IPv6", world.entropy[2], |ip| is_free(ip, world.snapshot));
+            free.ok_or_else(|| {
+                let name = metadata::name(service);
+                Status::internal_error(format!(
+                    "failed to allocate a serviceIP for Service \"{name}\": range is full"
+                ))
+            })?
+        } else {
+            asked(&ips[i], ranges, world).map_err(|fault| refusal(served, service, &ips, i, fault))?
         };
-        let mut errors = ErrorList::new();
-        let root = Path::root("spec");
-        let detail = format!("failed to allocate IP {asked}: {fault}");
-        let value = BadValue::json_strings(&[asked.as_str()]);
-        errors.push(FieldError::invalid(&root.child("clusterIPs"), value, detail));
-        check(served, service, &errors)?;
+        if ips[i].is_empty() {
+            ips[i] = ip.to_string();
+        }
+        taken.push(ip_address(ip, i as u64, service, world));
     }
-    let ip = free_address(world).ok_or_else(|| {
-        let name = metadata::name(service);
-        Status::internal_error(format!(
-            "failed to allocate a serviceIP for Service \"{name}\": range is full"
-        ))
-    })?;
-    let spec = service.ensure_map("spec");
-    spec.insert("clusterIP", ip.to_string());
-    spec.insert("clusterIPs", vec![ip.to_string()]);
-    Ok(ip)
+    if !taken.is_empty() {
+        let spec = service.ensure_map("spec");
+        spec.insert("clusterIP", ips[0].as_str());
+        spec.insert("clusterIPs", ips);
+    }
+    Ok(taken)
 }
 
-/// A free address: some in the upper band, from a random place on, or else the first in the lower band.
-fn free_address(world: &World<'_>) -> Option<Ipv4Addr> {
-    let size = LAST - STATIC_LAST;
-    let start = u32::try_from(world.entropy[2] % u64::from(size)).ok()?;
-    let upper = (0..size).map(|i| STATIC_LAST + 1 + (start + i) % size);
-    upper.chain(NETWORK + 1..=STATIC_LAST).map(Ipv4Addr::from_bits).find(|ip| is_free(*ip, world.snapshot))
+/// The address that somebody asks for, or why it cannot be given.
+fn asked(text: &str, ranges: &Ranges, world: &World<'_>) -> Result<IpAddr, &'static str> {
+    match ranges::address(text).filter(|ip| ranges.hold(*ip)) {
+        None => Err("the provided network does not match the current range"),
+        Some(ip) if !is_free(ip, world.snapshot) => Err("provided IP is already allocated"),
+        Some(ip) => Ok(ip),
+    }
 }
 
-fn ip_address(ip: Ipv4Addr, service: &Value, world: &World<'_>) -> Value {
+fn refusal(served: &Served, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
+    let mut errors = ErrorList::new();
+    let root = Path::root("spec");
+    let detail = format!("failed to allocate IP {}: {fault}", ips[at]);
+    errors.push(FieldError::invalid(&root.child("clusterIPs"), BadValue::json_strings(ips), detail));
+    Status::invalid(served.qualified_kind(), metadata::name(service), &errors)
+}
+
+/// The `IPAddress` of a Service's nth address.
+fn ip_address(ip: IpAddr, n: u64, service: &Value, world: &World<'_>) -> Value {
     let mut labels = Map::with_capacity(2);
-    labels.insert("ipaddress.kubernetes.io/ip-family", "IPv4");
+    labels.insert("ipaddress.kubernetes.io/ip-family", if ip.is_ipv4() { "IPv4" } else { "IPv6" });
     labels.insert("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
     let mut about = Map::with_capacity(5);
     about.insert("name", ip.to_string());
-    about.insert("uid", super::create::uid([world.entropy[1], world.entropy[2], 0]));
+    about.insert("uid", super::create::uid([world.entropy[1], world.entropy[2] ^ n, 0]));
     about.insert("generation", 1);
     about.insert("creationTimestamp", Seconds(world.now).to_string());
     about.insert("labels", labels);

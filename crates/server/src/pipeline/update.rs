@@ -2,6 +2,7 @@
 
 use setpoint_api::Value;
 use setpoint_api::apply::keep_times;
+use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
@@ -60,7 +61,7 @@ pub fn update_live(
     writer: &Writer,
     world: &World<'_>,
 ) -> Result<Decided, Status> {
-    let name = metadata::name(&old).to_owned();
+    let (name, hollow) = (metadata::name(&old).to_owned(), wish.hollow);
     let (mut new, changed) = wish.settle(served, part, writer, world, Some(&old));
     check_revision(&mut new, &old, served.rules.allows_unconditional_update())
         .map_err(|error| revision_status(served, &name, &error))?;
@@ -81,8 +82,11 @@ pub fn update_live(
     }
     if released(served, &new, &old) {
         let proposal = writer.proposal(world).delete(key, expect);
-        let proposal = service_network::release(served, &old).commit(proposal, world)?;
+        let proposal = service_network::release(served, &old).commit(proposal, writer, world)?;
         return decided(Step::Remove(Box::new(proposal), new));
+    }
+    if hollow {
+        new = decode(new, served.stored_schema, &[]).map_err(|_| unstorable())?.value;
     }
     keep_times(&old, &mut new);
     if new == old {
@@ -90,7 +94,7 @@ pub fn update_live(
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
     let proposal = writer.proposal_of(world, &changed).put(key, expect, draft);
-    decided(Step::Commit(Box::new(claims.commit(proposal, world)?)))
+    decided(Step::Commit(Box::new(claims.commit(proposal, writer, world)?)))
 }
 
 /// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.
@@ -125,6 +129,7 @@ fn judge(
         Part::Status => rules.validate_status(new, old, &mut errors),
         part => part.validate(new, old, &mut errors),
     }
+    admission::inspect(served, new, Some(old), &mut errors);
     check(served, new, &errors)?;
     Ok(match part {
         Part::Whole => {

@@ -16,6 +16,8 @@ use crate::served::{self, Served};
 
 /// How long to wait before a list is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a watch may say nothing: bookmarks come every minute.
+const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 /// Why a watch ended.
 enum Ended {
@@ -25,29 +27,88 @@ enum Ended {
     Lost,
 }
 
-/// Follows a resource until nobody listens.
-pub(super) async fn follow(
-    client: Arc<Client>,
-    resource: &'static Resource,
-    clock: Arc<dyn Clock>,
-    reports: mpsc::Sender<Report>,
-) {
-    let Some(served) = served::stored_form(resource) else { return };
-    let path = collection(served);
-    while !reports.is_closed() {
-        let Some((objects, revision)) = list(&client, &path, served, &*clock).await else {
+/// What it takes to follow.
+pub(super) struct Following {
+    pub client: Arc<Client>,
+    pub clock: Arc<dyn Clock>,
+    /// How long a list, or the begin of a watch, may take.
+    pub patience: Duration,
+    pub reports: mpsc::Sender<Report>,
+}
+
+impl Following {
+    /// Follows a resource until nobody listens.
+    pub async fn follow(self, resource: &'static Resource) {
+        let Some(served) = served::stored_form(resource) else { return };
+        let path = collection(served);
+        while !self.reports.is_closed() {
+            if let Some((objects, revision)) = self.list(&path, served).await {
+                let mut after = revision;
+                let revision = Revision(revision);
+                let listed = Report::Listed { resource: resource.clone(), objects, revision };
+                if self.reports.send(listed).await.is_err() {
+                    return;
+                }
+                while let Ok(Ended::Paused) = self.watch(&path, served, &mut after).await {
+                    tokio::time::sleep(PAUSE).await;
+                    if self.reports.is_closed() {
+                        return;
+                    }
+                }
+            }
+            // A server that refuses is not asked without a pause.
             tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        let mut after = revision;
-        let listed = Report::Listed { resource: resource.clone(), objects, revision: Revision(revision) };
-        if reports.send(listed).await.is_err() {
-            return;
         }
-        while let Ok(Ended::Paused) = watch(&client, &path, served, &mut after, &*clock, &reports).await {
-            tokio::time::sleep(PAUSE).await;
-            if reports.is_closed() {
-                return;
+    }
+
+    async fn list(&self, path: &str, served: &Served) -> Option<(Vec<Object>, u64)> {
+        let asked = self.client.ask(Method::GET, path, None, Bytes::new());
+        let (status, body) = tokio::time::timeout(self.patience, asked).await.ok()?.ok()?;
+        if status.as_u16() == 404 {
+            // A server that does not know the kind has none of it.
+            return Some((Vec::new(), 0));
+        }
+        let list = json::parse(&body).ok().filter(|_| status.is_success())?;
+        let revision = meta(&list, "resourceVersion").parse().ok()?;
+        let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
+        Some((items.iter().filter_map(|item| object(served, item, &*self.clock)).collect(), revision))
+    }
+
+    /// Watches from `after`, which moves on with what was seen.
+    async fn watch(&self, path: &str, served: &Served, after: &mut u64) -> Result<Ended, ClientError> {
+        let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
+        let asked = self.client.send(Method::GET, &path, None, Bytes::new());
+        let Ok(Ok(response)) = tokio::time::timeout(self.patience, asked).await else {
+            return Ok(Ended::Paused);
+        };
+        if response.status().as_u16() == 410 || !response.status().is_success() {
+            return Ok(Ended::Lost);
+        }
+        let mut body = response.into_body();
+        let mut line = Vec::new();
+        loop {
+            let Ok(Ok(Some(bytes))) = tokio::time::timeout(SILENCE_MAX, part(&mut body)).await else {
+                return Ok(Ended::Paused);
+            };
+            for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+                line.extend_from_slice(piece);
+                if line.last() != Some(&b'\n') {
+                    continue;
+                }
+                let event = json::parse(&line).unwrap_or_default();
+                line.clear();
+                let item = event.get("object").cloned().unwrap_or_default();
+                let kind = event.str_at(&["type"]);
+                if kind == "ERROR" {
+                    return Ok(Ended::Lost);
+                }
+                let Ok(revision) = meta(&item, "resourceVersion").parse() else { continue };
+                *after = revision;
+                let report = report(kind, served, &item, Revision(revision), &*self.clock);
+                let Some(report) = report else { continue };
+                if self.reports.send(report).await.is_err() {
+                    return Ok(Ended::Lost);
+                }
             }
         }
     }
@@ -63,18 +124,6 @@ fn collection(served: &Served) -> String {
     }
 }
 
-async fn list(client: &Client, path: &str, served: &Served, clock: &dyn Clock) -> Option<(Vec<Object>, u64)> {
-    let (status, body) = client.ask(Method::GET, path, None, Bytes::new()).await.ok()?;
-    if status.as_u16() == 404 {
-        // A server that does not know the kind has none of it.
-        return Some((Vec::new(), 0));
-    }
-    let list = json::parse(&body).ok().filter(|_| status.is_success())?;
-    let revision = meta(&list, "resourceVersion").parse().ok()?;
-    let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
-    Some((items.iter().filter_map(|item| object(served, item, clock)).collect(), revision))
-}
-
 fn object(served: &Served, item: &Value, clock: &dyn Clock) -> Option<Object> {
     let revision = meta(item, "resourceVersion").parse().ok()?;
     let key = key(served, item)?;
@@ -85,46 +134,56 @@ fn key(served: &Served, item: &Value) -> Option<Key> {
     served.key(meta(item, "namespace"), meta(item, "name")).ok()
 }
 
-/// Watches from `after`, which moves on with what was seen.
-async fn watch(
-    client: &Client,
-    path: &str,
+/// What an event of a watch tells the loop; nothing if it is about what cannot be named.
+fn report(
+    kind: &str,
     served: &Served,
-    after: &mut u64,
+    item: &Value,
+    revision: Revision,
     clock: &dyn Clock,
-    reports: &mpsc::Sender<Report>,
-) -> Result<Ended, ClientError> {
-    let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
-    let Ok(response) = client.send(Method::GET, &path, None, Bytes::new()).await else {
-        return Ok(Ended::Paused);
-    };
-    if response.status().as_u16() == 410 || !response.status().is_success() {
-        return Ok(Ended::Lost);
+) -> Option<Report> {
+    if kind == "BOOKMARK" {
+        return Some(Report::Reached { resource: served.resource.clone(), revision });
     }
-    let mut body = response.into_body();
-    let mut line = Vec::new();
-    loop {
-        let Ok(Some(bytes)) = part(&mut body).await else { return Ok(Ended::Paused) };
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            line.extend_from_slice(piece);
-            if line.last() != Some(&b'\n') {
-                continue;
-            }
-            let event = json::parse(&line).unwrap_or_default();
-            line.clear();
-            let item = event.get("object").cloned().unwrap_or_default();
-            let kind = event.str_at(&["type"]);
-            if kind == "ERROR" {
-                return Ok(Ended::Lost);
-            }
-            let Ok(revision) = meta(&item, "resourceVersion").parse() else { continue };
-            *after = revision;
-            let Some(key) = (kind != "BOOKMARK").then(|| key(served, &item)).flatten() else { continue };
-            let after = if kind == "DELETED" { None } else { object(served, &item, clock) };
-            let observed = Observed { key, revision: Revision(revision), after, by: None };
-            if reports.send(Report::Changed(observed)).await.is_err() {
-                return Ok(Ended::Lost);
-            }
+    let after = if kind == "DELETED" { None } else { object(served, item, clock) };
+    Some(Report::Changed(Observed { key: key(served, item)?, revision, after, by: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::{Time, value};
+
+    use super::*;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Time {
+            Time::from_seconds(1_800_000_000)
+        }
+    }
+
+    #[test]
+    fn a_bookmark_says_how_far_a_resource_is_known() {
+        let served = served::find("", "v1", "configmaps").unwrap();
+        let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
+        let told = report("BOOKMARK", served, &bookmark, Revision(42), &Noon);
+        let Some(Report::Reached { resource, revision }) = told else { panic!("a bookmark tells nothing") };
+        let mut engine = setpoint_reconcile::Engine::new(Vec::new(), []);
+        engine.reach_of(&resource, revision);
+        assert_eq!(engine.world().revision_of(&served.resource), Revision(42));
+        assert_eq!(engine.world().revision(), Revision(0), "of others nothing is known");
+    }
+
+    #[test]
+    fn changes_are_told_with_what_became_of_the_object() {
+        let served = served::find("", "v1", "configmaps").unwrap();
+        let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
+        let item = value!({"metadata": (metadata), "data": {"x": "y"}});
+        for (kind, stays) in [("ADDED", true), ("MODIFIED", true), ("DELETED", false)] {
+            let told = report(kind, served, &item, Revision(7), &Noon);
+            let Some(Report::Changed(observed)) = told else { panic!("{kind} tells nothing") };
+            assert_eq!((observed.after.is_some(), observed.key.name()), (stays, "a"), "{kind}");
         }
     }
 }

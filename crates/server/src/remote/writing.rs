@@ -1,6 +1,7 @@
 //! Writes of the loop as requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -13,42 +14,51 @@ use tokio::sync::mpsc;
 
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
+use crate::in_process::identify;
 use crate::served::{self, Served};
 
-/// Sends a write, and reports what became of it.
-pub(super) async fn write(client: Arc<Client>, sent: Sent, reports: mpsc::Sender<Report>) {
-    let asked = match whole(&client, &sent.write).await {
-        Some(asked) => Some(asked),
-        None => request(&sent),
-    };
-    let outcome = match asked {
-        Some((method, path, kind, body)) => {
-            match client.ask(method, &path, Some(kind), json::to_vec(&body).into()).await {
-                Ok((status, body)) => outcome(&sent.write, status, &body),
-                Err(_) => Outcome::Lost { by: newest(&client).await },
-            }
-        }
-        None => Outcome::Refused(Refusal {
-            reason: "NotFound".to_owned(),
-            message: format!("there is no resource {}", sent.write.resource()),
-        }),
+/// Sends a write, and reports what became of it. One that takes too long is lost, so that its key is planned again.
+pub(super) async fn write(
+    client: Arc<Client>,
+    sent: Sent,
+    patience: Duration,
+    reports: mpsc::Sender<Report>,
+) {
+    let outcome = match tokio::time::timeout(patience, perform(&client, &sent)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest(&client, patience).await },
     };
     // A loop that is gone does not mind.
     let _ = reports.send(Report::Answered { ticket: sent.ticket, outcome, by: sent.by }).await;
 }
 
+async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
+    let asked = match whole(client, &sent.write).await {
+        Some(asked) => Some(asked),
+        None => request(sent),
+    };
+    let Some((method, path, kind, body)) = asked else {
+        return Ok(Outcome::Refused(Refusal {
+            reason: "NotFound".to_owned(),
+            message: format!("there is no resource {}", sent.write.resource()),
+        }));
+    };
+    let (status, body) = client.ask(method, &path, Some(kind), json::to_vec(&body).into()).await?;
+    Ok(outcome(&sent.write, status, &body))
+}
+
 /// The newest revision that the server knows, asked for until it answers.
-async fn newest(client: &Client) -> Revision {
+async fn newest(client: &Client, patience: Duration) -> Revision {
     loop {
-        let asked: Result<_, ClientError> =
-            client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new()).await;
-        let revision = asked.ok().and_then(|(_, body)| {
+        let asked = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
+        let asked = tokio::time::timeout(patience, asked).await;
+        let revision = asked.ok().and_then(Result::ok).and_then(|(_, body)| {
             let list = json::parse(&body).ok()?;
             meta(&list, "resourceVersion").parse().ok()
         });
         match revision {
             Some(revision) => return Revision(revision),
-            None => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
+            None => tokio::time::sleep(Duration::from_millis(200)).await,
         }
     }
 }
@@ -102,6 +112,12 @@ fn request(sent: &Sent) -> Option<Asked> {
             };
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
+        Write::Apply { key, part, config, uid } => {
+            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let mut config = typed(served, config.clone());
+            config.ensure_map("metadata").insert("uid", &**uid);
+            (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
+        }
         Write::Delete { key, uid, revision, propagation, grace } => {
             let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), "");
             let mut preconditions = Map::new();
@@ -131,8 +147,7 @@ fn request(sent: &Sent) -> Option<Asked> {
 }
 
 fn typed(served: &Served, mut object: Value) -> Value {
-    object.make_map().insert("kind", served.info.kind);
-    object.make_map().insert("apiVersion", served.api_version());
+    identify(&mut object, served);
     object
 }
 

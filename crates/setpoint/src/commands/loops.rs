@@ -1,9 +1,10 @@
 //! The loop beside the server: which controllers run.
 
 use anyhow::bail;
-use setpoint_controllers::Settings;
+use setpoint_api::names::ip;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
+use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
 
@@ -49,18 +50,22 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice and over simulated nodes, as the one that leads because it has the
-    /// store. Where there is neither there is no loop, and where no controller is chosen somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings, nodes: Fleet) -> Option<Engine> {
-        let mut chosen = self.controllers(settings);
+    /// The loop over the controllers of the choice, over simulated nodes, and over what every server does itself, as the
+    /// one that leads because it has the store. Where no controller is chosen, somebody else may lead.
+    pub fn engine_of_store(&self, settings: &Settings, nodes: Fleet) -> Engine {
+        let (chosen, own) = (self.controllers(settings), flow_control::own());
+        if chosen.is_empty() && nodes.count == 0 {
+            return Engine::new(own, []).narrow();
+        }
+        let mut all: Vec<Box<dyn Controller>> = own;
         if !chosen.is_empty() {
-            chosen.push(Box::new(Holder { lease: LEASE, identity: identity() }));
+            all.push(Box::new(Holder { lease: LEASE, identity: identity() }));
         }
+        all.extend(chosen);
         if nodes.count > 0 {
-            chosen.extend(setpoint_node::planners(nodes));
+            all.extend(setpoint_node::planners(nodes));
         }
-        let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
-        (!chosen.is_empty()).then(|| Engine::new(chosen, indexes))
+        Engine::new(all, setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes()))
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
@@ -84,11 +89,15 @@ pub struct NetworkArguments {
 const POD_NETWORK: &str = "10.128.0.0/9";
 
 impl NetworkArguments {
-    /// Settings of the controllers, with the certificates that pods trust.
-    pub fn settings(&self, root_ca: String) -> anyhow::Result<Settings> {
-        let range = Range::new(self.cluster_cidr, self.node_cidr_mask_size)?;
-        let services = setpoint_server::pipeline::service_network::RANGE.parse()?;
-        Ok(Settings { root_ca, pod_ranges: vec![range], service_cidrs: vec![services] })
+    /// Settings of the controllers, with the certificates that pods trust and the addresses that they cannot have.
+    ///
+    /// # Errors
+    /// If there is no such network.
+    pub fn settings(&self, root_ca: String, services: &[ip::Cidr]) -> anyhow::Result<Settings> {
+        let pod_ranges = vec![Range::new(self.cluster_cidr, self.node_cidr_mask_size)?];
+        let service = |cidr: &ip::Cidr| cidr.to_string().parse();
+        let service_cidrs = services.iter().map(service).collect::<Result<_, _>>()?;
+        Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `setpoint node`: simulated nodes in a process of their own, and what happens to nodes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -9,7 +9,7 @@ use setpoint_api::{Value, json, value};
 use setpoint_node::fleet::{BOOTED, POWER};
 use setpoint_reconcile::Engine;
 use setpoint_server::client::Client;
-use setpoint_server::remote::Remote;
+use setpoint_server::remote::{PATIENCE, Remote};
 use setpoint_store::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -95,6 +95,8 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
+        oracle: Arc::default(),
+        patience: PATIENCE,
     };
     let engine = || Engine::new(setpoint_node::planners(fleet.clone()), setpoint_node::indexes());
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -105,7 +107,7 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
     }
 }
 
-fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use setpoint_server::client::Client;
-use setpoint_server::remote::Remote;
+use setpoint_server::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{logging, loops};
@@ -50,7 +50,7 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     let path = &arguments.kubeconfig;
     let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let client = || Client::from_kubeconfig(&text, "kube-controller-manager").map(Arc::new);
-    let settings = arguments.network.settings(Client::authority(&text)?)?;
+    let settings = arguments.network.settings(Client::authority(&text)?, &[])?;
     let identity = loops::identity();
     println!("controllers: {identity} asks for the lease kube-system/{}", loops::LEASE);
     let remote = Remote {
@@ -60,6 +60,8 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
+        oracle: Arc::default(),
+        patience: PATIENCE,
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

@@ -8,6 +8,7 @@ mod places;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -15,9 +16,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use setpoint_api::Time;
+use setpoint_api::names::ip::Cidr;
+use setpoint_controllers::Settings;
+use setpoint_server::asks::Oracle;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
+use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
 use setpoint_store::{Clock, Housekeeper, Retention, Store};
@@ -35,8 +40,6 @@ use crate::clock::{SystemClock, entropy};
 const DRAIN: Duration = Duration::from_millis(700);
 /// How often the server asks itself whether it is ready.
 const READY_PAUSE: Duration = Duration::from_millis(5);
-/// The address of the `kubernetes` service: the first of the service network.
-const SERVICE_IP: &str = "10.0.0.1";
 
 /// What can be said to `setpoint up`.
 #[derive(Debug, clap::Args)]
@@ -56,6 +59,10 @@ pub struct Arguments {
     /// Where to write the kubeconfig [default: in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+    /// The network of Services, or one of each family: the first is that of Services that do not say [default: what it
+    /// was, or 10.0.0.0/16]
+    #[arg(long, value_name = "CIDR[,CIDR]", value_parser = ServiceRanges::from_str)]
+    service_cluster_ip_range: Option<ServiceRanges>,
     /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
@@ -68,6 +75,18 @@ pub struct Arguments {
     fleet: FleetArguments,
     #[command(flatten)]
     log: logging::LogArguments,
+}
+
+/// The networks of Services.
+#[derive(Clone, Debug)]
+struct ServiceRanges(Vec<Cidr>);
+
+impl FromStr for ServiceRanges {
+    type Err = RangeError;
+
+    fn from_str(text: &str) -> Result<ServiceRanges, RangeError> {
+        ranges::parse_ranges(text).map(ServiceRanges)
+    }
 }
 
 /// Runs it.
@@ -151,12 +170,16 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
-    let names = names(arguments.listen);
+    let said = arguments.service_cluster_ip_range.clone().map(|ranges| ranges.0);
+    // A network that is there does not become another.
+    let kept = Ranges::of(&store.snapshot()).cluster().to_vec();
+    let names = names(arguments.listen, said.iter().flatten().chain(&kept));
     let options = api::Options {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         address: url.trim_start_matches("https://").to_owned(),
         advertised: advertised(address),
+        service_ranges: said.unwrap_or_default(),
     };
     // The first objects and the certificates know nothing of each other, and each wait for the disk.
     let shared = store.clone();
@@ -166,15 +189,20 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let settings = arguments.network.settings(pki.ca.certificate.clone())?;
+    let services = Ranges::of(&store.snapshot()).cluster().to_vec();
+    let settings = Settings {
+        volumes: places.volumes(),
+        ..arguments.network.settings(pki.ca.certificate.clone(), &services)?
+    };
     let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
-    api.ask_nodes(Arc::new(Kubelets(nodes.clone())));
+    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone() });
+    api.ask_nodes(Arc::clone(&kubelets) as _);
     let engine = arguments.controllers.engine_of_store(&settings, nodes);
-    let start = |engine| Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy));
-    let reconciling = engine.map(start).transpose()?;
-    if let Some(reconciling) = &reconciling {
-        api.show(reconciling.engine());
-    }
+    let oracle = Arc::new(Oracle::new(kubelets));
+    oracle.sign_with(&pki.ca)?;
+    let answering = Arc::clone(&oracle);
+    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
@@ -183,7 +211,8 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
     let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
-    let renewing = tokio::spawn(renew(places.clone(), names, url, pki.renew_at(), Arc::clone(&tls)));
+    let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };
+    let renewing = tokio::spawn(renewed.renew(pki.renew_at()));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -246,8 +275,8 @@ fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
     Some(address).filter(|address| !address.ip().is_loopback())
 }
 
-/// The names under which clients may know the server.
-fn names(listen: IpAddr) -> Vec<String> {
+/// The names under which clients may know the server, also as the `kubernetes` service.
+fn names<'a>(listen: IpAddr, ranges: impl Iterator<Item = &'a Cidr>) -> Vec<String> {
     let fixed = [
         "localhost",
         "127.0.0.1",
@@ -256,10 +285,10 @@ fn names(listen: IpAddr) -> Vec<String> {
         "kubernetes.default",
         "kubernetes.default.svc",
         "kubernetes.default.svc.cluster.local",
-        SERVICE_IP,
     ];
     let mut names: Vec<String> = fixed.iter().map(|name| (*name).to_owned()).collect();
     names.push(listen.to_string());
+    names.extend(ranges.filter_map(|cidr| Some(ranges::first_address(*cidr)?.to_string())));
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_ascii_lowercase();
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
@@ -294,27 +323,43 @@ async fn announce(service: Arc<dyn Service>, url: String, begun: Time) {
     say(format_args!("ready after {milliseconds} ms: {url}"));
 }
 
-/// Renews the certificates of a server that runs for a long time.
-async fn renew(places: Places, names: Vec<String>, url: String, mut due: Time, tls: Arc<Tls>) {
-    /// How long it waits at least, so that a certificate that cannot be renewed does not keep it busy.
-    const PAUSE: Duration = Duration::from_secs(60 * 60);
-    loop {
-        tokio::time::sleep(due.since(SystemClock.now()).max(PAUSE)).await;
-        if SystemClock.now() < due {
-            continue;
-        }
-        let renewed = places.pki(&names).and_then(|pki| {
-            tls.replace(&pki)?;
-            kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
-            Ok(pki.renew_at())
-        });
-        match renewed {
-            Ok(next) => {
-                tracing::info!("the certificates are renewed");
-                due = next;
+/// Those who have certificates that are renewed.
+struct Renewed {
+    places: Places,
+    names: Vec<String>,
+    url: String,
+    tls: Arc<Tls>,
+    oracle: Arc<Oracle>,
+}
+
+impl Renewed {
+    /// Renews the certificates of a server that runs for a long time.
+    async fn renew(self, mut due: Time) {
+        /// How long it waits at least, so that a certificate that cannot be renewed does not keep it busy.
+        const PAUSE: Duration = Duration::from_secs(60 * 60);
+        loop {
+            tokio::time::sleep(due.since(SystemClock.now()).max(PAUSE)).await;
+            if SystemClock.now() < due {
+                continue;
             }
-            Err(error) => tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates"),
+            match self.renew_now() {
+                Ok(next) => {
+                    tracing::info!("the certificates are renewed");
+                    due = next;
+                }
+                Err(error) => {
+                    tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates");
+                }
+            }
         }
+    }
+
+    fn renew_now(&self) -> anyhow::Result<Time> {
+        let pki = self.places.pki(&self.names)?;
+        self.tls.replace(&pki)?;
+        self.oracle.sign_with(&pki.ca)?;
+        kubeconfig::write(&self.places.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
+        Ok(pki.renew_at())
     }
 }
 

@@ -180,6 +180,42 @@ pub fn two_keys_of_one_resource_are_refused(subject: &mut dyn Subject) {
     bench.check();
 }
 
+/// Proposals that are made together get revisions side by side, see what the ones before them did, and leave nothing
+/// behind if one of them is refused.
+pub fn what_is_made_together_is_admitted_or_refused_together(subject: &mut dyn Subject) {
+    let mut bench = Bench::new(subject);
+    bench.commit(put("a/quota", Expect::Absent, "0"));
+    let charge = |seen: u64, name: &str, expect: Expect| {
+        let first = put("a/quota", Expect::Revision(Revision(seen)), "1");
+        let second = put("b/quota", Expect::Any, "1");
+        put(name, expect, "v").after(first).after(second).in_order()
+    };
+    // Of two that saw the same, the second is refused as a whole; what comes after it is judged as if it had not been.
+    let mut batch: Vec<_> =
+        charge(1, "a/x", Expect::Absent).chain(charge(1, "a/y", Expect::Absent)).collect();
+    batch.push(put("a/z", Expect::Absent, "v"));
+    batch.extend(charge(2, "a/z", Expect::Absent));
+    batch.push(put("a/quota", Expect::Revision(Revision(2)), "2"));
+    let verdicts = bench.append(&batch);
+    let revisions: Vec<_> = verdicts.iter().map(|verdict| verdict.as_ref().ok().map(|r| r.0)).collect();
+    let (none, first) = (None, [2, 3, 4].map(Some));
+    assert_eq!(revisions[..3], first);
+    assert_eq!(revisions[3..], [none, none, none, Some(5), none, none, none, Some(6)]);
+    assert!(verdicts[3..6].iter().all(|verdict| matches!(
+        verdict,
+        Err(Refusal::Conflict(conflict)) if conflict.key == pod("a/quota") && conflict.actual == Some(Revision(2))
+    )));
+    assert!(matches!(&verdicts[9], Err(Refusal::Conflict(conflict)) if conflict.key == pod("a/z")));
+    // There is a bound to it.
+    let mut many = put("a/last", Expect::Any, "v");
+    for n in 0..COMMIT_CHANGES_MAX {
+        many = many.after(put(&format!("many/{n}"), Expect::Any, "v"));
+    }
+    let verdicts = bench.append(&many.in_order().collect::<Vec<_>>());
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Err(Refusal::TooManyChanges { .. }))));
+    bench.check();
+}
+
 /// Empty, too many, too large, a hole outside of the value.
 pub fn what_no_state_could_admit_is_refused(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);

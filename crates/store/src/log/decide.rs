@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 use setpoint_api::{Key, Revision};
 
 use super::{Heads, Verdict};
-use crate::commit::{Change, Conflict, Expect, Proposal, Refusal};
+use crate::commit::{COMMIT_CHANGES_MAX, Change, Conflict, Expect, Proposal, Refusal};
 
 /// Judges each proposal by `heads` as the admitted ones before it would leave them; the first admitted one gets
-/// the revision after `head`. With `puts` false, only proposals that merely delete are admitted.
+/// the revision after `head`. Proposals that are made together are all admitted or all refused. With `puts` false,
+/// only proposals that merely delete are admitted.
 pub fn decide(batch: &[Proposal], heads: &dyn Heads, head: Revision, puts: bool) -> Vec<Verdict> {
     let mut judge = Judge { heads, head, changed: BTreeMap::new() };
-    batch.iter().map(|proposal| judge.verdict(proposal, puts)).collect()
+    let mut verdicts = Vec::with_capacity(batch.len());
+    for together in batch.chunk_by(|proposal, _| proposal.linked) {
+        match together {
+            [alone] => verdicts.push(judge.verdict(alone, puts)),
+            _ => judge.verdicts(together, puts, &mut verdicts),
+        }
+    }
+    verdicts
 }
 
 struct Judge<'a> {
@@ -22,6 +30,35 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
+    /// Judges proposals that are made together.
+    fn verdicts(&mut self, together: &'a [Proposal], puts: bool, verdicts: &mut Vec<Verdict>) {
+        let (before, first) = (self.head, verdicts.len());
+        let keys = || together.iter().flat_map(|proposal| proposal.writes().map(|write| &write.key));
+        let known: Vec<_> = keys().map(|key| self.changed.get(key).copied()).collect();
+        let mut refused = None;
+        if together.len() > COMMIT_CHANGES_MAX {
+            refused = Some(Refusal::TooManyChanges { changes: together.len() });
+        }
+        for proposal in together {
+            match (&refused, self.verdict(proposal, puts)) {
+                (None, Ok(revision)) => verdicts.push(Ok(revision)),
+                (None, Err(refusal)) => refused = Some(refusal),
+                (Some(_), _) => break,
+            }
+        }
+        let Some(refusal) = refused else { return };
+        // What the first ones did is undone.
+        self.head = before;
+        for (key, head) in keys().zip(known) {
+            match head {
+                Some(head) => self.changed.insert(key, head),
+                None => self.changed.remove(key),
+            };
+        }
+        verdicts.truncate(first);
+        verdicts.extend(together.iter().map(|_| Err(refusal.clone())));
+    }
+
     fn verdict(&mut self, proposal: &'a Proposal, puts: bool) -> Verdict {
         proposal.check_form()?;
         for (key, expect) in &proposal.guards {

@@ -3,22 +3,21 @@
 //! Upstream counts the changes of the template inside the spec; in this version the count is an annotation,
 //! which only the server writes.
 
+use super::TEMPLATE;
 use super::deployment::amount;
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::Rules;
 use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::read::{fill, fill_absent, part, shown, text};
 use crate::kinds::workload::{
     check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, drop_disabled_template, has_invalid_values, int_or_percent,
-    is_empty_selector, nonnegative,
+    check_template_labels, collisions_only_rise, has_invalid_values, int_or_percent, is_empty_selector,
+    nonnegative,
 };
-use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::Value;
 
 /// How often the template changed, and 1 for the first.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-
-const TEMPLATE: [&str; 2] = ["spec", "template"];
 
 /// The rules of DaemonSet.
 pub struct DaemonSet;
@@ -64,16 +63,12 @@ impl Rules for DaemonSet {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        if let Some(map) = object.as_map_mut() {
-            map.remove("status");
-        }
-        drop_disabled_template(object, &TEMPLATE);
+        super::prepare_create(object);
         set_template_generation(object, template_generation(object).max(1));
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep(new, old, "status");
-        drop_disabled_template(new, &TEMPLATE);
+        super::prepare_update(new, old);
         let changed = new.at(&TEMPLATE) != old.at(&TEMPLATE);
         set_template_generation(new, template_generation(old).saturating_add(changed.into()));
     }
@@ -83,9 +78,7 @@ impl Rules for DaemonSet {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let selector = ["spec", "selector"];
-        let spec = Path::root("spec");
-        check_immutable(errors, &spec.child("selector"), new.at(&selector), old.at(&selector));
+        super::check_same_selector(new, old, errors);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {

@@ -1,14 +1,13 @@
 //! Deployment: pods of one template, replaced step by step when the template changes.
 
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::kinds::Rules;
 use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::read::{fill, fill_absent, number_part, part, shown, text};
 use crate::kinds::workload::{
-    at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, drop_disabled_template, int_or_percent, is_empty_selector,
-    nonnegative, warn_of_name,
+    check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
+    check_template_labels, collisions_only_rise, int_or_percent, is_empty_selector, nonnegative,
 };
-use crate::kinds::{Rules, check_immutable, keep};
 use crate::value::Value;
 
 /// The annotation by which a client asks for an older revision. It counts as a part of the spec.
@@ -76,15 +75,11 @@ impl Rules for Deployment {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        if let Some(map) = object.as_map_mut() {
-            map.remove("status");
-        }
-        drop_disabled_template(object, &["spec", "template"]);
+        super::prepare_create(object);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep(new, old, "status");
-        drop_disabled_template(new, &["spec", "template"]);
+        super::prepare_update(new, old);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -92,9 +87,7 @@ impl Rules for Deployment {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let selector = ["spec", "selector"];
-        let spec = Path::root("spec");
-        check_immutable(errors, &spec.child("selector"), new.at(&selector), old.at(&selector));
+        super::check_same_selector(new, old, errors);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -117,22 +110,13 @@ impl Rules for Deployment {
             ];
             nonnegative(errors, status, &path, &counters);
             let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
-            at_most(errors, status, &path, &parts, "replicas", "cannot be greater than status.replicas");
-            let detail = "cannot be greater than readyReplicas";
-            at_most(errors, status, &path, &["availableReplicas"], "readyReplicas", detail);
+            super::check_parts(errors, status, &path, &parts, "cannot be greater than readyReplicas");
         }
         collisions_only_rise(errors, new, old);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if old.is_none() {
-            warn_of_name(new, &mut warnings);
-        }
-        if old.is_none_or(|old| self.desire_changed(new, old)) {
-            super::warn_of_template(new, old, &mut warnings);
-        }
-        warnings
+        super::warnings(self, new, old)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::deployment::check_selected_template;
 use crate::field_error::{ErrorList, Path};
+use crate::kinds::Rules;
 use crate::kinds::core::pod_spec;
 use crate::kinds::read::fill_absent;
-use crate::kinds::workload::{at_most, drop_disabled_template, nonnegative, warn_of_name};
-use crate::kinds::{Rules, check_immutable, keep};
+use crate::kinds::workload::nonnegative;
 use crate::value::Value;
 
 /// The rules of ReplicaSet.
@@ -36,15 +36,11 @@ impl Rules for ReplicaSet {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        if let Some(map) = object.as_map_mut() {
-            map.remove("status");
-        }
-        drop_disabled_template(object, &["spec", "template"]);
+        super::prepare_create(object);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep(new, old, "status");
-        drop_disabled_template(new, &["spec", "template"]);
+        super::prepare_update(new, old);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -52,9 +48,7 @@ impl Rules for ReplicaSet {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let selector = ["spec", "selector"];
-        let spec = Path::root("spec");
-        check_immutable(errors, &spec.child("selector"), new.at(&selector), old.at(&selector));
+        super::check_same_selector(new, old, errors);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -75,19 +69,10 @@ impl Rules for ReplicaSet {
         ];
         nonnegative(errors, status, &path, &counters);
         let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-        at_most(errors, status, &path, &parts, "replicas", "cannot be greater than status.replicas");
-        let detail = "cannot be greater than readyReplicas";
-        at_most(errors, status, &path, &["availableReplicas"], "readyReplicas", detail);
+        super::check_parts(errors, status, &path, &parts, "cannot be greater than readyReplicas");
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if old.is_none() {
-            warn_of_name(new, &mut warnings);
-        }
-        if old.is_none_or(|old| self.desire_changed(new, old)) {
-            super::warn_of_template(new, old, &mut warnings);
-        }
-        warnings
+        super::warnings(self, new, old)
     }
 }

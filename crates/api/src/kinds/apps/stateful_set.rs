@@ -6,11 +6,11 @@ use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::read::{fill, fill_absent, list, map_entries, number_part, part, shown, text};
 use crate::kinds::workload::{
-    at_most, check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, check_unchanged, collisions_only_rise, drop_disabled_template, int_or_percent,
-    is_empty_selector, nonnegative,
+    check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
+    check_template_labels, check_unchanged, collisions_only_rise, int_or_percent, is_empty_selector,
+    nonnegative,
 };
-use crate::kinds::{Rules, check_immutable, keep};
+use crate::kinds::{Rules, check_immutable};
 use crate::names::{NameRule, dns, metadata};
 use crate::quantity::Quantity;
 use crate::value::Value;
@@ -58,15 +58,11 @@ impl Rules for StatefulSet {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        if let Some(map) = object.as_map_mut() {
-            map.remove("status");
-        }
-        drop_disabled_template(object, &["spec", "template"]);
+        super::prepare_create(object);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep(new, old, "status");
-        drop_disabled_template(new, &["spec", "template"]);
+        super::prepare_update(new, old);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -79,7 +75,7 @@ impl Rules for StatefulSet {
             let at = ["spec", field];
             check_immutable(errors, &spec.child(field), new.at(&at), old.at(&at));
         };
-        keep(errors, "selector");
+        super::check_same_selector(new, old, errors);
         let claims = ["spec", "volumeClaimTemplates"];
         let path = spec.child("volumeClaimTemplates");
         check_unchanged(errors, &path, new.at(&claims), old.at(&claims), "[]PersistentVolumeClaim");
@@ -118,9 +114,7 @@ impl Rules for StatefulSet {
             ];
             nonnegative(errors, status, &path, &counters);
             let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
-            at_most(errors, status, &path, &parts, "replicas", "cannot be greater than status.replicas");
-            let detail = "cannot be greater than status.readyReplicas";
-            at_most(errors, status, &path, &["availableReplicas"], "readyReplicas", detail);
+            super::check_parts(errors, status, &path, &parts, "cannot be greater than status.readyReplicas");
         }
         collisions_only_rise(errors, new, old);
     }

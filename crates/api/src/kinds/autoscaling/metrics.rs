@@ -2,7 +2,7 @@
 
 use super::horizontal_pod_autoscaler::{ReferenceRules, check_reference};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::core::pod_spec::resources::container_resource_name;
+use crate::kinds::core::resource_list::check_container_name;
 use crate::kinds::read::{list, number_part, text};
 use crate::names::{dns, key};
 use crate::quantity::Quantity;
@@ -131,7 +131,7 @@ fn check_resource(errors: &mut ErrorList, field: &str, source: &Value, path: &Pa
         return;
     }
     if !name.is_empty() {
-        container_resource_name(errors, &name_path, name);
+        check_container_name(errors, &name_path, name);
     }
     let container = text(source, "container");
     let path = path.child("container");

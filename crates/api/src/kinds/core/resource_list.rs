@@ -7,32 +7,24 @@ use crate::names::key::label_key;
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
-const HUGE_PAGES: &str = "hugepages-";
+/// What huge pages are called, before their size.
+pub(crate) const HUGE_PAGES: &str = "hugepages-";
 const REQUESTS_HUGE_PAGES: &str = "requests.hugepages-";
 const NATIVE_DOMAIN: &str = "kubernetes.io/";
 
-/// Names that mean a resource wherever they stand.
-const STANDARD: [&str; 20] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
+/// What containers can use, huge pages apart.
+const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// What quotas know beside that, and what is not counted.
+const OF_QUOTAS: [&str; 8] = [
     "requests.cpu",
     "requests.memory",
     "requests.ephemeral-storage",
     "limits.cpu",
     "limits.memory",
     "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
     "storage",
     "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
 ];
 
 /// Names of things that come in whole numbers.
@@ -47,6 +39,11 @@ const COUNTED: [&str; 9] = [
     "services.nodeports",
     "services.loadbalancers",
 ];
+
+/// Whether the name means a resource wherever it stands.
+fn is_standard(name: &str) -> bool {
+    OF_CONTAINERS.contains(&name) || OF_QUOTAS.contains(&name) || COUNTED.contains(&name)
+}
 
 /// Whether the name stands for huge pages.
 #[must_use]
@@ -75,7 +72,7 @@ pub fn allows_overcommit(name: &str) -> bool {
 /// Whether a quota may be set on the name, which has no domain.
 #[must_use]
 pub fn is_standard_quota(name: &str) -> bool {
-    (STANDARD.contains(&name) && name != "storage") || is_any_huge_pages(name)
+    (is_standard(name) && name != "storage") || is_any_huge_pages(name)
 }
 
 fn is_any_huge_pages(name: &str) -> bool {
@@ -89,20 +86,21 @@ pub fn is_counted(name: &str) -> bool {
 }
 
 /// Checks the name of a resource; says whether it is good.
-pub fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
-    let faults = label_key(name);
-    let well_formed = faults.is_empty();
-    push(errors, path, name, faults);
-    if well_formed && !name.contains('/') && !STANDARD.contains(&name) && !is_any_huge_pages(name) {
-        push(errors, path, name, ["must be a standard resource type or fully qualified".into()]);
+pub fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
+    let mut faults = label_key(name);
+    if faults.is_empty() && !name.contains('/') && !is_standard(name) && !is_any_huge_pages(name) {
+        faults.push("must be a standard resource type or fully qualified".into());
     }
+    let is_good = faults.is_empty();
+    push(errors, path, name, faults);
+    is_good
 }
 
 /// Checks the name of a resource that a container can use.
 pub fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     check_name(errors, path, name);
     if !name.contains('/') {
-        if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name) {
+        if !OF_CONTAINERS.contains(&name) && !is_huge_pages(name) {
             push(errors, path, name, ["must be a standard resource for containers".into()]);
         }
     } else if !is_native(name) && !is_extended(name) {

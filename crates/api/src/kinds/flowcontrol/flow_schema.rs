@@ -1,6 +1,6 @@
 //! FlowSchema: which requests share a priority.
 
-use super::{mandatory_spec, status};
+use super::{builtin, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::check::{self, Go};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
@@ -68,7 +68,7 @@ impl Rules for FlowSchema {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (name, given) = (object.str_at(&["metadata", "name"]), check::field(object, "spec"));
         spec(errors, given, name);
-        if mandatory_spec("FlowSchema", name).is_some_and(|wanted| wanted != *given) {
+        if builtin::is_mandatory(name) && builtin::schema_spec(name).is_some_and(|wanted| wanted != *given) {
             let detail = format!("spec of '{name}' must equal the fixed value");
             errors.push(FieldError::invalid(&Path::root("spec"), check::shown_go(given, &SPEC), detail));
         }

@@ -1,6 +1,6 @@
 //! PriorityLevelConfiguration: how many requests of a priority are served at once, and what becomes of others.
 
-use super::{mandatory_spec, status};
+use super::{builtin, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::check::{self, Go};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
@@ -92,7 +92,7 @@ impl Rules for PriorityLevel {
 
 /// Checks that the mandatory levels are what they must be. That which is exempt may be tuned.
 fn mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
-    let Some(wanted) = mandatory_spec("PriorityLevelConfiguration", name) else { return };
+    let Some(wanted) = builtin::level_spec(name).filter(|_| builtin::is_mandatory(name)) else { return };
     let field = |name| check::field(spec, name) == check::field(&wanted, name);
     let (same, except) = match name {
         "exempt" => (field("type") && field("limited"), " except the 'spec.exempt' field"),

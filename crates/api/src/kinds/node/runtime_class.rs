@@ -5,29 +5,10 @@ use std::collections::BTreeSet;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::check::{self, Go};
-use crate::names::{dns, key, metadata};
+use crate::kinds::core::resource_list::{HUGE_PAGES, check_container_name, is_counted};
+use crate::names::{dns, metadata};
 use crate::quantity::Quantity;
 use crate::value::Value;
-
-/// Resources of quotas: known everywhere, but nothing that a container can ask for.
-const QUOTA_RESOURCES: [&str; 16] = [
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-];
 
 const TOLERATION: Go = Go::Struct(&[
     ("Key", "key", Go::Text),
@@ -105,14 +86,14 @@ fn overhead(errors: &mut ErrorList, overhead: &Value) {
     let (mut huge_pages, mut cpu_or_memory) = (false, false);
     for (name, quantity) in check::entries(overhead, "podFixed") {
         let path = limits.key(name);
-        resource_name(errors, &path, name);
+        check_container_name(errors, &path, name);
         check::nonnegative_quantity(errors, &path, quantity);
         let text = quantity.as_str().unwrap_or_default();
         let parsed = Quantity::parse(text).unwrap_or(Quantity::ZERO);
-        if is_integer_resource(name) && parsed.milli_value() % 1000 != 0 {
+        if is_counted(name) && parsed.milli_value() % 1000 != 0 {
             errors.push(FieldError::invalid(&path, BadValue::json_string(text), "must be an integer"));
         }
-        if let Some(size) = name.strip_prefix("hugepages-") {
+        if let Some(size) = name.strip_prefix(HUGE_PAGES) {
             huge_pages = true;
             let size = Quantity::parse(size).unwrap_or(Quantity::ZERO).value();
             if size <= 0 || parsed.value() % size != 0 {
@@ -124,36 +105,5 @@ fn overhead(errors: &mut ErrorList, overhead: &Value) {
     }
     if huge_pages && !cpu_or_memory {
         errors.push(FieldError::forbidden(&path, "HugePages require cpu or memory"));
-    }
-}
-
-fn is_standard(name: &str) -> bool {
-    matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
-}
-
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn is_integer_resource(name: &str) -> bool {
-    !is_native(name)
-}
-
-/// Checks the name of a resource that a container may ask for.
-fn resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
-    let shown = || BadValue::json_string(name);
-    let faults = key::label_key(name);
-    let well_formed = faults.is_empty();
-    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, shown(), fault)));
-    if !name.contains('/') {
-        if well_formed && !is_standard(name) && !QUOTA_RESOURCES.contains(&name) {
-            let detail = "must be a standard resource type or fully qualified";
-            errors.push(FieldError::invalid(path, shown(), detail));
-        }
-        if !is_standard(name) {
-            errors.push(FieldError::invalid(path, shown(), "must be a standard resource for containers"));
-        }
-    } else if !is_native(name) && name.starts_with("requests.") {
-        errors.push(FieldError::invalid(path, shown(), "doesn't follow extended resource name standard"));
     }
 }

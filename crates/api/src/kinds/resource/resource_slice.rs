@@ -100,7 +100,7 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
     }
     nodes(report, &path, spec);
     let (devices, counters) = (check::list(spec, "devices"), check::list(spec, "sharedCounters"));
-    if !devices.is_empty() && !counters.is_empty() {
+    if check::is_set(spec, "devices") && check::is_set(spec, "sharedCounters") {
         let detail = "only one of `sharedCounters` or `devices` is allowed";
         report.first.push(FieldError::invalid(&path, "", detail));
     }

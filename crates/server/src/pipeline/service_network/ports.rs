@@ -40,11 +40,16 @@ pub(super) fn allocate(
             0 => used.next().map_err(|why| {
                 Status::internal_error(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
             })?,
-            _ => used.take(asked).map(|()| asked).map_err(|why| {
-                Status::internal_error(format!(
-                    "failed to allocate requested HealthCheck NodePort {asked}: {why}"
-                ))
-            })?,
+            _ => {
+                let mut errors = ErrorList::new();
+                if let Err(why) = used.take(asked) {
+                    let detail = format!("failed to allocate requested HealthCheck NodePort {asked}: {why}");
+                    let path = Path::root("spec");
+                    errors.push(FieldError::invalid(&path.child("healthCheckNodePort"), asked, detail));
+                }
+                check(served, service, &errors)?;
+                asked
+            }
         };
         service.ensure_map("spec").insert("healthCheckNodePort", port);
     }

@@ -29,13 +29,31 @@ impl Cluster {
         cluster
     }
 
+    /// One whose Services have addresses from these networks.
+    fn with_ranges(cidrs: &[(&str, &str)]) -> Cluster {
+        let mut cluster = Cluster::new();
+        for (name, cidrs) in cidrs {
+            let cidrs: Vec<String> = cidrs.split(',').map(|cidr| format!("\"{cidr}\"")).collect();
+            let text = format!(
+                r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"{name}"}},"spec":{{"cidrs":[{}]}}}}"#,
+                cidrs.join(",")
+            );
+            cluster.make_of("networking.k8s.io", "servicecidrs", "", &text).unwrap();
+        }
+        cluster
+    }
+
     fn make(&mut self, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
+        self.make_of("", plural, namespace, text)
+    }
+
+    fn make_of(&mut self, group: &str, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         self.chance += 1;
         let world = World { snapshot: &snapshot, now: Time(1_000_000), entropy: [self.chance; 3] };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
-            served::find("", "v1", plural).unwrap(),
+            served::find(group, "v1", plural).unwrap(),
             namespace,
             Wish::of(object),
             &self.writer,
@@ -84,7 +102,7 @@ impl Cluster {
     }
 
     fn has(&self, ip: &str) -> bool {
-        self.store.snapshot().get(&address_key(ip).unwrap()).is_some()
+        self.store.snapshot().get(&address_key(ip.parse().unwrap()).unwrap()).is_some()
     }
 }
 
@@ -106,7 +124,7 @@ fn a_service_has_its_address_as_long_as_it_lives() {
     let service = cluster.service("x", r#"{"ports":[{"port":80}]}"#).unwrap();
     let given = ip(&service);
     assert!(cluster.has(&given), "{given}");
-    assert!(given.parse::<Ipv4Addr>().unwrap().to_bits() > STATIC_LAST);
+    assert!(given.parse::<IpAddr>().unwrap() > IpAddr::from([10, 0, 1, 0]), "{given}");
     let other = cluster.service("y", r#"{"ports":[{"port":80}]}"#).unwrap();
     assert_ne!(ip(&other), given);
     cluster.delete("x");
@@ -198,4 +216,111 @@ fn of_two_that_decide_at_once_one_decides_again() {
     let (one, other) = (decide("p", with_port, 100), decide("q", with_port, 200));
     cluster.store.commit(one).unwrap();
     assert!(cluster.store.commit(other).is_err(), "ports counted on the same state");
+}
+
+const DUAL: &[(&str, &str)] = &[("kubernetes", "10.0.0.0/16,fd00::/108")];
+
+fn ips(service: &Value) -> Vec<String> {
+    texts(service, "clusterIPs")
+}
+
+/// The families, policy and number of addresses of a Service.
+fn stacks(service: &Value) -> (Vec<String>, &str, usize) {
+    (texts(service, "ipFamilies"), service.str_at(&["spec", "ipFamilyPolicy"]), ips(service).len())
+}
+
+#[test]
+fn a_service_has_the_families_it_asks_for() {
+    let mut cluster = Cluster::with_ranges(DUAL);
+    let families = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    for (i, (spec, wanted, policy)) in [
+        ("", &["IPv4"][..], "SingleStack"),
+        (r#""ipFamilies":["IPv6"],"#, &["IPv6"], "SingleStack"),
+        (r#""ipFamilyPolicy":"PreferDualStack","#, &["IPv4", "IPv6"], "PreferDualStack"),
+        (r#""ipFamilyPolicy":"RequireDualStack","#, &["IPv4", "IPv6"], "RequireDualStack"),
+        (
+            r#""ipFamilyPolicy":"PreferDualStack","ipFamilies":["IPv6"],"#,
+            &["IPv6", "IPv4"],
+            "PreferDualStack",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("s{i}");
+        let service = cluster.service(&name, &format!(r#"{{{spec}"ports":[{{"port":80}}]}}"#)).unwrap();
+        assert_eq!(stacks(&service), (families(wanted), policy, wanted.len()), "{spec}");
+        for (ip, family) in ips(&service).iter().zip(wanted) {
+            assert!(cluster.has(ip), "{ip}");
+            assert_eq!(ip.parse::<IpAddr>().unwrap().is_ipv6(), *family == "IPv6");
+        }
+        assert_eq!(ip(&service), ips(&service)[0]);
+        cluster.delete(&name);
+        assert!(ips(&service).iter().all(|ip| !cluster.has(ip)), "{spec}");
+    }
+}
+
+#[test]
+fn a_second_address_comes_and_goes() {
+    let mut cluster = Cluster::with_ranges(DUAL);
+    let one = ip(&cluster.service("x", r#"{"ports":[{"port":80}]}"#).unwrap());
+    let spec = |policy: &str| {
+        format!(r#"{{"type":"ClusterIP","ipFamilyPolicy":"{policy}","ports":[{{"port":80}}]}}"#)
+    };
+    let two = ips(&cluster.change("x", &spec("RequireDualStack")).unwrap());
+    assert_eq!((two.len(), &two[0]), (2, &one));
+    assert!(two.iter().all(|ip| cluster.has(ip)));
+    let kept = cluster.change("x", &spec("SingleStack")).unwrap();
+    assert_eq!((ips(&kept), texts(&kept, "ipFamilies").len()), (vec![one.clone()], 1));
+    assert!(cluster.has(&one) && !cluster.has(&two[1]));
+    cluster.change("x", &spec("PreferDualStack")).unwrap();
+    let given = ips(&cluster.change("x", &spec("PreferDualStack").replace("80", "81")).unwrap());
+    let external = r#"{"type":"ExternalName","externalName":"a.example"}"#;
+    cluster.change("x", external).unwrap();
+    assert_eq!(given.len(), 2);
+    assert!(given.iter().all(|ip| !cluster.has(ip)));
+}
+
+#[test]
+fn addresses_of_both_families_are_given_once() {
+    let mut cluster = Cluster::with_ranges(DUAL);
+    let spec = r#"{"ipFamilyPolicy":"RequireDualStack","clusterIP":"10.0.7.7","clusterIPs":["10.0.7.7","fd00::7"],"ports":[{"port":80}]}"#;
+    assert_eq!(ips(&cluster.service("x", spec).unwrap()), ["10.0.7.7", "fd00::7"]);
+    let refused = cluster.service("y", &spec.replace("10.0.7.7", "10.0.7.8")).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Service \"y\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.7.8\",\"fd00::7\"]: failed to allocate \
+         IP fd00::7: provided IP is already allocated"
+    );
+    assert!(!cluster.has("10.0.7.8"));
+}
+
+#[test]
+fn a_cluster_of_one_family_has_no_second_address() {
+    let mut cluster = Cluster::with_ranges(&[("kubernetes", "fd00::/108")]);
+    let service =
+        cluster.service("x", r#"{"ipFamilyPolicy":"PreferDualStack","ports":[{"port":80}]}"#).unwrap();
+    assert_eq!(stacks(&service), (vec!["IPv6".to_owned()], "PreferDualStack", 1));
+    let refused =
+        cluster.service("y", r#"{"ipFamilyPolicy":"RequireDualStack","ports":[{"port":80}]}"#).unwrap_err();
+    assert!(refused.message.contains("this cluster is not configured for dual-stack services"), "{refused}");
+    let refused = cluster.service("y", r#"{"ipFamilies":["IPv4"],"ports":[{"port":80}]}"#).unwrap_err();
+    assert!(
+        refused.message.contains("spec.ipFamilies[0]: Invalid value: \"IPv4\": not configured"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn further_ranges_add_room() {
+    let mut cluster = Cluster::with_ranges(&[("kubernetes", "10.0.0.0/30")]);
+    let spec = r#"{"ports":[{"port":80}]}"#;
+    for name in ["a", "b"] {
+        cluster.service(name, spec).unwrap();
+    }
+    let full = cluster.service("c", spec).unwrap_err();
+    assert_eq!((full.code, full.message.contains("range is full")), (500, true), "{full}");
+    let more = r#"{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{"name":"more"},"spec":{"cidrs":["10.9.0.0/24"]}}"#;
+    cluster.make_of("networking.k8s.io", "servicecidrs", "", more).unwrap();
+    assert!(ip(&cluster.service("c", spec).unwrap()).starts_with("10.9.0."));
 }

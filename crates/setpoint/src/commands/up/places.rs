@@ -47,6 +47,16 @@ impl Places {
         }
     }
 
+    /// Where the built-in provisioner has its volumes: beside the store, or in a place that nobody keeps.
+    pub fn volumes(&self) -> String {
+        let dir = match (&self.data_dir, &self.temporary) {
+            (Some(dir), _) | (None, Some(dir)) => dir.clone(),
+            (None, None) => std::env::temp_dir().join(format!("setpoint-{}", std::process::id())),
+        };
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        dir.join("volumes").to_string_lossy().into_owned()
+    }
+
     /// The certificates, kept beside the store.
     pub fn pki(&self, names: &[String]) -> anyhow::Result<Pki> {
         let now = SystemClock.now();

@@ -24,7 +24,9 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
     let old = part(old, "status").unwrap_or(&none);
     let status = new.make_map().ensure("status", Value::map);
     for field in ["qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "observedGeneration"] {
-        if part(status, field).is_none_or(Value::is_empty)
+        let said = part(status, field);
+        // An empty list says that there are none; an empty text says nothing.
+        if said.is_none_or(|said| said.is_empty() && said.as_list().is_none())
             && let Some(value) = part(old, field)
         {
             status.make_map().insert(field, value.clone());

@@ -4,56 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::internal;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
+use crate::kinds::core::resource_list::{
+    HUGE_PAGES, allows_overcommit, check_container_name, check_name, is_counted, is_huge_pages,
+};
 use crate::kinds::read::{
     entries, forbidden, invalid, invalid_word, is_whole, list, part, quantity, required, required_word,
     supported, text, text_part,
 };
-use crate::names::{dns, key};
+use crate::names::dns;
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-/// What huge pages are called, before their size.
-const HUGE_PAGES: &str = "hugepages-";
-
 /// What counts for the quality of service.
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
-
-/// What can stand without a domain before it.
-const STANDARD: [&str; 20] = [
-    "configmaps",
-    "cpu",
-    "ephemeral-storage",
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "memory",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-    "requests.storage",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-    "storage",
-];
-
-/// Those of them that come in whole numbers.
-const COUNTED: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
 
 /// Amounts by the name of the resource.
 pub(crate) type Amounts<'a> = BTreeMap<&'a str, Quantity>;
@@ -67,26 +30,6 @@ pub(crate) enum Scope {
     Pod,
 }
 
-fn is_huge_pages(name: &str) -> bool {
-    name.starts_with(HUGE_PAGES)
-}
-
-/// Whether a resource belongs to Kubernetes itself.
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && key::label_key(&format!("requests.{name}")).is_empty()
-}
-
-/// Whether more may be promised than there is.
-fn is_overcommittable(name: &str) -> bool {
-    is_native(name) && !is_huge_pages(name)
-}
-
 /// Whether a resource can be given to a pod as a whole.
 fn is_pod_level(name: &str) -> bool {
     COMPUTE.contains(&name) || is_huge_pages(name)
@@ -98,51 +41,16 @@ pub(crate) fn amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, value:
     if amount.sign() < 0 {
         invalid(errors, path, amount.to_string(), "must be greater than or equal to 0");
     }
-    if (COUNTED.contains(&name) || is_extended(name)) && !is_whole(amount) {
+    if is_counted(name) && !is_whole(amount) {
         invalid(errors, path, BadValue::json_string(&amount.to_string()), "must be an integer");
-    }
-}
-
-/// What is wrong with the name of a resource. `true` if it is good so far.
-fn resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
-    let faults = key::label_key(name);
-    if !faults.is_empty() {
-        errors.extend(
-            faults.into_iter().map(|fault| FieldError::invalid(path, BadValue::json_string(name), fault)),
-        );
-        return false;
-    }
-    if !name.contains('/')
-        && !STANDARD.contains(&name)
-        && !is_huge_pages(name)
-        && !name.starts_with("requests.hugepages-")
-    {
-        let detail = "must be a standard resource type or fully qualified";
-        invalid(errors, path, BadValue::json_string(name), detail);
-        return false;
-    }
-    true
-}
-
-/// What is wrong with the name of a resource that a container can use.
-pub(crate) fn container_resource_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
-    resource_name(errors, path, name);
-    let fault = if !name.contains('/') {
-        let good = COMPUTE.contains(&name) || name == "ephemeral-storage" || is_huge_pages(name);
-        (!good).then_some("must be a standard resource for containers")
-    } else {
-        (!is_native(name) && !is_extended(name)).then_some("doesn't follow extended resource name standard")
-    };
-    if let Some(fault) = fault {
-        invalid(errors, path, BadValue::json_string(name), fault);
     }
 }
 
 fn scoped_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, scope: Scope) {
     match scope {
-        Scope::Container => container_resource_name(errors, path, name),
+        Scope::Container => check_container_name(errors, path, name),
         Scope::Pod => {
-            if resource_name(errors, path, name) && !is_pod_level(name) {
+            if check_name(errors, path, name) && !is_pod_level(name) {
                 supported(errors, path, name, &["cpu", HUGE_PAGES, "memory"]);
             }
         }
@@ -198,7 +106,7 @@ pub(crate) fn requirements(
         let wanted = quantity(value);
         let limit = part(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
         match limit {
-            Some(limit) if wanted != limit && !is_overcommittable(name) => {
+            Some(limit) if wanted != limit && !allows_overcommit(name) => {
                 let detail = format!("must be equal to {name} limit of {limit}");
                 invalid(errors, &requests_path, wanted.to_string(), detail);
             }
@@ -206,7 +114,7 @@ pub(crate) fn requirements(
                 let detail = format!("must be less than or equal to {name} limit of {limit}");
                 invalid(errors, &requests_path, wanted.to_string(), detail);
             }
-            None if !is_overcommittable(name) => {
+            None if !allows_overcommit(name) => {
                 required(errors, &limits_path, "Limit must be set for non overcommitable resources");
             }
             _ => {}
@@ -419,7 +327,7 @@ pub(crate) fn default_pod_level(spec: &mut Value) {
         }
     }
     for (name, amount) in &total_requests {
-        if is_pod_level(name) && is_overcommittable(name) {
+        if is_pod_level(name) && allows_overcommit(name) {
             requests.entry((*name).to_owned()).or_insert(*amount);
         }
     }

@@ -1,0 +1,154 @@
+//! What a node has, and what is to leave it.
+
+use std::time::Duration;
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::views::node::{AttachedVolume, Node};
+use setpoint_reconcile::views::persistent_volume::{Csi, PersistentVolume};
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
+use setpoint_reconcile::{Act, Object, Plan, View, World, Write};
+
+use super::attach::message;
+use super::{Memory, PLUGIN, User, attachment_name, attachments_on, handle, users};
+use crate::horizon;
+use crate::pod_gc::OUT_OF_SERVICE;
+
+/// How long a node that does not work is given to let go of a volume.
+const UNMOUNT_WITHIN: Duration = Duration::from_secs(6 * 60);
+
+/// Something that is attached to the node, or is to be.
+struct Attached<'a> {
+    object: &'a Object,
+    view: &'a VolumeAttachment,
+    /// What the node calls it; nothing if nobody knows any more.
+    name: Option<String>,
+    /// Who uses it on the node.
+    users: Vec<User<'a>>,
+}
+
+impl Attached<'_> {
+    fn is_there(&self) -> bool {
+        self.view.status.attached && !self.object.meta().is_deleted()
+    }
+}
+
+/// Takes away what no pod uses, and says what is there.
+pub(super) fn plan(key: &Key, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
+    let mut plan = Plan::<Memory>::default();
+    let node = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
+    let all: Vec<Attached<'_>> = attachments_on(key.name(), world)
+        .filter_map(|found| read(found, node.map(|(_, node)| node), world))
+        .collect();
+    let mut reported: Vec<AttachedVolume> =
+        node.map(|(_, node)| node.status.volumes_attached.clone()).unwrap_or_default();
+    reported.retain(|volume| {
+        let there = |one: &Attached<'_>| one.is_there() && one.name.as_deref() == Some(&*volume.name);
+        !volume.name.starts_with(PLUGIN) || all.iter().any(there)
+    });
+    let mut leaving: Vec<Act> = Vec::new();
+    for one in all.iter().filter(|one| !one.object.meta().is_deleted()) {
+        if !one.users.is_empty() {
+            report(&mut reported, one, node.is_some(), &mut plan);
+        } else if is_known(one, world, now) {
+            if may_leave(one, node.map(|(_, node)| node), memory, now, &mut plan) {
+                reported.retain(|volume| one.name.as_deref() != Some(&*volume.name));
+                leaving.push(Write::delete(one.object).into());
+            }
+        } else {
+            plan.look_again_at(now.after(horizon::SOON));
+        }
+    }
+    if let Some((object, view)) = node
+        && view.status.volumes_attached != reported
+    {
+        let list = (!reported.is_empty()).then(|| value_of(&reported));
+        plan.stage([Act::from(Write::status(object, value!({"volumesAttached": (list)})))]);
+    }
+    plan.stage(leaving);
+    plan
+}
+
+/// What an attachment is about; nothing if it is somebody else's.
+fn read<'a>(
+    (object, view): (&'a Object, &'a VolumeAttachment),
+    node: Option<&Node>,
+    world: &'a World,
+) -> Option<Attached<'a>> {
+    let is_its = |csi: &Csi| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
+    let volume = view.spec.source.persistent_volume_name.as_deref()?;
+    let found = world.view::<PersistentVolume>("", volume);
+    match found.and_then(|(_, volume)| volume.spec.csi.as_ref()) {
+        Some(csi) if is_its(csi) => {
+            let mut users = users(csi, world);
+            users.retain(|user| user.node == view.spec.node_name);
+            Some(Attached { object, view, name: Some(format!("{PLUGIN}{}", handle(csi))), users })
+        }
+        Some(_) => None,
+        None if found.is_some() || !object.meta().name.starts_with("csi-") => None,
+        // The volume is gone. What the node knows of may tell which one it was.
+        None => {
+            let status = node.map(|node| &node.status);
+            let attached =
+                status.iter().flat_map(|status| &status.volumes_attached).map(|volume| &volume.name);
+            let mut names = attached.chain(status.iter().flat_map(|status| &status.volumes_in_use));
+            let name = names.find(|name| named(name).as_ref().is_some_and(is_its));
+            Some(Attached { object, view, name: name.cloned(), users: Vec::new() })
+        }
+    }
+}
+
+/// The volume that a node calls so.
+fn named(name: &str) -> Option<Csi> {
+    let (driver, volume) = name.strip_prefix(PLUGIN)?.split_once('^')?;
+    Some(Csi { driver: driver.to_owned(), volume_handle: volume.to_owned() })
+}
+
+/// Says that a volume is there, if it is news.
+fn report(reported: &mut Vec<AttachedVolume>, one: &Attached<'_>, has_node: bool, plan: &mut Plan<Memory>) {
+    let Some(name) = one.name.as_ref().filter(|_| has_node && one.is_there()) else { return };
+    if reported.iter().any(|volume| volume.name == *name) {
+        return;
+    }
+    reported.push(AttachedVolume { name: name.clone(), device_path: String::new() });
+    plan.notes.extend(one.users.iter().map(|user| {
+        let message = message("AttachVolume.Attach succeeded", user, "");
+        Subject::of(user.pod, "v1", "Pod").normal("SuccessfulAttachVolume", message)
+    }));
+}
+
+/// Whether the world shows all who might use something that is attached.
+fn is_known(one: &Attached<'_>, world: &World, now: Time) -> bool {
+    ["pods", PersistentVolumeClaim::RESOURCE, PersistentVolume::RESOURCE]
+        .iter()
+        .all(|resource| horizon::reaches(world, resource, one.object, now))
+}
+
+/// Whether a volume that nobody uses may leave: the node has let go of it, or is not asked any more.
+fn may_leave(
+    one: &Attached<'_>,
+    node: Option<&Node>,
+    memory: &Memory,
+    now: Time,
+    plan: &mut Plan<Memory>,
+) -> bool {
+    let holds = |node: &Node| one.name.as_ref().is_some_and(|name| node.status.volumes_in_use.contains(name));
+    let is_out = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
+    // A node that is gone can no longer say what it holds.
+    if node.is_some_and(|node| !holds(node) || is_out(node)) {
+        return true;
+    }
+    let name = &one.object.meta().name;
+    let since = memory.unwanted.get(name).copied().unwrap_or(now);
+    let end = since.after(UNMOUNT_WITHIN);
+    let works = node.is_some_and(Node::is_ready);
+    if !works && end <= now {
+        return true;
+    }
+    plan.memo.unwanted.insert(name.clone(), since);
+    if !works {
+        plan.look_again_at(end);
+    }
+    false
+}

@@ -1,0 +1,428 @@
+//! Volumes of drivers in a whole control plane, beside who binds claims. Tests play the part of the driver.
+
+use std::time::Duration;
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+use crate::testing::{names, was_told};
+use crate::volume_binder::VolumeBinder;
+
+const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
+
+fn empty(seed: u64) -> Cluster {
+    let controllers = || {
+        let list: Vec<Box<dyn setpoint_reconcile::Controller>> =
+            vec![Box::new(AttachDetach), Box::new(VolumeBinder::new("/d"))];
+        (list, crate::indexes::all())
+    };
+    let mut cluster = Cluster::new(controllers, seed);
+    for node in ["n", "m"] {
+        cluster.create("nodes", "", value!({"metadata": {"name": (node)}}));
+        ready(&mut cluster, node, true);
+    }
+    cluster
+}
+
+fn ready(cluster: &mut Cluster, node: &str, works: bool) {
+    let word = if works { "True" } else { "Unknown" };
+    let status = value!({"status": {"conditions": [{"type": "Ready", "status": (word)}]}});
+    cluster.patch("nodes", node, "status", status).unwrap();
+}
+
+fn volume(name: &str, handle: &str, mode: &str) -> Value {
+    value!({
+        "metadata": {"name": (name)},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": [(mode)],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "csi": {"driver": "d.example.com", "volumeHandle": (handle)},
+            "claimRef": {"namespace": "default", "name": (format!("c-{name}"))},
+        },
+    })
+}
+
+fn claim(name: &str, mode: &str) -> Value {
+    value!({
+        "metadata": {"name": (format!("c-{name}"))},
+        "spec": {
+            "accessModes": [(mode)],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "",
+            "volumeName": (name),
+        },
+    })
+}
+
+fn pod(name: &str, volume: &str, node: &str) -> Value {
+    value!({
+        "metadata": {"name": (name)},
+        "spec": {
+            "nodeName": (node),
+            "containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": (format!("c-{volume}"))}}],
+        },
+    })
+}
+
+fn cluster(mode: &str) -> Cluster {
+    let mut cluster = empty(3);
+    cluster.create("persistentvolumes", "", volume("v", "h", mode));
+    cluster.create("persistentvolumeclaims", "default", claim("v", mode));
+    cluster.settle();
+    cluster
+}
+
+/// Does what a driver does: attaches what is asked for, and lets go of what is deleted.
+fn drive(cluster: &mut Cluster) {
+    for attachment in cluster.list(ATTACHMENTS) {
+        let name = attachment.str_at(&["metadata", "name"]).to_owned();
+        if is_deleted(&attachment) {
+            let bare = value!({"metadata": {"finalizers": []}});
+            cluster.patch(ATTACHMENTS, &name, "", bare).unwrap();
+        } else if attachment.at(&["status", "attached"]) != Some(&Value::Bool(true)) {
+            let held = value!({"metadata": {"finalizers": ["external-attacher/d-example-com"]}});
+            cluster.patch(ATTACHMENTS, &name, "", held).unwrap();
+            cluster.patch(ATTACHMENTS, &name, "status", value!({"status": {"attached": true}})).unwrap();
+        }
+    }
+    cluster.settle();
+}
+
+fn is_deleted(object: &Value) -> bool {
+    object.at(&["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// The nodes that volumes are asked for on, those that are to leave with a minus.
+fn asked(cluster: &Cluster) -> Vec<String> {
+    let attachments = cluster.list(ATTACHMENTS);
+    let mut nodes: Vec<String> = attachments
+        .iter()
+        .map(|one| {
+            let sign = if is_deleted(one) { "-" } else { "" };
+            format!("{sign}{}", one.str_at(&["spec", "nodeName"]))
+        })
+        .collect();
+    nodes.sort();
+    nodes
+}
+
+fn reported(cluster: &Cluster, node: &str) -> Vec<String> {
+    let node = cluster.get("nodes", node).unwrap();
+    let attached = node.at(&["status", "volumesAttached"]).and_then(Value::as_list).unwrap_or_default();
+    attached.iter().map(|one| one.str_at(&["name"]).to_owned()).collect()
+}
+
+fn hold(cluster: &mut Cluster, node: &str, names: &[&str]) {
+    cluster.patch("nodes", node, "status", value!({"status": {"volumesInUse": (names.to_vec())}})).unwrap();
+    cluster.settle();
+}
+
+fn remove(cluster: &mut Cluster, pod: &str) {
+    cluster.delete("pods", &format!("default/{pod}"), &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.settle();
+}
+
+const NAME: &str = "kubernetes.io/csi/d.example.com^h";
+
+#[test]
+fn a_volume_is_brought_to_the_node_of_its_pod_and_taken_away_after_it() {
+    let mut cluster = cluster("ReadWriteOnce");
+    assert!(asked(&cluster).is_empty(), "nobody uses it");
+    cluster.create("pods", "default", pod("p", "v", "n"));
+    cluster.settle();
+    // The name is what every driver expects: the digest of volume, driver and node.
+    let found = cluster.list(ATTACHMENTS).remove(0);
+    let name = "csi-6f50f41227a8b176bdb8f16917f5785c6f29d47af0c6e4fb07ef999717e5cb6d";
+    assert_eq!(found.str_at(&["metadata", "name"]), name);
+    assert_eq!(found.str_at(&["spec", "attacher"]), "d.example.com");
+    assert_eq!(found.str_at(&["spec", "source", "persistentVolumeName"]), "v");
+    assert!(reported(&cluster, "n").is_empty(), "it is not there yet");
+    cluster.assert_quiet();
+    drive(&mut cluster);
+    assert_eq!(reported(&cluster, "n"), [NAME]);
+    assert!(was_told(&cluster, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume \"v\" "));
+    cluster.assert_quiet();
+    hold(&mut cluster, "n", &[NAME]);
+    remove(&mut cluster, "p");
+    cluster.run(Duration::from_secs(3600));
+    assert_eq!(asked(&cluster), ["n"], "the node holds it");
+    assert_eq!(reported(&cluster, "n"), [NAME]);
+    cluster.assert_quiet();
+    hold(&mut cluster, "n", &[]);
+    assert_eq!(asked(&cluster), ["-n"]);
+    assert!(reported(&cluster, "n").is_empty(), "it is not reported before it goes");
+    cluster.assert_quiet();
+    drive(&mut cluster);
+    assert!(asked(&cluster).is_empty());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_volume_for_one_node_waits_until_it_has_left_the_other() {
+    let mut cluster = cluster("ReadWriteOnce");
+    cluster.create("pods", "default", pod("p", "v", "n"));
+    cluster.settle();
+    drive(&mut cluster);
+    hold(&mut cluster, "n", &[NAME]);
+    cluster.create("pods", "default", pod("q", "v", "m"));
+    cluster.settle();
+    assert_eq!(asked(&cluster), ["n"]);
+    let message = "Waiting for detach for volume \"v\" Volume is already used by pod(s) p";
+    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    cluster.assert_quiet();
+    remove(&mut cluster, "p");
+    let message = "Waiting for detach for volume \"v\" Volume is already exclusively attached to one node, waiting on \
+                   detach before it can be attached to another node";
+    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    hold(&mut cluster, "n", &[]);
+    assert_eq!(asked(&cluster), ["-n"], "it is still on its way");
+    drive(&mut cluster);
+    assert_eq!(asked(&cluster), ["m"]);
+    drive(&mut cluster);
+    assert_eq!(reported(&cluster, "m"), [NAME]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_volume_for_many_nodes_is_brought_to_all_and_one_for_one_to_the_oldest_pod() {
+    let mut shared = cluster("ReadWriteMany");
+    shared.create("pods", "default", pod("p", "v", "n"));
+    shared.create("pods", "default", pod("q", "v", "m"));
+    shared.settle();
+    assert_eq!(asked(&shared), ["m", "n"]);
+    let mut single = cluster("ReadWriteOncePod");
+    single.create("pods", "default", pod("z", "v", "m"));
+    single.now = single.now.after(Duration::from_secs(2));
+    single.create("pods", "default", pod("a", "v", "n"));
+    single.settle();
+    assert_eq!(asked(&single), ["m"]);
+    single.assert_quiet();
+}
+
+#[test]
+fn a_node_that_does_not_work_has_six_minutes_and_one_out_of_service_none() {
+    for is_out in [false, true] {
+        let mut cluster = cluster("ReadWriteOnce");
+        cluster.create("pods", "default", pod("p", "v", "n"));
+        cluster.settle();
+        drive(&mut cluster);
+        hold(&mut cluster, "n", &[NAME]);
+        remove(&mut cluster, "p");
+        cluster.run(Duration::from_secs(3600));
+        assert_eq!(asked(&cluster), ["n"], "a node that works is not forced");
+        cluster.create("pods", "default", pod("q", "v", "n"));
+        cluster.settle();
+        remove(&mut cluster, "q");
+        ready(&mut cluster, "n", false);
+        if is_out {
+            let taint = value!({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"});
+            cluster.patch("nodes", "n", "", value!({"spec": {"taints": [(taint)]}})).unwrap();
+        } else {
+            cluster.run(Duration::from_secs(359));
+            assert_eq!(asked(&cluster), ["n"]);
+            cluster.now = cluster.now.after(Duration::from_secs(2));
+        }
+        cluster.settle();
+        assert_eq!(asked(&cluster), ["-n"], "out of service: {is_out}");
+    }
+}
+
+#[test]
+fn a_node_that_is_gone_has_six_minutes_too() {
+    let mut cluster = cluster("ReadWriteOnce");
+    cluster.create("pods", "default", pod("p", "v", "n"));
+    cluster.settle();
+    drive(&mut cluster);
+    cluster.delete("nodes", "n", &Value::map()).unwrap();
+    cluster.settle();
+    remove(&mut cluster, "p");
+    assert_eq!(asked(&cluster), ["n"]);
+    cluster.run(Duration::from_secs(361));
+    assert_eq!(asked(&cluster), ["-n"]);
+}
+
+#[test]
+fn what_needs_not_be_attached_is_not() {
+    let mut cluster = cluster("ReadWriteOnce");
+    let driver = value!({"metadata": {"name": "d.example.com"}, "spec": {"attachRequired": false}});
+    cluster.create("csidrivers.storage.k8s.io", "", driver);
+    cluster.create("pods", "default", pod("p", "v", "n"));
+    cluster.settle();
+    assert!(asked(&cluster).is_empty());
+    let mut local = volume("w", "", "ReadWriteOnce");
+    let spec = local.ensure_map("spec");
+    spec.remove("csi");
+    spec.insert("hostPath", value!({"path": "/w"}));
+    cluster.create("persistentvolumes", "", local);
+    cluster.create("persistentvolumeclaims", "default", claim("w", "ReadWriteOnce"));
+    cluster.create("pods", "default", pod("q", "w", "n"));
+    cluster.settle();
+    assert!(asked(&cluster).is_empty());
+    cluster.assert_quiet();
+    cluster.delete("csidrivers.storage.k8s.io", "d.example.com", &Value::map()).unwrap();
+    cluster.settle();
+    assert_eq!(asked(&cluster), ["n"], "who says nothing wants to be asked");
+}
+
+#[test]
+fn what_a_driver_cannot_do_is_told_to_the_pod_once() {
+    let mut cluster = cluster("ReadWriteOnce");
+    cluster.create("pods", "default", pod("p", "v", "n"));
+    cluster.settle();
+    let name = names(&cluster, ATTACHMENTS).remove(0);
+    let failed = value!({"status": {"attached": false, "attachError": {"message": "no luck"}}});
+    cluster.patch(ATTACHMENTS, &name, "status", failed).unwrap();
+    cluster.settle();
+    let message = "AttachVolume.Attach failed for volume \"v\" : no luck";
+    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    let events = cluster.list("events").len();
+    cluster.run(Duration::from_secs(600));
+    assert_eq!(cluster.list("events").len(), events);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn an_attachment_whose_volume_is_gone_goes_and_one_of_others_stays() {
+    let mut cluster = cluster("ReadWriteOnce");
+    cluster.create("pods", "default", pod("p", "v", "n"));
+    cluster.settle();
+    drive(&mut cluster);
+    let foreign = value!({
+        "metadata": {"name": "mine"},
+        "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}},
+    });
+    cluster.create(ATTACHMENTS, "", foreign);
+    remove(&mut cluster, "p");
+    drive(&mut cluster);
+    assert_eq!(names(&cluster, ATTACHMENTS), ["mine"]);
+    cluster.create("pods", "default", pod("q", "v", "n"));
+    cluster.settle();
+    assert_eq!(names(&cluster, ATTACHMENTS), ["mine"], "whoever has it on a node has it");
+    cluster.delete(ATTACHMENTS, "mine", &Value::map()).unwrap();
+    cluster.settle();
+    drive(&mut cluster);
+    drive(&mut cluster);
+    assert_eq!(reported(&cluster, "n"), [NAME]);
+    for (resource, path) in [("persistentvolumeclaims", "default/c-v"), ("persistentvolumes", "v")] {
+        cluster.patch(resource, path, "", value!({"metadata": {"finalizers": []}})).unwrap();
+        cluster.delete(resource, path, &Value::map()).unwrap();
+    }
+    cluster.settle();
+    assert_eq!(asked(&cluster), ["-n"]);
+    assert!(reported(&cluster, "n").is_empty());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+    for crash_after in 0..8 {
+        let mut cluster = cluster("ReadWriteOnce");
+        let step = |cluster: &mut Cluster, writes: usize| {
+            cluster.observe();
+            cluster.plan();
+            for _ in 0..writes {
+                if !cluster.perform() {
+                    cluster.observe();
+                    cluster.plan();
+                }
+            }
+            cluster.crash();
+            cluster.settle();
+        };
+        cluster.create("pods", "default", pod("p", "v", "n"));
+        step(&mut cluster, crash_after);
+        assert_eq!(asked(&cluster), ["n"]);
+        drive(&mut cluster);
+        cluster.delete("pods", "default/p", &value!({"gracePeriodSeconds": 0})).unwrap();
+        cluster.create("pods", "default", pod("q", "v", "m"));
+        step(&mut cluster, crash_after);
+        drive(&mut cluster);
+        drive(&mut cluster);
+        assert_eq!((asked(&cluster), reported(&cluster, "m")), (vec!["m".to_owned()], vec![NAME.to_owned()]));
+        assert!(reported(&cluster, "n").is_empty());
+        cluster.assert_quiet();
+    }
+}
+
+/// From random states it comes to rest; a volume for one node is never asked for on two.
+#[test]
+fn whatever_people_and_nodes_do_it_comes_to_rest_and_no_volume_is_on_two_nodes() {
+    for seed in 0..40 {
+        let mut cluster = empty(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for name in ["a", "b"] {
+            // Two objects may mean the same volume.
+            let handle = if seed % 2 == 0 { "same" } else { name };
+            cluster.create("persistentvolumes", "", volume(name, handle, "ReadWriteOnce"));
+            cluster.create("persistentvolumeclaims", "default", claim(name, "ReadWriteOnce"));
+        }
+        for _ in 0..50 {
+            let volume = if rng.bool() { "a" } else { "b" };
+            let node = if rng.bool() { "n" } else { "m" };
+            let name = format!("p{}", rng.u8(..3));
+            match rng.u8(..10) {
+                0..3 => drop(cluster.try_create("pods", "default", pod(&name, volume, node))),
+                3 => {
+                    let _ = cluster.delete(
+                        "pods",
+                        &format!("default/{name}"),
+                        &value!({"gracePeriodSeconds": 0}),
+                    );
+                }
+                4 => {
+                    let held: Vec<String> = if rng.bool() { reported(&cluster, node) } else { Vec::new() };
+                    let held: Vec<&str> = held.iter().map(String::as_str).collect();
+                    let _ =
+                        cluster.patch("nodes", node, "status", value!({"status": {"volumesInUse": (held)}}));
+                }
+                5 => {
+                    let failed = value!({"status": {"phase": "Failed"}});
+                    let _ = cluster.patch("pods", &format!("default/{name}"), "status", failed);
+                }
+                6 => {
+                    let all = names(&cluster, ATTACHMENTS);
+                    if let Some(name) = rng.choice(&all) {
+                        let _ = cluster.delete(ATTACHMENTS, name, &Value::map());
+                    }
+                }
+                7 => cluster.crash(),
+                8 => {
+                    cluster.mend_watches();
+                    drive(&mut cluster);
+                }
+                _ => ready(&mut cluster, node, rng.bool()),
+            }
+            cluster.observe_some();
+            cluster.plan();
+            for _ in 0..rng.u8(..4) {
+                cluster.perform();
+            }
+            assert_single(&cluster, seed);
+        }
+        cluster.mend_watches();
+        for _ in 0..4 {
+            cluster.run(Duration::from_secs(400));
+            drive(&mut cluster);
+        }
+        cluster.assert_quiet();
+        assert_single(&cluster, seed);
+    }
+}
+
+fn assert_single(cluster: &Cluster, seed: u64) {
+    let mut taken: Vec<String> = cluster
+        .list(ATTACHMENTS)
+        .iter()
+        .map(|one| match seed % 2 {
+            0 => String::new(),
+            _ => one.str_at(&["spec", "source", "persistentVolumeName"]).to_owned(),
+        })
+        .collect();
+    let all = taken.len();
+    taken.sort();
+    taken.dedup();
+    assert_eq!(taken.len(), all, "seed {seed}");
+}

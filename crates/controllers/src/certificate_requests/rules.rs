@@ -1,0 +1,146 @@
+//! What a request must be like for the signers that are built in, in upstream's order and words.
+
+use setpoint_api::Value;
+
+/// What kubelets make themselves known to the server with.
+///
+/// # Errors
+/// In the words of the condition, if the request is not for that.
+pub fn kubelet_client(read: &Value, usages: &[String]) -> Result<(), String> {
+    of_nodes(read)?;
+    for (field, fault) in [
+        ("dnsNames", "DNS subjectAltNames are not allowed"),
+        ("emailAddresses", "Email subjectAltNames are not allowed"),
+        ("ipAddresses", "IP subjectAltNames are not allowed"),
+        ("uris", "URI subjectAltNames are not allowed"),
+    ] {
+        without(read, field, fault)?;
+    }
+    named_as_node(read)?;
+    exactly(usages, "client auth", ["client auth", "digital signature", "key encipherment"])
+}
+
+/// What kubelets serve with.
+///
+/// # Errors
+/// In the words of the condition, if the request is not for that.
+pub fn kubelet_serving(read: &Value, usages: &[String]) -> Result<(), String> {
+    of_nodes(read)?;
+    if is_empty(read, "dnsNames") && is_empty(read, "ipAddresses") {
+        return Err("DNS or IP subjectAltName is required".to_owned());
+    }
+    without(read, "emailAddresses", "Email subjectAltNames are not allowed")?;
+    without(read, "uris", "URI subjectAltNames are not allowed")?;
+    exactly(usages, "server auth", ["digital signature", "key encipherment", "server auth"])?;
+    named_as_node(read)
+}
+
+/// What anybody makes themselves known to the server with.
+///
+/// # Errors
+/// In the words of the condition, if the request is not for that.
+pub fn client(usages: &[String]) -> Result<(), String> {
+    let known = ["client auth", "digital signature", "key encipherment"];
+    if let Some(other) = usages.iter().find(|usage| !known.contains(&usage.as_str())) {
+        return Err(format!("invalid usage for client certificate: {other}"));
+    }
+    if !usages.iter().any(|usage| usage == "client auth") {
+        return Err("missing required usage for client certificate: client auth".to_owned());
+    }
+    Ok(())
+}
+
+fn of_nodes(read: &Value) -> Result<(), String> {
+    let organizations = read.get("organizations").and_then(Value::as_list).unwrap_or_default();
+    let is_nodes = organizations == [Value::from("system:nodes")];
+    is_nodes.then_some(()).ok_or_else(|| "subject organization is not system:nodes".to_owned())
+}
+
+fn named_as_node(read: &Value) -> Result<(), String> {
+    let is_node = read.str_at(&["commonName"]).starts_with("system:node:");
+    is_node.then_some(()).ok_or_else(|| "subject common name does not begin with system:node:".to_owned())
+}
+
+fn without(read: &Value, field: &str, fault: &str) -> Result<(), String> {
+    is_empty(read, field).then_some(()).ok_or_else(|| fault.to_owned())
+}
+
+fn is_empty(read: &Value, field: &str) -> bool {
+    read.get(field).is_none_or(Value::is_empty)
+}
+
+/// Demands a purpose and signing, and allows encipherment, which only some sorts of keys can do.
+fn exactly(usages: &[String], purpose: &str, all: [&str; 3]) -> Result<(), String> {
+    let mut usages: Vec<&str> = usages.iter().map(String::as_str).collect();
+    usages.sort_unstable();
+    usages.dedup();
+    usages.retain(|usage| *usage != "key encipherment");
+    let mut wanted = [purpose, "digital signature"];
+    wanted.sort_unstable();
+    let fits = usages == wanted;
+    fits.then_some(()).ok_or_else(|| format!("usages did not match [{}]", all.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::value;
+
+    use super::*;
+
+    fn usages(list: &[&str]) -> Vec<String> {
+        list.iter().map(|usage| (*usage).to_owned()).collect()
+    }
+
+    fn node() -> Value {
+        value!({"commonName": "system:node:n", "organizations": ["system:nodes"], "dnsNames": []})
+    }
+
+    fn with(field: &str, value: Value) -> Value {
+        let mut read = node();
+        read.make_map().insert(field, value);
+        read
+    }
+
+    #[test]
+    fn a_kubelets_client_has_the_name_of_a_node_and_no_other() {
+        let good = usages(&["digital signature", "client auth"]);
+        assert_eq!(kubelet_client(&node(), &good), Ok(()));
+        let three = usages(&["key encipherment", "client auth", "digital signature"]);
+        assert_eq!(kubelet_client(&node(), &three), Ok(()));
+        let refused = |read: &Value| kubelet_client(read, &good).unwrap_err();
+        assert_eq!(
+            refused(&with("organizations", value!(["a", "system:nodes"]))),
+            "subject organization is not system:nodes"
+        );
+        assert_eq!(refused(&with("dnsNames", value!(["a"]))), "DNS subjectAltNames are not allowed");
+        assert_eq!(refused(&with("emailAddresses", value!(["a"]))), "Email subjectAltNames are not allowed");
+        assert_eq!(refused(&with("ipAddresses", value!(["a"]))), "IP subjectAltNames are not allowed");
+        assert_eq!(refused(&with("uris", value!(["a"]))), "URI subjectAltNames are not allowed");
+        assert_eq!(
+            refused(&with("commonName", "n".into())),
+            "subject common name does not begin with system:node:"
+        );
+        let error = kubelet_client(&node(), &usages(&["client auth"])).unwrap_err();
+        assert_eq!(error, "usages did not match [client auth digital signature key encipherment]");
+    }
+
+    #[test]
+    fn a_kubelet_serves_under_names_or_addresses() {
+        let good = usages(&["digital signature", "key encipherment", "server auth"]);
+        assert_eq!(kubelet_serving(&with("dnsNames", value!(["n"])), &good), Ok(()));
+        assert_eq!(kubelet_serving(&with("ipAddresses", value!(["10.0.0.1"])), &good), Ok(()));
+        let none = kubelet_serving(&node(), &good).unwrap_err();
+        assert_eq!(none, "DNS or IP subjectAltName is required");
+        let error = kubelet_serving(&with("dnsNames", value!(["n"])), &usages(&["client auth"])).unwrap_err();
+        assert_eq!(error, "usages did not match [digital signature key encipherment server auth]");
+    }
+
+    #[test]
+    fn a_client_is_a_client_and_nothing_else() {
+        assert_eq!(client(&usages(&["client auth"])), Ok(()));
+        let other = client(&usages(&["client auth", "server auth"])).unwrap_err();
+        assert_eq!(other, "invalid usage for client certificate: server auth");
+        let none = client(&usages(&["digital signature"])).unwrap_err();
+        assert_eq!(none, "missing required usage for client certificate: client auth");
+    }
+}

@@ -1,0 +1,210 @@
+//! Requests that were approved get their certificate, if they are what their signer is for.
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRequest;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Ask, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use super::{KUBELET, USER, WATCHES, about, facts, rules};
+
+/// Signs what clients of any sort make themselves known with.
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// Signs what kubelets serve with.
+const SERVING: &str = "kubernetes.io/kubelet-serving";
+/// Signs anything.
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
+
+/// The controller that signs requests.
+pub struct RequestSigner;
+
+impl Planner for RequestSigner {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "certificatesigningrequest-signing-controller"
+    }
+
+    fn user(&self) -> String {
+        USER.to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
+        let (spec, status) = (&request.spec, &request.status);
+        let is = |kind: &str| condition(&status.conditions, kind).is_some();
+        let is_due = status.certificate.is_empty() && is("Approved") && !is("Denied") && !is("Failed");
+        if !is_due || ![CLIENT, KUBELET, SERVING, LEGACY].contains(&spec.signer_name.as_str()) {
+            return plan;
+        }
+        let Some(read) = facts(object, request, seen, &mut plan) else { return plan };
+        if let Err(fault) = check(request, read) {
+            let mut conditions = status.conditions.clone();
+            let mut failed = Condition::new("Failed", "True", "SignerValidationFailure", &fault, now);
+            failed.last_update_time = Some(now);
+            conditions.push(failed);
+            plan.stage([Write::status(object, value!({"conditions": (value_of(&conditions))})).into()]);
+            return plan;
+        }
+        let id = about(object, "sign");
+        match seen.answers.get(&id).map(|answered| &answered.answer) {
+            Some(Ok(certificate)) => {
+                plan.stage([Write::status(object, value!({"certificate": (certificate.clone())})).into()]);
+            }
+            // Who could not sign is asked again, when the loop lets it.
+            None | Some(Err(_)) => {
+                let question = value!({
+                    "request": (spec.request.as_str()),
+                    "usages": (spec.usages.clone()),
+                    "expirationSeconds": (spec.expiration_seconds),
+                });
+                plan.asks.push(Ask { whom: "sign", id, question });
+            }
+        }
+        plan
+    }
+}
+
+/// Demands that a request is what its signer is for.
+fn check(request: &CertificateSigningRequest, read: &Value) -> Result<(), String> {
+    let usages = &request.spec.usages;
+    match request.spec.signer_name.as_str() {
+        CLIENT => rules::client(usages),
+        KUBELET => rules::kubelet_client(read, usages),
+        SERVING => rules::kubelet_serving(read, usages),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_reconcile::{Controller, View};
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+    use crate::testing;
+
+    const REQUESTS: &str = CertificateSigningRequest::RESOURCE;
+    /// A certificate, in PEM and that in base64.
+    const CERTIFICATE: &str = testing::CERTIFICATE;
+
+    fn cluster() -> Cluster {
+        let controllers: Controllers = || {
+            let list: Vec<Box<dyn Controller>> = vec![Box::new(RequestSigner)];
+            (list, crate::indexes::all())
+        };
+        Cluster::new(controllers, 7)
+    }
+
+    fn ask(cluster: &mut Cluster, signer: &str, usage: &str) {
+        let spec = value!({
+            "signerName": (signer), "request": (testing::REQUEST), "usages": [(usage)], "expirationSeconds": 3600,
+        });
+        cluster.create(REQUESTS, "", value!({"metadata": {"name": "r"}, "spec": (spec)}));
+    }
+
+    fn decide(cluster: &mut Cluster, kind: &str) {
+        let decision = value!({"type": (kind), "status": "True", "reason": "ByHand"});
+        let patch = value!({"status": {"conditions": [(decision)]}});
+        cluster.patch(REQUESTS, "r", "approval", patch).unwrap();
+    }
+
+    /// Answers what is asked; says what was.
+    fn answer(cluster: &mut Cluster, signed: &Result<Value, String>) -> Vec<Value> {
+        let mut asked = Vec::new();
+        loop {
+            cluster.settle();
+            asked.extend(cluster.asks.iter().map(|(_, _, ask)| ask.question.clone()));
+            let now = cluster.reply(|ask| match ask.whom {
+                "sign" => signed.clone(),
+                _ => Ok(value!({"commonName": "ann", "organizations": []})),
+            });
+            if now == 0 {
+                return asked;
+            }
+        }
+    }
+
+    fn status(cluster: &Cluster) -> Value {
+        cluster.get(REQUESTS, "r").unwrap().get("status").cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_request_that_was_approved_gets_its_certificate() {
+        let mut cluster = cluster();
+        ask(&mut cluster, CLIENT, "client auth");
+        assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "signed before it was approved");
+        decide(&mut cluster, "Approved");
+        let asked = answer(&mut cluster, &Ok(CERTIFICATE.into()));
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked[1].get("expirationSeconds"), Some(&Value::from(3600i64)));
+        assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
+        assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty());
+        cluster.assert_quiet();
+    }
+
+    #[test]
+    fn what_was_denied_or_is_for_somebody_else_is_left_alone() {
+        for (signer, decision) in [(CLIENT, "Denied"), ("example.org/s", "Approved")] {
+            let mut cluster = cluster();
+            ask(&mut cluster, signer, "client auth");
+            decide(&mut cluster, decision);
+            assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "{signer}");
+            assert_eq!(status(&cluster).str_at(&["certificate"]), "");
+        }
+    }
+
+    #[test]
+    fn a_request_that_its_signer_is_not_for_fails_with_the_reason() {
+        for (signer, message) in [
+            (CLIENT, "invalid usage for client certificate: server auth"),
+            (KUBELET, "subject organization is not system:nodes"),
+            (SERVING, "subject organization is not system:nodes"),
+        ] {
+            let mut cluster = cluster();
+            ask(&mut cluster, signer, "server auth");
+            decide(&mut cluster, "Approved");
+            assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1, "nothing is signed");
+            let status = status(&cluster);
+            let conditions = status.get("conditions").and_then(Value::as_list).unwrap();
+            assert_eq!(conditions.len(), 2);
+            assert_eq!(conditions[1].str_at(&["type"]), "Failed");
+            assert_eq!(conditions[1].str_at(&["reason"]), "SignerValidationFailure");
+            assert_eq!(conditions[1].str_at(&["message"]), message);
+            cluster.assert_quiet();
+        }
+    }
+
+    #[test]
+    fn who_cannot_sign_is_asked_again_until_it_can() {
+        let mut cluster = cluster();
+        ask(&mut cluster, CLIENT, "client auth");
+        decide(&mut cluster, "Approved");
+        assert_eq!(answer(&mut cluster, &Err("no key".to_owned())).len(), 2);
+        for _ in 0..20 {
+            cluster.run(std::time::Duration::from_secs(1));
+            cluster.reply(|_| Err("no key".to_owned()));
+        }
+        cluster.run(std::time::Duration::from_secs(11));
+        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1);
+        assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
+    }
+
+    #[test]
+    fn a_certificate_that_was_answered_survives_a_conflict_and_a_crash() {
+        let mut cluster = cluster();
+        ask(&mut cluster, CLIENT, "client auth");
+        decide(&mut cluster, "Approved");
+        cluster.settle();
+        cluster.crash();
+        cluster.asks.clear();
+        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "asked anew after a crash");
+        assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
+    }
+}

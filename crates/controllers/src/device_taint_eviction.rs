@@ -1,0 +1,219 @@
+//! Pods that use devices which nobody should use any more go, at once or when the patience of their claims ends.
+//!
+//! A device is tainted by its driver, in a ResourceSlice, or by people, in a DeviceTaintRule. The key of a pod looks at
+//! the devices of the claims that it may use. The key of a rule tells how far evicting on its behalf has come, at most
+//! every ten seconds; for a rule without effect it tells once what the rule would do.
+
+mod rules;
+
+use std::time::Duration;
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::device_taint_rule::DeviceTaintRule;
+use setpoint_reconcile::views::node::Taint;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::resource_claim::{AllocatedDevice, ResourceClaim};
+use setpoint_reconcile::views::resource_slice::ResourceSlice;
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::indexes::{DEVICE_CLAIMS_BY_POOL, DEVICE_SLICES_BY_POOL, PODS_BY_DEVICE_CLAIM, path};
+use crate::taint_eviction::mark;
+
+const NO_EXECUTE: &str = "NoExecute";
+/// Why pods go, in their status.
+const WHY: (&str, &str) =
+    ("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint");
+const EVICTION: &str = "DeviceTaintManagerEviction";
+
+/// The controller.
+pub struct DeviceTaintEviction;
+
+/// What is remembered.
+#[derive(Clone, Default)]
+pub struct Memory {
+    /// Whether a pod was to go.
+    is_waiting: bool,
+    /// How far a rule has come.
+    progress: Option<rules::Progress>,
+}
+
+impl Planner for DeviceTaintEviction {
+    type Memo = Memory;
+
+    fn name(&self) -> &'static str {
+        "device-taint-eviction-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 4] = [
+            Watch::via(Pod::RESOURCE, of_pod),
+            Watch::via(ResourceClaim::RESOURCE, of_claim),
+            Watch::via(ResourceSlice::RESOURCE, of_slice),
+            Watch::via(DeviceTaintRule::RESOURCE, of_rule),
+        ];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let asks = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
+        let pods = world.views::<Pod>().filter(asks).map(|(object, _)| object);
+        pods.chain(world.all(DeviceTaintRule::RESOURCE)).map(|object| object.key().clone()).collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memory>, now: Time, _: Seed) -> Plan<Memory> {
+        let Some(object) = world.get(key) else { return Plan::default() };
+        if let Some(rule) = object.view::<DeviceTaintRule>() {
+            return rules::plan(object, rule, world, &seen.memo, now);
+        }
+        let pod = object.view::<Pod>().filter(|pod| !object.meta().is_deleted() && !pod.is_finished());
+        pod.map(|pod| plan_pod(object, pod, world, &seen.memo, now)).unwrap_or_default()
+    }
+}
+
+fn plan_pod(object: &Object, pod: &Pod, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
+    let mut plan = Plan::<Memory>::default();
+    let subject = Subject::of(object, "v1", "Pod");
+    match eviction(object, pod, world, None) {
+        Some(eviction) if eviction.at <= now => {
+            plan.stage(mark(object, pod, WHY, now));
+            let note = subject.normal(EVICTION, "Marking for deletion");
+            plan.stage([Act::from(Write::delete(object)).on_done(note)]);
+        }
+        Some(eviction) => {
+            plan.memo.is_waiting = true;
+            plan.look_again_at(eviction.at);
+        }
+        None if memory.is_waiting => plan.notes.push(subject.normal(EVICTION, "Cancelling deletion")),
+        None => {}
+    }
+    plan
+}
+
+/// When a pod has to go, and on behalf of which rules.
+struct Eviction<'a> {
+    at: Time,
+    rules: Vec<&'a str>,
+}
+
+/// When a pod has to go, if at all. A rule may be tried out as if it had effect.
+fn eviction<'a>(
+    object: &Object,
+    pod: &Pod,
+    world: &'a World,
+    trial: Option<&'a Object>,
+) -> Option<Eviction<'a>> {
+    if pod.spec.node_name.is_empty() {
+        return None;
+    }
+    let meta = object.meta();
+    let mut found: Option<Eviction<'a>> = None;
+    for (name, is_made) in pod.device_claims() {
+        let claim = world.view::<ResourceClaim>(&meta.namespace, name);
+        let used = claim.filter(|(claim, view)| {
+            view.is_reserved_for(&meta.uid) && (!is_made || claim.meta().is_controlled_by(&meta.uid))
+        });
+        for device in used.iter().flat_map(|(_, view)| view.devices()) {
+            for (taint, rule) in taints(device, world, trial) {
+                let Some(at) = end(device, taint) else { continue };
+                let found = found.get_or_insert(Eviction { at, rules: Vec::new() });
+                found.at = found.at.min(at);
+                found.rules.extend(rule);
+            }
+        }
+    }
+    found
+}
+
+/// The taints of a device that make pods go, with the rule that each comes from.
+fn taints<'a>(
+    device: &AllocatedDevice,
+    world: &'a World,
+    trial: Option<&'a Object>,
+) -> Vec<(&'a Taint, Option<&'a str>)> {
+    let current = current_slices(world, &device.driver, &device.pool);
+    let devices = current.into_iter().flat_map(|slice| &slice.spec.devices);
+    let own = devices.filter(|found| found.name == device.device).flat_map(|found| &found.taints);
+    let own = own.filter(|taint| taint.effect == NO_EXECUTE).map(|taint| (taint, None));
+    let rules = world.views::<DeviceTaintRule>().filter(|(object, rule)| {
+        let counts =
+            rule.spec.taint.effect == NO_EXECUTE || trial.is_some_and(|trial| trial.key() == object.key());
+        counts && rule.matches(&device.driver, &device.pool, &device.device)
+    });
+    own.chain(rules.map(|(object, rule)| (&rule.spec.taint, Some(&*object.meta().uid)))).collect()
+}
+
+/// The slices of a pool that count: those of its last generation.
+fn current_slices<'a>(world: &'a World, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
+    let slices = world.indexed(DEVICE_SLICES_BY_POOL, &path(driver, pool));
+    let mut slices: Vec<&ResourceSlice> = slices.filter_map(|object| object.view()).collect();
+    let last = slices.iter().map(|slice| slice.spec.pool.generation).max();
+    slices.retain(|slice| Some(slice.spec.pool.generation) == last);
+    slices
+}
+
+/// When the patience of a claim with a taint of its device ends; never if it puts up with it.
+fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
+    // A rule that is tried out is taken for one that makes pods go.
+    let taint = Taint { effect: NO_EXECUTE.to_owned(), ..taint.clone() };
+    let added = taint.time_added.unwrap_or(Time::EPOCH);
+    let fitting = device.tolerations.iter().filter(|one| one.effect == NO_EXECUTE && one.tolerates(&taint));
+    let mut least: Option<i64> = None;
+    for toleration in fitting {
+        let seconds = toleration.toleration_seconds?.max(0);
+        least = Some(least.map_or(seconds, |least| least.min(seconds)));
+    }
+    Some(added.after(Duration::from_secs(u64::try_from(least.unwrap_or(0)).unwrap_or(0))))
+}
+
+/// A pod concerns itself if it claims devices, and the rules that make pods go.
+fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
+        wake(object.key().clone());
+        wake_rules(world, wake);
+    }
+}
+
+/// A claim concerns the pods that it is kept for, and the rules that make pods go.
+fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    wake_users(claim, world, wake);
+    wake_rules(world, wake);
+}
+
+fn wake_users(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let meta = claim.meta();
+    let consumers = claim.view::<ResourceClaim>().into_iter().flat_map(|claim| &claim.status.reserved_for);
+    for consumer in consumers.filter(|consumer| consumer.is_pod()) {
+        key_of("pods", &meta.namespace, &consumer.name).into_iter().for_each(&mut *wake);
+    }
+    for pod in world.indexed(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
+        wake(pod.key().clone());
+    }
+}
+
+fn wake_rules(world: &World, wake: &mut dyn FnMut(Key)) {
+    for (object, rule) in world.views::<DeviceTaintRule>() {
+        if rule.spec.taint.effect == NO_EXECUTE {
+            wake(object.key().clone());
+        }
+    }
+}
+
+fn of_slice(slice: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let Some(view) = slice.view::<ResourceSlice>() else { return };
+    for claim in world.indexed(DEVICE_CLAIMS_BY_POOL, &path(&view.spec.driver, &view.spec.pool.name)) {
+        wake_users(claim, world, wake);
+    }
+}
+
+/// A rule may concern every claim; rules change seldom.
+fn of_rule(rule: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    wake(rule.key().clone());
+    for claim in world.all(ResourceClaim::RESOURCE) {
+        wake_users(claim, world, wake);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! How far a rule has come: a condition in its status.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use setpoint_api::{Time, value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::device_taint_rule::DeviceTaintRule;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::resource_claim::{AllocatedDevice, ResourceClaim};
+use setpoint_reconcile::views::resource_slice::ResourceSlice;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Object, Plan, World, Write};
+
+use super::{Memory, NO_EXECUTE, WHY, current_slices, eviction};
+
+const IN_PROGRESS: &str = "EvictionInProgress";
+/// The least time between two words about the same rule.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// What is remembered of a rule: whom it made go.
+#[derive(Clone, Default)]
+pub struct Progress {
+    /// Pods that were still to go, by identity.
+    pending: BTreeSet<Box<str>>,
+    /// Pods that went and are counted, for as long as they are seen.
+    counted: BTreeSet<Box<str>>,
+    /// How many went.
+    evicted: usize,
+}
+
+/// Tells how far a rule has come.
+pub(super) fn plan(
+    object: &Object,
+    rule: &DeviceTaintRule,
+    world: &World,
+    memory: &Memory,
+    now: Time,
+) -> Plan<Memory> {
+    let mut plan = Plan::<Memory>::default();
+    let generation = object.meta().generation;
+    let known = condition(&rule.status.conditions, IN_PROGRESS);
+    let current = known.filter(|known| known.observed_generation == Some(generation));
+    let effect = rule.spec.taint.effect.as_str();
+    // Only what a rule makes go can change without the rule.
+    if current.is_some() && effect != NO_EXECUTE {
+        return plan;
+    }
+    let scan = Scan::of(object, rule, world);
+    let progress = progress(&scan, known, memory.progress.as_ref(), world);
+    let new = told(rule, &scan, &progress, world);
+    plan.memo.progress = Some(progress);
+    let due = current.and_then(|current| current.last_transition_time).map(|since| since.after(PERIOD));
+    let is_same = current.is_some_and(|known| {
+        (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
+    });
+    match due {
+        _ if is_same => {}
+        Some(due) if due > now => plan.look_again_at(due),
+        _ => {
+            let new =
+                Condition { observed_generation: Some(generation), last_transition_time: Some(now), ..new };
+            let others = rule.status.conditions.iter().filter(|one| one.kind != IN_PROGRESS).cloned();
+            let conditions: Vec<Condition> = others.chain([new]).collect();
+            let status = value!({"conditions": (value_of(&conditions))});
+            plan.stage([Act::from(Write::status(object, status))]);
+        }
+    }
+    plan
+}
+
+/// The pods that a rule concerns.
+struct Scan<'a> {
+    /// Those that are to go, or would be.
+    pending: Vec<&'a Object>,
+    /// Those that are going on behalf of it, or of its like.
+    going: Vec<&'a Object>,
+}
+
+impl<'a> Scan<'a> {
+    fn of(object: &'a Object, rule: &DeviceTaintRule, world: &'a World) -> Scan<'a> {
+        let mut scan = Scan { pending: Vec::new(), going: Vec::new() };
+        if !matches!(rule.spec.taint.effect.as_str(), NO_EXECUTE | "None") {
+            return scan;
+        }
+        let mut seen = BTreeSet::new();
+        for (claim, view) in world.views::<ResourceClaim>() {
+            if !view.devices().any(|device| is_for(rule, device)) {
+                continue;
+            }
+            for consumer in view.status.reserved_for.iter().filter(|consumer| consumer.is_pod()) {
+                let Some((found, pod)) = world.view::<Pod>(&claim.meta().namespace, &consumer.name) else {
+                    continue;
+                };
+                let eviction = eviction(found, pod, world, Some(object));
+                let is_its = eviction.is_some_and(|one| one.rules.contains(&&*object.meta().uid));
+                if !is_its || !seen.insert(found.key()) {
+                    continue;
+                }
+                let was_told = condition(&pod.status.conditions, "DisruptionTarget")
+                    .is_some_and(|one| one.is_true() && one.reason == WHY.0);
+                match found.meta().is_deleted() {
+                    false if !pod.is_finished() => scan.pending.push(found),
+                    true if was_told => scan.going.push(found),
+                    _ => {}
+                }
+            }
+        }
+        scan
+    }
+}
+
+fn is_for(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool {
+    rule.matches(&device.driver, &device.pool, &device.device)
+}
+
+/// Whom a rule has made go. If nothing is remembered, what was told last counts.
+fn progress(
+    scan: &Scan<'_>,
+    known: Option<&Condition>,
+    before: Option<&Progress>,
+    world: &World,
+) -> Progress {
+    let uids = |pods: &[&Object]| pods.iter().map(|pod| pod.meta().uid.clone()).collect::<BTreeSet<_>>();
+    let (pending, going) = (uids(&scan.pending), uids(&scan.going));
+    let Some(before) = before else {
+        return Progress { pending, counted: going, evicted: known.map_or(0, |known| said(&known.message)) };
+    };
+    let is_gone = |uid: &&Box<str>| world.identified(uid).is_none();
+    let gone: BTreeSet<Box<str>> = before.pending.iter().filter(is_gone).cloned().collect();
+    let new = going.union(&gone).filter(|uid| !before.counted.contains(*uid)).count();
+    // Who is gone needs not be known any longer: it is never seen pending again.
+    Progress { pending, counted: going, evicted: before.evicted + new }
+}
+
+/// How many pods a message says were evicted.
+fn said(message: &str) -> usize {
+    let words: Vec<&str> = message.split(' ').collect();
+    let at = words.iter().position(|word| *word == "evicted").filter(|at| *at >= 2);
+    let is_count = |at: &usize| words[at + 1..].starts_with(&["since", "starting"]);
+    at.filter(is_count).and_then(|at| words[at - 2].parse().ok()).unwrap_or(0)
+}
+
+/// What to tell about a rule, but for when.
+fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &World) -> Condition {
+    let pods = scan.pending.len();
+    let namespaces: BTreeSet<&str> = scan.pending.iter().map(|pod| &*pod.meta().namespace).collect();
+    let namespaces = match namespaces.len() {
+        1 => "1 namespace".to_owned(),
+        many => format!("{many} different namespaces"),
+    };
+    let (status, reason, mut message) = match rule.spec.taint.effect.as_str() {
+        NO_EXECUTE if pods == 1 => {
+            ("True", "PodsPendingEviction", format!("1 pod needs to be evicted in {namespaces}."))
+        }
+        NO_EXECUTE if pods > 1 => {
+            ("True", "PodsPendingEviction", format!("{pods} pods need to be evicted in {namespaces}."))
+        }
+        NO_EXECUTE if progress.evicted > 0 => ("False", "Completed", String::new()),
+        NO_EXECUTE => ("False", "NotStarted", String::new()),
+        "None" => {
+            let (published, allocated) = devices(rule, world);
+            let message = format!(
+                "{} published {} selected. {} allocated {} selected. {} would be evicted in {namespaces} if the effect \
+                 was NoExecute. This information will not be updated again. Recreate the DeviceTaintRule to trigger an \
+                 update.",
+                published,
+                plural("device", published),
+                allocated,
+                plural("device", allocated),
+                format_args!("{pods} {}", plural("pod", pods)),
+            );
+            ("False", "NoEffect", message)
+        }
+        _ => ("False", "OtherEffect", "Eviction only happens for the NoExecute effect.".to_owned()),
+    };
+    if progress.evicted > 0 {
+        let gap = if message.is_empty() { "" } else { " " };
+        let count = progress.evicted;
+        let pods = plural("pod", count);
+        message = format!("{message}{gap}{count} {pods} evicted since starting the controller.");
+    }
+    Condition {
+        kind: IN_PROGRESS.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        ..Condition::default()
+    }
+}
+
+fn plural(word: &str, count: usize) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// How many devices a rule is for: of those that there are, and of those that somebody has.
+fn devices(rule: &DeviceTaintRule, world: &World) -> (usize, usize) {
+    let pools: BTreeSet<(&str, &str)> = world
+        .views::<ResourceSlice>()
+        .map(|(_, slice)| (slice.spec.driver.as_str(), slice.spec.pool.name.as_str()))
+        .collect();
+    let published = pools.iter().map(|(driver, pool)| {
+        let devices = current_slices(world, driver, pool).into_iter().flat_map(|slice| &slice.spec.devices);
+        devices.filter(|device| rule.matches(driver, pool, &device.name)).count()
+    });
+    let claims = world.views::<ResourceClaim>();
+    let allocated = claims.flat_map(|(_, claim)| claim.devices()).filter(|device| is_for(rule, device));
+    (published.sum(), allocated.count())
+}

@@ -1,0 +1,150 @@
+//! Claims that ask for more than they have get it.
+//!
+//! Volumes of the built-in provisioner are directories, which hold what the disk holds: their size is what they say, so
+//! that growing them is a matter of writing it down. First the claim says that it is being resized, then the volume
+//! gets its new size, then the claim says that it has it. All other volumes are made to grow by somebody else, who is
+//! waited for.
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::migrated_plugins;
+use crate::volume_binder::{PRE_RESIZE_CAPACITY, PROVISIONED_BY, host_path, storage, tell};
+
+/// Names who makes a claim grow.
+const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
+/// The conditions that tell of growing. Each but the first is of others' making.
+const RESIZING: [&str; 4] =
+    ["Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError"];
+const EXTERNAL: &str = "ExternalExpanding";
+
+/// The controller.
+pub struct Expander;
+
+impl Planner for Expander {
+    /// What was last said about a claim, so that it is not said at every look.
+    type Memo = String;
+
+    fn name(&self) -> &'static str {
+        "expand-controller"
+    }
+
+    fn source(&self) -> &'static str {
+        "volume_expand"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::itself(PersistentVolumeClaim::RESOURCE),
+            Watch::via(PersistentVolume::RESOURCE, |volume, _, wake| {
+                let of = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref());
+                let key = of.and_then(|of| key_of(PersistentVolumeClaim::RESOURCE, &of.namespace, &of.name));
+                key.into_iter().for_each(wake);
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let bound = object.view::<PersistentVolumeClaim>().filter(|claim| claim.status.phase == "Bound");
+        let Some(claim) = bound else { return plan };
+        let volume = world.view::<PersistentVolume>("", &claim.spec.volume_name);
+        let is_its = |volume: &&PersistentVolume| {
+            volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *object.meta().uid)
+        };
+        let Some((seen_volume, volume)) = volume.filter(|(_, volume)| is_its(volume)) else { return plan };
+        let is_ours = seen_volume.meta().annotations.get(PROVISIONED_BY) == Some(host_path::PROVISIONER);
+        let wants_more = storage(&claim.spec.resources.requests) > storage(&claim.status.capacity);
+        let is_pending = seen_volume.meta().annotations.get(PRE_RESIZE_CAPACITY).is_some();
+        if is_ours && (wants_more || is_under_way(claim)) {
+            plan.stages = grow((object, claim), (seen_volume, volume), now);
+        } else if !is_ours && (wants_more || is_pending) {
+            wait(object, seen_volume, volume, &seen.memo, &mut plan);
+        }
+        plan
+    }
+}
+
+/// Whether the status says that a claim is being made to grow.
+fn is_under_way(claim: &PersistentVolumeClaim) -> bool {
+    condition(&claim.status.conditions, RESIZING[0]).is_some()
+        || claim.status.allocated_resource_statuses.get("storage").is_some()
+}
+
+/// Makes a volume of ours grow.
+fn grow(
+    (object, claim): (&Object, &PersistentVolumeClaim),
+    (seen, volume): (&Object, &PersistentVolume),
+    now: Time,
+) -> Vec<Vec<Act>> {
+    let mut plan = Plan::<()>::default();
+    let (wants, has) = (&claim.spec.resources.requests, &volume.spec.capacity);
+    let grows = storage(wants) > storage(has);
+    let size = if grows { wants } else { has }.get("storage");
+    plan.stage(set_resizer(object, host_path::PROVISIONER));
+    let status = |status: Value| {
+        let patch = value!({"status": (status)});
+        Write::merge(object, "status", patch).strategic().at_any_revision()
+    };
+    let is_told = is_under_way(claim) && claim.status.allocated_resources.get("storage") == size;
+    if !is_told {
+        let known = condition(&claim.status.conditions, RESIZING[0]).cloned();
+        let new = known.unwrap_or_else(|| Condition::new(RESIZING[0], "True", "", "", now));
+        plan.stage([Act::from(status(value!({
+            "conditions": [(value_of(&new))],
+            "allocatedResources": {"storage": (size)},
+            "allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"},
+        })))]);
+    }
+    if grows {
+        plan.stage([Act::from(Write::merge(seen, "", value!({"spec": {"capacity": {"storage": (size)}}})))]);
+    }
+    let gone = RESIZING.iter().map(|kind| value!({"type": (*kind), "$patch": "delete"}));
+    let finished = status(value!({
+        "conditions": (gone.collect::<Vec<_>>()),
+        "capacity": {"storage": (size)},
+        "allocatedResourceStatuses": null,
+    }));
+    let message = format!("ExpandVolume succeeded for volume {}", object.key().path());
+    let note = Subject::of(object, "v1", "PersistentVolumeClaim").normal("VolumeResizeSuccessful", message);
+    plan.stage([Act::from(finished).on_done(note)]);
+    plan.stages
+}
+
+/// Waits for whoever makes other volumes grow.
+fn wait(object: &Object, seen: &Object, volume: &PersistentVolume, said: &str, plan: &mut Plan<String>) {
+    let subject = Subject::of(object, "v1", "PersistentVolumeClaim");
+    if volume.spec.csi.is_none()
+        && let Some(plugin) = migrated_plugins::of_volume(seen)
+    {
+        let message = format!(
+            "CSI migration enabled for {}; waiting for external resizer to expand the pvc",
+            plugin.name
+        );
+        tell(plan, said, subject.normal(EXTERNAL, message));
+        return plan.stage(set_resizer(object, plugin.driver));
+    }
+    let message = "waiting for an external controller to expand this PVC";
+    let note = if volume.spec.csi.is_some() {
+        subject.normal(EXTERNAL, message)
+    } else {
+        subject.warning(EXTERNAL, message)
+    };
+    tell(plan, said, note);
+}
+
+/// Names in a claim who makes it grow.
+fn set_resizer(object: &Object, name: &str) -> Option<Act> {
+    let patch = value!({"metadata": {"annotations": {"volume.kubernetes.io/storage-resizer": (name)}}});
+    (object.meta().annotations.get(RESIZER) != Some(name)).then(|| Write::merge(object, "", patch).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Claims that grow, in a whole control plane, beside who binds them.
+
+use std::time::Duration;
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+use crate::testing::{condition as told, was_told};
+use crate::volume_binder::VolumeBinder;
+use crate::volume_binder::host_path::{DIRECTORY, DefaultStorageClass};
+
+fn empty() -> Cluster {
+    let controllers = || {
+        let list: Vec<Box<dyn setpoint_reconcile::Controller>> =
+            vec![Box::new(Expander), Box::new(VolumeBinder::new(DIRECTORY)), Box::new(DefaultStorageClass)];
+        (list, crate::indexes::all())
+    };
+    Cluster::new(controllers, 3)
+}
+
+fn claim(name: &str, extra: &[(&str, &str)]) -> Value {
+    let mut claim = value!({
+        "metadata": {"name": (name)},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    for (field, value) in extra {
+        claim.ensure_map("spec").insert(*field, *value);
+    }
+    claim
+}
+
+fn cluster() -> Cluster {
+    let mut cluster = empty();
+    cluster.settle();
+    cluster.create("persistentvolumeclaims", "default", claim("c", &[]));
+    cluster.settle();
+    cluster
+}
+
+fn ask(cluster: &mut Cluster, size: &str) {
+    let patch = value!({"spec": {"resources": {"requests": {"storage": (size)}}}});
+    cluster.patch("persistentvolumeclaims", "default/c", "", patch).unwrap();
+}
+
+/// The sizes that the claim says it has and that its volume has, and what it says about getting more.
+fn sizes(cluster: &Cluster) -> (String, String, String) {
+    let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
+    let volume = cluster.get("persistentvolumes", claim.str_at(&["spec", "volumeName"])).unwrap();
+    (
+        claim.str_at(&["status", "capacity", "storage"]).to_owned(),
+        volume.str_at(&["spec", "capacity", "storage"]).to_owned(),
+        told(cluster, "persistentvolumeclaims", "default/c", "Resizing"),
+    )
+}
+
+fn is_grown(cluster: &Cluster, size: &str) {
+    assert_eq!(sizes(cluster), (size.to_owned(), size.to_owned(), String::new()));
+    let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
+    assert!(claim.at(&["status", "allocatedResourceStatuses"]).is_none_or(Value::is_empty), "{claim:?}");
+}
+
+#[test]
+fn a_claim_of_the_built_in_provisioner_that_asks_for_more_gets_it() {
+    let mut cluster = cluster();
+    is_grown(&cluster, "1Gi");
+    cluster.assert_quiet();
+    ask(&mut cluster, "2Gi");
+    cluster.settle();
+    is_grown(&cluster, "2Gi");
+    let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
+    assert_eq!(claim.str_at(&["metadata", "annotations", RESIZER]), "kubernetes.io/host-path");
+    assert_eq!(claim.str_at(&["status", "allocatedResources", "storage"]), "2Gi");
+    assert!(was_told(&cluster, "VolumeResizeSuccessful", "ExpandVolume succeeded for volume default/c"));
+    cluster.assert_quiet();
+    let class = cluster.get("storageclasses.storage.k8s.io", "standard").unwrap();
+    assert_eq!(class.at(&["allowVolumeExpansion"]), Some(&Value::Bool(true)));
+}
+
+#[test]
+fn while_it_grows_it_says_so() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "2Gi");
+    cluster.observe();
+    cluster.plan();
+    let mut said = Vec::new();
+    while cluster.perform() {
+        cluster.observe();
+        said.push(sizes(&cluster));
+    }
+    let at = |claim: &str, volume: &str, told: &str| (claim.to_owned(), volume.to_owned(), told.to_owned());
+    assert!(said.contains(&at("1Gi", "1Gi", "True  ")), "{said:?}");
+    assert!(said.contains(&at("1Gi", "2Gi", "True  ")), "{said:?}");
+    assert_eq!(said.last().unwrap(), &at("2Gi", "2Gi", ""));
+}
+
+#[test]
+fn other_volumes_are_made_to_grow_by_others_who_are_waited_for() {
+    let sources = [
+        (
+            "csi",
+            value!({"driver": "d.example.com", "volumeHandle": "h"}),
+            "waiting for an external controller to expand this PVC",
+        ),
+        (
+            "nfs",
+            value!({"server": "s", "path": "/"}),
+            "waiting for an external controller to expand this PVC",
+        ),
+        (
+            "awsElasticBlockStore",
+            value!({"volumeID": "v"}),
+            "CSI migration enabled for kubernetes.io/aws-ebs; waiting for external resizer to expand the pvc",
+        ),
+    ];
+    for (field, source, message) in sources {
+        let mut cluster = empty();
+        let class = value!({"metadata": {"name": "ext"}, "provisioner": "p", "allowVolumeExpansion": true});
+        cluster.create("storageclasses.storage.k8s.io", "", class);
+        let mut volume = value!({
+            "metadata": {"name": "v"},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "ext"},
+        });
+        volume.ensure_map("spec").insert(field, source);
+        cluster.create("persistentvolumes", "", volume);
+        cluster.create(
+            "persistentvolumeclaims",
+            "default",
+            claim("c", &[("volumeName", "v"), ("storageClassName", "ext")]),
+        );
+        cluster.settle();
+        assert_eq!(sizes(&cluster).0, "1Gi");
+        ask(&mut cluster, "2Gi");
+        cluster.settle();
+        assert!(was_told(&cluster, "ExternalExpanding", message), "{field}");
+        let events = cluster.list("events");
+        let event = events.iter().find(|event| event.str_at(&["reason"]) == "ExternalExpanding").unwrap();
+        assert_eq!(event.str_at(&["type"]) == "Warning", field == "nfs", "{field}");
+        let found = cluster.get("persistentvolumeclaims", "default/c").unwrap();
+        let resizer = if field == "awsElasticBlockStore" { "ebs.csi.aws.com" } else { "" };
+        assert_eq!(found.str_at(&["metadata", "annotations", RESIZER]), resizer);
+        cluster.run(Duration::from_secs(600));
+        assert_eq!(cluster.list("events").len(), events.len(), "it is said once");
+        assert_eq!(sizes(&cluster), ("1Gi".to_owned(), "1Gi".to_owned(), String::new()));
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+    for crash_after in 0..8 {
+        let mut cluster = cluster();
+        ask(&mut cluster, "3Gi");
+        cluster.observe();
+        cluster.plan();
+        for _ in 0..crash_after {
+            if !cluster.perform() {
+                cluster.observe();
+                cluster.plan();
+            }
+        }
+        // While the loop is away, somebody wants less again, but still more than there is.
+        if crash_after % 2 == 0 && sizes(&cluster).0 == "1Gi" {
+            let patch = value!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+            let _ = cluster.patch("persistentvolumeclaims", "default/c", "", patch);
+        }
+        cluster.crash();
+        cluster.settle();
+        let (claim, volume, told) = sizes(&cluster);
+        assert_eq!((&claim, told.as_str()), (&volume, ""), "crash after {crash_after}");
+        assert!(matches!(claim.as_str(), "2Gi" | "3Gi"), "{claim}");
+        is_grown(&cluster, &claim);
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn whatever_people_do_it_comes_to_rest_and_sizes_agree() {
+    for seed in 0..30 {
+        let mut cluster = cluster();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..25 {
+            match rng.u8(..5) {
+                0..2 => {
+                    let patch = value!({"spec": {"resources": {"requests": {"storage": (format!("{}Gi", rng.u8(1..9)))}}}});
+                    let _ = cluster.patch("persistentvolumeclaims", "default/c", "", patch);
+                }
+                2 => {
+                    let words = value!({"status": {"conditions": [{"type": "Resizing", "status": "True"}]}});
+                    let _ = cluster.patch("persistentvolumeclaims", "default/c", "status", words);
+                }
+                3 => cluster.crash(),
+                _ => cluster.lose_answer(),
+            }
+            cluster.observe_some();
+            cluster.plan();
+            for _ in 0..rng.u8(..4) {
+                cluster.perform();
+            }
+        }
+        cluster.mend_watches();
+        cluster.run(Duration::from_secs(700));
+        cluster.assert_quiet();
+        let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
+        let (has, volume, told) = sizes(&cluster);
+        let amount = |text: &str| setpoint_api::quantity::Quantity::parse(text).unwrap();
+        let wants = amount(claim.str_at(&["spec", "resources", "requests", "storage"]));
+        assert!(amount(&has) >= wants && amount(&volume) >= amount(&has), "seed {seed}: {has} of {volume}");
+        assert_eq!(told, "", "seed {seed}");
+    }
+}

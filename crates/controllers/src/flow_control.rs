@@ -1,0 +1,167 @@
+//! How requests share the server: the objects that every cluster has for it, and whether each schema's priority is
+//! there.
+//!
+//! Upstream's API server does this itself, so these run in every server, whichever controllers are chosen: see
+//! [`own`].
+
+use setpoint_api::kinds::flowcontrol::builtin;
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::object::View;
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::flow_control::{FlowSchema, PRIORITY_LEVELS};
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Controller, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+const DANGLING: &str = "Dangling";
+const USER: &str = "system:apiserver";
+
+/// What a server does about it.
+#[must_use]
+pub fn own() -> Vec<Box<dyn Controller>> {
+    vec![Box::new(Producer), Box::new(Consumer)]
+}
+
+/// Keeps what every cluster has.
+pub struct Producer;
+
+impl Planner for Producer {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "priority-and-fairness-config-producer"
+    }
+
+    fn user(&self) -> String {
+        USER.to_owned()
+    }
+
+    fn manager(&self) -> &'static str {
+        "api-priority-and-fairness-config-producer-v1"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself(FlowSchema::RESOURCE), Watch::itself(PRIORITY_LEVELS)];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let there = [FlowSchema::RESOURCE, PRIORITY_LEVELS].into_iter().flat_map(|kind| world.all(kind));
+        let levels = builtin::level_names().filter_map(|name| key_of(PRIORITY_LEVELS, "", name));
+        let schemas = builtin::schema_names().filter_map(|name| key_of(FlowSchema::RESOURCE, "", name));
+        let mut keys: Vec<Key> =
+            there.map(|object| object.key().clone()).chain(levels).chain(schemas).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let resource = key.resource().as_str();
+        let (name, is_level) = (key.name(), resource == PRIORITY_LEVELS);
+        let wanted = if is_level { builtin::level_spec(name) } else { builtin::schema_spec(name) };
+        match (world.get(key), wanted) {
+            (Some(object), _) if object.meta().is_deleted() => {}
+            (None, Some(spec)) => {
+                let metadata = value!({"name": (name), "annotations": (builtin::follows(true))});
+                plan.act(Write::create(resource, "", value!({"metadata": (metadata), "spec": (spec)})));
+            }
+            (Some(object), Some(spec)) => {
+                let patch = revision(object, spec, is_level);
+                plan.stage(patch.map(|patch| Write::merge(object, "", patch).strategic().into()));
+            }
+            // What follows us was ours once, and is no longer wanted.
+            (Some(object), None) if says(object) == Some(true) => plan.act(Write::delete_unchanged(object)),
+            _ => {}
+        }
+        plan
+    }
+}
+
+/// Whether an object says that it follows what every cluster has; nothing if it does not say.
+fn says(object: &Object) -> Option<bool> {
+    match object.meta().annotations.get(builtin::AUTO_UPDATE)? {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// What must change of an object that every cluster has; nothing if it is as it should be.
+fn revision(object: &Object, mut wanted: Value, is_level: bool) -> Option<Value> {
+    let said = says(object);
+    let changed_by_none = object.meta().generation == 1;
+    let follows = builtin::is_mandatory(object.key().name()) || said.unwrap_or(changed_by_none);
+    let mut patch = value!({});
+    if said != Some(follows) {
+        patch.ensure_map("metadata").insert("annotations", builtin::follows(follows));
+    }
+    let value = object.value();
+    let spec = value.get("spec");
+    // Whoever is exempt may be tuned.
+    let is_tuned = is_level && object.key().name() == "exempt" && value.at(&["spec", "exempt"]).is_some();
+    if follows && !is_tuned && spec != Some(&wanted) {
+        wanted.make_map().insert("$patch", "replace");
+        patch.make_map().insert("spec", wanted);
+    }
+    patch.as_map().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// Says of each schema whether its priority is there.
+pub struct Consumer;
+
+impl Planner for Consumer {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "priority-and-fairness-config-consumer"
+    }
+
+    fn user(&self) -> String {
+        USER.to_owned()
+    }
+
+    fn manager(&self) -> &'static str {
+        "api-priority-and-fairness-config-consumer-v1"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] =
+            [Watch::itself(FlowSchema::RESOURCE), Watch::via(PRIORITY_LEVELS, concerns)];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let Some(schema) = object.view::<FlowSchema>() else { return plan };
+        let level = &*schema.spec.priority_level_configuration.name;
+        // Those that are mandatory hold even while they are not there.
+        let is_there = builtin::is_mandatory(level) || world.find(PRIORITY_LEVELS, "", level).is_some();
+        let (status, reason, end) = match is_there {
+            true => ("False", "Found", "and it exists"),
+            false => ("True", "NotFound", "but there is no such object"),
+        };
+        let message =
+            format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}");
+        let is_said = condition(&schema.status.conditions, DANGLING)
+            .is_some_and(|said| said.status == status && said.reason == reason && said.message == message);
+        if !is_said {
+            let condition = value_of(&Condition::new(DANGLING, status, reason, &message, now));
+            let config = value!({"status": {"conditions": [(condition)]}});
+            plan.act(Write::apply(object, "status", config));
+        }
+        plan
+    }
+}
+
+/// A priority concerns the schemas that name it.
+fn concerns(level: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let names = |schema: &FlowSchema| *schema.spec.priority_level_configuration.name == *level.meta().name;
+    let schemas = world.views::<FlowSchema>().filter(|(_, schema)| names(schema));
+    schemas.for_each(|(object, _)| wake(object.key().clone()));
+}
+
+#[cfg(test)]
+mod tests;

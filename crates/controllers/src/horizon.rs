@@ -1,0 +1,54 @@
+//! How far the world is known: what is not seen may only be not seen yet.
+//!
+//! Changes of different resources arrive on their own ways. An object that names another may be here before it; who
+//! takes the other for gone would destroy what is in use.
+
+use std::time::Duration;
+
+use setpoint_api::Time;
+use setpoint_reconcile::{Object, World};
+
+/// How long to wait before looking again at what is not known yet.
+pub const SOON: Duration = Duration::from_millis(100);
+/// For how long an object waits that the world be known as far as it is itself: what waits must not wait for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether an object was written so recently that the world may not be known that far.
+#[must_use]
+pub fn is_recent(object: &Object, now: Time) -> bool {
+    now.since(object.committed()) <= PATIENCE
+}
+
+/// Whether the world shows all of a resource that was there when an object was written.
+#[must_use]
+pub fn reaches(world: &World, resource: &str, object: &Object, now: Time) -> bool {
+    let known = world.resources().find(|known| known.as_str() == resource);
+    let revision = known.map_or(world.revision(), |known| world.revision_of(known));
+    revision >= object.revision() || !is_recent(object, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::{Key, Resource, Revision};
+
+    use super::*;
+
+    fn object(resource: &str, revision: u64) -> Object {
+        let key = Key::cluster(&Resource::new(resource).unwrap(), "x").unwrap();
+        let text = r#"{"metadata":{"name":"x","uid":"u"}}"#;
+        Object::read(key, Revision(revision), Time::from_seconds(1000), text.into()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_later_than_is_known_waits_but_not_for_ever() {
+        let mut world = World::default();
+        world.put(object("pods", 5));
+        let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
+        assert!(reaches(&world, "pods", &object("claims", 5), soon));
+        assert!(!reaches(&world, "pods", &object("claims", 6), soon));
+        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "nothing is known of nodes");
+        assert!(reaches(&world, "pods", &object("claims", 6), late));
+        world.reach(Revision(6));
+        assert!(reaches(&world, "nodes", &object("claims", 6), soon));
+    }
+}

@@ -1,0 +1,288 @@
+//! Claims for devices: made from templates for the pods that ask for them, kept for those who use them, given back
+//! when nobody does.
+//!
+//! The key of a pod makes its claims, says in its status which they are, and sees to it that a pod which has a node may
+//! use them. The key of a claim strikes out pods that are gone or done; when the last one is struck out the devices are
+//! free again, and a claim that was made for a pod goes with it. Claims of groups of pods are nobody's affair here.
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::pod::{self, Pod};
+use setpoint_reconcile::views::resource_claim::{Consumer, ResourceClaim};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::indexes::{DEVICE_CLAIMS_BY_POD, PODS_BY_DEVICE_CLAIM, PODS_BY_DEVICE_TEMPLATE, path};
+use crate::{horizon, pods, said};
+
+/// Keeps a claim that has devices.
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// What the pod calls a claim that was made for it.
+const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
+const TEMPLATES: &str = "resourceclaimtemplates.resource.k8s.io";
+/// How long the beginning of a generated name may be, so that a dash and five letters still fit.
+const BASE_MAX: usize = 57;
+
+/// The controller.
+pub struct ResourceClaims;
+
+impl Planner for ResourceClaims {
+    /// What was said about a pod, so that it is not said at every look.
+    type Memo = Vec<Note>;
+
+    fn name(&self) -> &'static str {
+        "resource-claim-controller"
+    }
+
+    fn source(&self) -> &'static str {
+        "resource_claim"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] = [
+            Watch::via(Pod::RESOURCE, of_pod),
+            Watch::via(ResourceClaim::RESOURCE, of_claim),
+            Watch::via(TEMPLATES, |template, world, wake| {
+                let at = path(&template.meta().namespace, &template.meta().name);
+                world.indexed(PODS_BY_DEVICE_TEMPLATE, &at).for_each(|pod| wake(pod.key().clone()));
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        let asks = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
+        let pods = world.views::<Pod>().filter(asks).map(|(object, _)| object);
+        pods.chain(world.all(ResourceClaim::RESOURCE)).map(|object| object.key().clone()).collect()
+    }
+
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, Vec<Note>>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Vec<Note>> {
+        let Some(object) = world.get(key) else { return Plan::default() };
+        if let Some(claim) = object.view::<ResourceClaim>() {
+            return plan_claim(object, claim, world, now);
+        }
+        match object.view::<Pod>() {
+            Some(pod) if !object.meta().is_deleted() && !is_done(object, pod) => {
+                plan_pod(object, pod, world, &seen.memo, now)
+            }
+            _ => Plan::default(),
+        }
+    }
+}
+
+/// Whether nothing of a pod runs, or ever will.
+fn is_done(object: &Object, pod: &Pod) -> bool {
+    pod.is_finished() || object.meta().is_deleted() && pod.spec.node_name.is_empty()
+}
+
+/// A pod concerns itself if it claims devices, and the claims that are kept or were made for it.
+fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
+        wake(object.key().clone());
+    }
+    let uid = &object.meta().uid;
+    let claims = world.indexed(DEVICE_CLAIMS_BY_POD, uid).chain(world.owned(uid, ResourceClaim::RESOURCE));
+    claims.for_each(|claim| wake(claim.key().clone()));
+}
+
+/// A claim concerns itself, the pods that use it and the pod that it was made for.
+fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    let meta = claim.meta();
+    wake(claim.key().clone());
+    for pod in world.indexed(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
+        wake(pod.key().clone());
+    }
+    owner(claim).and_then(|(name, _)| key_of("pods", &meta.namespace, name)).into_iter().for_each(wake);
+}
+
+/// Name and identity of the pod that a claim was made for.
+fn owner(claim: &Object) -> Option<(&str, &str)> {
+    let owner =
+        claim.meta().controller().filter(|owner| &*owner.api_version == "v1" && &*owner.kind == "Pod")?;
+    Some((&owner.name, &owner.uid))
+}
+
+/// Makes the claims of a pod that are to be made, names them, and keeps those that have devices for it.
+fn plan_pod(object: &Object, pod: &Pod, world: &World, before: &[Note], now: Time) -> Plan<Vec<Note>> {
+    let mut plan = Plan::<Vec<Note>> { memo: before.to_vec(), ..Plan::default() };
+    if !horizon::reaches(world, ResourceClaim::RESOURCE, object, now) {
+        plan.look_again_at(now.after(horizon::SOON));
+        return plan;
+    }
+    let (mut named, mut made, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for claim in pod.spec.resource_claims.iter().filter(|claim| claim.resource_claim_name.is_none()) {
+        let Some(template) =
+            claim.resource_claim_template_name.as_deref().filter(|_| lacks(object, pod, claim, world))
+        else {
+            continue;
+        };
+        let found = world.find(TEMPLATES, &object.meta().namespace, template);
+        match (find_made(object, claim, world), found) {
+            (Some(made), _) => named.push(value!({
+                "name": (claim.name.as_str()),
+                "resourceClaimName": (&*made.meta().name),
+            })),
+            (None, Some(template)) => made.push(make(object, claim, template)),
+            (None, None) => {
+                let message = format!(
+                    "PodResourceClaim {}: resource claim template \"{template}\": \
+                     resourceclaimtemplate.resource.k8s.io \"{template}\" not found",
+                    claim.name
+                );
+                notes.push(subject(object).warning("FailedResourceClaimCreation", message));
+            }
+        }
+    }
+    if !named.is_empty() {
+        let status = value!({"status": {"resourceClaimStatuses": (named)}});
+        let write = Write::merge(object, "status", status).strategic().at_any_revision();
+        plan.stage([Act::from(write)]);
+    }
+    plan.stage(made);
+    if !pod.spec.node_name.is_empty() {
+        plan.stage(pod.device_claims().filter_map(|claim| reserve(object, claim, world)));
+    }
+    plan.notes = said::news(&notes, before);
+    plan.memo = notes;
+    plan
+}
+
+fn subject(pod: &Object) -> Subject {
+    Subject::of(pod, "v1", "Pod")
+}
+
+/// Whether a pod lacks a claim that is to be made for it. One that was there and vanished is made anew.
+fn lacks(object: &Object, pod: &Pod, claim: &pod::ResourceClaim, world: &World) -> bool {
+    let Some(status) = pod.claim_status(claim) else { return true };
+    status.resource_claim_name.as_deref().is_some_and(|name| {
+        let found = world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name);
+        !found.is_some_and(|found| found.meta().is_controlled_by(&object.meta().uid))
+    })
+}
+
+/// The claim that was made for a pod, though its status does not say so.
+fn find_made<'a>(object: &Object, claim: &pod::ResourceClaim, world: &'a World) -> Option<&'a Object> {
+    let uid = &object.meta().uid;
+    world.owned(uid, ResourceClaim::RESOURCE).find(|made| {
+        let meta = made.meta();
+        meta.is_controlled_by(uid)
+            && !meta.is_deleted()
+            && meta.annotations.get(POD_CLAIM_NAME) == Some(&*claim.name)
+    })
+}
+
+/// Makes a claim of a template.
+fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Act {
+    let meta = object.meta();
+    let template = template.value();
+    let part = |path: &[&str]| template.at(path).cloned().unwrap_or_default();
+    let mut annotations = part(&["spec", "metadata", "annotations"]);
+    annotations.make_map().insert(POD_CLAIM_NAME, claim.name.as_str());
+    let claimed = value!({
+        "metadata": {
+            "generateName": (base(&meta.name, &claim.name)),
+            "labels": (part(&["spec", "metadata", "labels"])),
+            "annotations": (annotations),
+            "ownerReferences": [{
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": (&*meta.name),
+                "uid": (&*meta.uid),
+                "controller": true,
+            }],
+        },
+        "spec": (part(&["spec", "spec"])),
+    });
+    let refused = format!("PodResourceClaim {}: create ResourceClaim : {{error}}", claim.name);
+    let act = Act::from(Write::create(ResourceClaim::RESOURCE, &meta.namespace, claimed));
+    act.on_failed(subject(object).warning("FailedResourceClaimCreation", refused))
+}
+
+/// How the name of a claim begins. If that is too long, both parts are cut in proportion.
+fn base(pod: &str, claim: &str) -> String {
+    let whole = format!("{pod}-{claim}-");
+    if whole.len() <= BASE_MAX {
+        return whole;
+    }
+    let cut = |text: &str| text[..text.len() * BASE_MAX / whole.len()].to_owned();
+    format!("{}-{}", cut(pod), cut(claim))
+}
+
+/// Keeps a claim that has devices for a pod that uses it.
+fn reserve(object: &Object, (name, is_made): (&str, bool), world: &World) -> Option<Act> {
+    let meta = object.meta();
+    let (claim, view) = world.view::<ResourceClaim>(&meta.namespace, name)?;
+    let is_its = !is_made || claim.meta().is_controlled_by(&meta.uid);
+    // A claim on its way out takes nobody in.
+    let takes = view.status.allocation.is_some() && !claim.meta().is_deleted();
+    if !is_its || !takes || view.is_reserved_for(&meta.uid) {
+        return None;
+    }
+    let mut consumers = view.status.reserved_for.clone();
+    consumers.push(Consumer {
+        api_group: String::new(),
+        resource: "pods".to_owned(),
+        name: meta.name.to_string(),
+        uid: meta.uid.to_string(),
+    });
+    Some(Write::status(claim, value!({"reservedFor": (value_of(&consumers))})).into())
+}
+
+/// Strikes out pods that no longer use a claim; gives the devices back after the last, and lets the claim go.
+fn plan_claim(object: &Object, claim: &ResourceClaim, world: &World, now: Time) -> Plan<Vec<Note>> {
+    let mut plan = Plan::<Vec<Note>>::default();
+    let kept = &claim.status.reserved_for;
+    let names_pods = !kept.is_empty() || owner(object).is_some();
+    if names_pods && !horizon::reaches(world, "pods", object, now) {
+        plan.look_again_at(now.after(horizon::SOON));
+        return plan;
+    }
+    let left: Vec<&Consumer> = kept.iter().filter(|consumer| still_uses(object, consumer, world)).collect();
+    let (is_free, has_devices) = (left.is_empty(), claim.status.allocation.is_some());
+    let is_ours = object.meta().has_finalizer(FINALIZER);
+    let struck = left.len() < kept.len();
+    // Devices may be given before anybody is to use them, so they are only taken when the last user goes, or the claim.
+    let frees = is_ours && is_free && (struck || object.meta().is_deleted());
+    if struck || frees && has_devices {
+        let consumers = (!is_free).then(|| value_of(&left));
+        let mut status = value!({"reservedFor": (consumers)});
+        if frees {
+            status.make_map().insert("allocation", Value::Null);
+        }
+        plan.stage([Act::from(Write::status(object, status))]);
+    }
+    if frees {
+        plan.stage([pods::remove_finalizer(object, FINALIZER)]);
+    }
+    if is_free && !object.meta().is_deleted() && is_orphan(object, world) {
+        plan.stage([Act::from(Write::delete(object))]);
+    }
+    plan
+}
+
+/// Whether somebody for whom a claim is kept still uses it. About others than pods nobody can say.
+fn still_uses(claim: &Object, consumer: &Consumer, world: &World) -> bool {
+    if !consumer.is_pod() {
+        return true;
+    }
+    let pod = world.view::<Pod>(&claim.meta().namespace, &consumer.name);
+    pod.is_some_and(|(object, pod)| *object.meta().uid == *consumer.uid && !is_done(object, pod))
+}
+
+/// Whether the pod that a claim was made for does not need it any more. If it is gone, the claim is collected with it.
+fn is_orphan(claim: &Object, world: &World) -> bool {
+    owner(claim).is_some_and(|(name, uid)| {
+        let pod = world.view::<Pod>(&claim.meta().namespace, name);
+        pod.is_some_and(|(object, pod)| *object.meta().uid != *uid || is_done(object, pod))
+    })
+}
+
+#[cfg(test)]
+mod tests;

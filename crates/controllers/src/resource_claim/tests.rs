@@ -1,0 +1,321 @@
+//! Claims for devices in a whole control plane. Tests play the part of the scheduler.
+
+use std::time::Duration;
+
+use setpoint_api::{Value, value};
+use setpoint_sim::cluster::Cluster;
+
+use super::*;
+use crate::garbage_collector::GarbageCollector;
+use crate::testing::{names, was_told};
+
+const CLAIMS: &str = "resourceclaims.resource.k8s.io";
+
+fn empty(seed: u64) -> Cluster {
+    let controllers = || {
+        let list: Vec<Box<dyn setpoint_reconcile::Controller>> =
+            vec![Box::new(ResourceClaims), Box::new(GarbageCollector)];
+        (list, crate::indexes::all())
+    };
+    Cluster::new(controllers, seed)
+}
+
+fn spec() -> Value {
+    value!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}})
+}
+
+fn template(name: &str) -> Value {
+    value!({
+        "metadata": {"name": (name)},
+        "spec": {
+            "metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}},
+            "spec": (spec()),
+        },
+    })
+}
+
+fn pod(name: &str, claims: &[Value]) -> Value {
+    value!({
+        "metadata": {"name": (name)},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "resourceClaims": (claims.to_vec())},
+    })
+}
+
+fn by_template() -> Value {
+    value!({"name": "dev", "resourceClaimTemplateName": "t"})
+}
+
+/// Gives a claim a device, as the scheduler does.
+fn allocate(cluster: &mut Cluster, name: &str, users: &[&str]) {
+    let path = format!("default/{name}");
+    let held = value!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
+    let _ = cluster.patch(CLAIMS, &path, "", held);
+    let users: Vec<Value> = users.iter().map(|user| consumer(cluster, user)).collect();
+    let device = value!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"});
+    let status = value!({"allocation": {"devices": {"results": [(device)]}}, "reservedFor": (users)});
+    let _ = cluster.patch(CLAIMS, &path, "status", value!({"status": (status)}));
+}
+
+fn consumer(cluster: &Cluster, pod: &str) -> Value {
+    let uid = cluster
+        .get("pods", &format!("default/{pod}"))
+        .map_or("gone".to_owned(), |pod| pod.str_at(&["metadata", "uid"]).to_owned());
+    value!({"resource": "pods", "name": (pod), "uid": (uid)})
+}
+
+fn known(cluster: &Cluster, pod: &str) -> Vec<String> {
+    let pod = cluster.get("pods", &format!("default/{pod}")).unwrap();
+    let known = pod.at(&["status", "resourceClaimStatuses"]).and_then(Value::as_list).unwrap_or_default();
+    known.iter().map(|one| one.str_at(&["resourceClaimName"]).to_owned()).collect()
+}
+
+fn kept_for(cluster: &Cluster, claim: &str) -> Vec<String> {
+    let claim = cluster.get(CLAIMS, &format!("default/{claim}")).unwrap();
+    let kept = claim.at(&["status", "reservedFor"]).and_then(Value::as_list).unwrap_or_default();
+    kept.iter().map(|one| one.str_at(&["name"]).to_owned()).collect()
+}
+
+fn has_device(cluster: &Cluster, claim: &str) -> bool {
+    let claim = cluster.get(CLAIMS, &format!("default/{claim}")).unwrap();
+    claim.at(&["status", "allocation"]).is_some()
+}
+
+fn end(cluster: &mut Cluster, pod: &str) {
+    let done = value!({"status": {"phase": "Succeeded"}});
+    cluster.patch("pods", &format!("default/{pod}"), "status", done).unwrap();
+    cluster.settle();
+}
+
+#[test]
+fn a_claim_is_made_of_the_template_named_and_given_back_when_the_pod_is_done() {
+    let mut cluster = empty(1);
+    cluster.create("pods", "default", pod("p", &[by_template()]));
+    cluster.settle();
+    let message = "PodResourceClaim dev: resource claim template \"t\": resourceclaimtemplate.resource.k8s.io \"t\" \
+                   not found";
+    assert!(was_told(&cluster, "FailedResourceClaimCreation", message));
+    cluster.assert_quiet();
+    cluster.create(TEMPLATES, "default", template("t"));
+    cluster.settle();
+    let name = names(&cluster, CLAIMS).remove(0);
+    assert!(name.starts_with("p-dev-") && name.len() == "p-dev-".len() + 5, "{name}");
+    assert_eq!(known(&cluster, "p"), [name.clone()]);
+    let claim = cluster.get(CLAIMS, &format!("default/{name}")).unwrap();
+    assert_eq!(claim.str_at(&["metadata", "annotations", POD_CLAIM_NAME]), "dev");
+    assert_eq!(claim.str_at(&["metadata", "annotations", "a"]), "2");
+    assert_eq!(claim.str_at(&["metadata", "labels", "l"]), "1");
+    cluster.assert_quiet();
+    allocate(&mut cluster, &name, &["p"]);
+    cluster.bind("default/p", "n").unwrap();
+    cluster.settle();
+    assert_eq!(kept_for(&cluster, &name), ["p"]);
+    cluster.assert_quiet();
+    end(&mut cluster, "p");
+    assert!(names(&cluster, CLAIMS).is_empty(), "the pod is there, but needs it no longer");
+    assert_eq!(known(&cluster, "p"), [name], "it is not made anew");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_claim_of_ones_own_is_kept_for_its_users_and_freed_after_the_last() {
+    let mut cluster = empty(2);
+    cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
+    let named = value!({"name": "dev", "resourceClaimName": "mine"});
+    for name in ["p", "q"] {
+        cluster.create("pods", "default", pod(name, std::slice::from_ref(&named)));
+    }
+    allocate(&mut cluster, "mine", &[]);
+    cluster.settle();
+    assert!(has_device(&cluster, "mine"), "what nobody uses yet is not taken");
+    cluster.bind("default/p", "n").unwrap();
+    cluster.bind("default/q", "n").unwrap();
+    cluster.settle();
+    let mut kept = kept_for(&cluster, "mine");
+    kept.sort();
+    assert_eq!(kept, ["p", "q"], "pods on a node may use it, whoever put them there");
+    cluster.assert_quiet();
+    end(&mut cluster, "p");
+    assert_eq!(kept_for(&cluster, "mine"), ["q"]);
+    assert!(has_device(&cluster, "mine"));
+    cluster.delete("pods", "default/q", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.settle();
+    assert!(kept_for(&cluster, "mine").is_empty() && !has_device(&cluster, "mine"));
+    let claim = cluster.get(CLAIMS, "default/mine").unwrap();
+    assert!(claim.at(&["metadata", "finalizers"]).is_none_or(Value::is_empty));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
+    let mut cluster = empty(3);
+    cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
+    cluster.create("pods", "default", pod("p", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
+    allocate(&mut cluster, "mine", &["p"]);
+    cluster.bind("default/p", "n").unwrap();
+    cluster.delete(CLAIMS, "default/mine", &Value::map()).unwrap();
+    cluster.settle();
+    assert!(cluster.get(CLAIMS, "default/mine").is_some());
+    cluster.assert_quiet();
+    // A pod that came too late is not let in, and nobody despairs of it.
+    cluster.create("pods", "default", pod("q", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
+    cluster.bind("default/q", "n").unwrap();
+    cluster.settle();
+    assert_eq!(kept_for(&cluster, "mine"), ["p"]);
+    cluster.assert_quiet();
+    end(&mut cluster, "p");
+    assert!(cluster.get(CLAIMS, "default/mine").is_none());
+    // The same without users, but with a device.
+    cluster.create(CLAIMS, "default", value!({"metadata": {"name": "idle"}, "spec": (spec())}));
+    allocate(&mut cluster, "idle", &[]);
+    cluster.delete(CLAIMS, "default/idle", &Value::map()).unwrap();
+    cluster.settle();
+    assert!(cluster.get(CLAIMS, "default/idle").is_none());
+}
+
+#[test]
+fn others_than_pods_are_left_alone_and_a_new_pod_of_the_same_name_is_another() {
+    let mut cluster = empty(4);
+    cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
+    allocate(&mut cluster, "mine", &[]);
+    let group = value!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "1"});
+    let stale = value!({"resource": "pods", "name": "p", "uid": "old"});
+    cluster.create("pods", "default", pod("p", &[]));
+    let status = value!({"status": {"reservedFor": [(group), (stale)]}});
+    cluster.patch(CLAIMS, "default/mine", "status", status).unwrap();
+    cluster.settle();
+    assert_eq!(kept_for(&cluster, "mine"), ["g"]);
+    assert!(has_device(&cluster, "mine"));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_claim_that_vanishes_is_made_anew_and_one_that_was_made_is_found_again() {
+    let mut cluster = empty(5);
+    cluster.create(TEMPLATES, "default", template("t"));
+    cluster.create(
+        "pods",
+        "default",
+        pod("p", &[by_template(), value!({"name": "b", "resourceClaimTemplateName": "t"})]),
+    );
+    cluster.settle();
+    let first = known(&cluster, "p");
+    assert_eq!((first.len(), names(&cluster, CLAIMS).len()), (2, 2));
+    cluster.delete(CLAIMS, &format!("default/{}", first[0]), &Value::map()).unwrap();
+    cluster.settle();
+    let second = known(&cluster, "p");
+    assert!(second.len() == 2 && second[0] != first[0] && names(&cluster, CLAIMS).contains(&second[0]));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn long_names_are_cut_in_proportion() {
+    assert_eq!(base("p", "c"), "p-c-");
+    let name = base(&"p".repeat(100), &"c".repeat(50));
+    assert!(name.len() < BASE_MAX && name.contains("p-c") && name.ends_with('c'), "{name}");
+    assert_eq!(name.matches('c').count(), 50 * BASE_MAX / 152);
+}
+
+#[test]
+fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+    for crash_after in 0..10 {
+        let mut cluster = empty(crash_after);
+        let step = |cluster: &mut Cluster| {
+            cluster.observe();
+            cluster.plan();
+            for _ in 0..crash_after {
+                if !cluster.perform() {
+                    cluster.observe();
+                    cluster.plan();
+                }
+            }
+            cluster.crash();
+            cluster.settle();
+        };
+        cluster.create(TEMPLATES, "default", template("t"));
+        cluster.create("pods", "default", pod("p", &[by_template()]));
+        step(&mut cluster);
+        assert_eq!(names(&cluster, CLAIMS), known(&cluster, "p"), "one was made, and it is named");
+        let name = known(&cluster, "p").remove(0);
+        allocate(&mut cluster, &name, &[]);
+        cluster.bind("default/p", "n").unwrap();
+        step(&mut cluster);
+        assert_eq!(kept_for(&cluster, &name), ["p"]);
+        cluster.patch("pods", "default/p", "status", value!({"status": {"phase": "Failed"}})).unwrap();
+        step(&mut cluster);
+        assert!(names(&cluster, CLAIMS).is_empty(), "crash after {crash_after}");
+        cluster.assert_quiet();
+    }
+}
+
+/// From random states it comes to rest: no pod has two claims for one wish, and no device is kept for the dead.
+#[test]
+fn whatever_people_do_it_comes_to_rest_and_nothing_is_kept_for_the_dead() {
+    for seed in 0..40 {
+        let mut cluster = empty(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        cluster.create(CLAIMS, "default", value!({"metadata": {"name": "shared"}, "spec": (spec())}));
+        for _ in 0..50 {
+            let name = format!("p{}", rng.u8(..3));
+            let at = format!("default/{name}");
+            match rng.u8(..12) {
+                0..3 => {
+                    let wish = if rng.bool() {
+                        by_template()
+                    } else {
+                        value!({"name": "dev", "resourceClaimName": "shared"})
+                    };
+                    drop(cluster.try_create("pods", "default", pod(&name, &[wish])));
+                }
+                3 => drop(cluster.try_create(TEMPLATES, "default", template("t"))),
+                4 => drop(cluster.delete("pods", &at, &value!({"gracePeriodSeconds": 0}))),
+                5 => drop(cluster.bind(&at, "n")),
+                6 => drop(cluster.patch("pods", &at, "status", value!({"status": {"phase": "Failed"}}))),
+                7 | 8 => {
+                    let all = names(&cluster, CLAIMS);
+                    if let Some(claim) = rng.choice(&all) {
+                        let users: &[&str] = if rng.bool() { &[name.as_str()] } else { &[] };
+                        allocate(&mut cluster, claim, users);
+                    }
+                }
+                9 => {
+                    let all = names(&cluster, CLAIMS);
+                    if let Some(claim) = rng.choice(&all) {
+                        let _ = cluster.delete(CLAIMS, &format!("default/{claim}"), &Value::map());
+                    }
+                }
+                10 => drop(cluster.delete(TEMPLATES, "default/t", &Value::map())),
+                _ => cluster.crash(),
+            }
+            cluster.observe_some();
+            cluster.plan();
+            for _ in 0..rng.u8(..4) {
+                cluster.perform();
+            }
+        }
+        cluster.mend_watches();
+        cluster.run(Duration::from_secs(700));
+        cluster.assert_quiet();
+        for claim in names(&cluster, CLAIMS) {
+            for user in kept_for(&cluster, &claim) {
+                let pod = cluster.get("pods", &format!("default/{user}")).unwrap();
+                assert_ne!(pod.str_at(&["status", "phase"]), "Failed", "seed {seed}");
+            }
+        }
+        let made: Vec<String> = cluster
+            .list(CLAIMS)
+            .iter()
+            .flat_map(|claim| {
+                claim
+                    .at(&["metadata", "ownerReferences"])
+                    .and_then(Value::as_list)
+                    .unwrap_or_default()
+                    .to_vec()
+            })
+            .map(|owner| owner.str_at(&["uid"]).to_owned())
+            .collect();
+        let mut unique = made.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), made.len(), "seed {seed}: a pod with two claims for one wish");
+    }
+}

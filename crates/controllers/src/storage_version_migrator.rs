@@ -1,0 +1,202 @@
+//! Storage version migration: all objects of a resource are written anew, so that none is kept in an old form.
+//!
+//! Of several migrations of a resource one runs at a time, the oldest first. It notes the revision at which it began;
+//! whatever is older is written without a change, which stores it in the form of today. What became newer meanwhile
+//! was written by somebody else, and needs nothing.
+
+use std::time::Duration;
+
+use setpoint_api::resources::{self, Verb};
+use setpoint_api::{Key, Resource, Revision, Time, Value};
+use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::views::storage_version_migration::{
+    GroupResource, MigrationStatus, StorageVersionMigration,
+};
+use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::{Act, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::conditions;
+
+/// How long a resource may be unknown before its migration fails.
+const UNKNOWN: Duration = Duration::from_secs(60);
+/// How long to wait for the world to reach the revision of a migration.
+const BEHIND: Duration = Duration::from_secs(1);
+const FAILED: &str = "StorageVersionMigrationFailed";
+/// Refusals that may be another answer the next time.
+const PASSING: [&str; 6] =
+    ["InternalError", "ServerTimeout", "ServiceUnavailable", "Timeout", "TooManyRequests", "Unknown"];
+
+/// The controller.
+pub struct StorageVersionMigrator;
+
+impl Planner for StorageVersionMigrator {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "storage-version-migrator-controller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::itself(StorageVersionMigration::RESOURCE),
+            // One that ends lets the next begin.
+            Watch::via(StorageVersionMigration::RESOURCE, |object, world, wake| {
+                let Some(migration) = object.view::<StorageVersionMigration>() else { return };
+                for (other, of) in world.views::<StorageVersionMigration>() {
+                    if of.spec.resource == migration.spec.resource {
+                        wake(other.key().clone());
+                    }
+                }
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
+        let Some(migration) = object.view::<StorageVersionMigration>() else { return plan };
+        let mut look = Look { object, status: migration.status.clone(), now };
+        look.step(migration, world, seen.failure, &mut plan);
+        if look.status != migration.status {
+            plan.stage([Write::status(object, value_of(&look.status)).into()]);
+        }
+        plan
+    }
+}
+
+/// One look at a migration.
+struct Look<'a> {
+    object: &'a Object,
+    status: MigrationStatus,
+    now: Time,
+}
+
+impl Look<'_> {
+    fn step(
+        &mut self,
+        migration: &StorageVersionMigration,
+        world: &World,
+        failure: Option<&Failure>,
+        plan: &mut Plan,
+    ) {
+        if has_ended(&self.status) {
+            if is(&self.status, "Running") {
+                self.set("Running", "False", "MigrationCompleted", "Migration completed");
+            }
+        } else if !is(&self.status, "Running") {
+            if is_next(self.object, migration, world) {
+                self.run("The migration is running");
+            }
+        } else {
+            match resource(&migration.spec.resource) {
+                Ok(resource) if self.status.resource_version.is_empty() => {
+                    // What is not known to have happened may be older than it seems.
+                    let known = world.revision_of(&resource);
+                    self.status.resource_version = known.max(Revision(1)).to_string();
+                }
+                Ok(resource) => self.migrate(&resource, world, failure, plan),
+                Err(fault) => {
+                    let end = self.object.meta().created().after(UNKNOWN);
+                    if fault.may_pass && end > self.now {
+                        plan.look_again_at(end);
+                    } else {
+                        self.set("Failed", "True", FAILED, &fault.words);
+                    }
+                }
+            }
+        }
+    }
+
+    fn migrate(&mut self, resource: &Resource, world: &World, failure: Option<&Failure>, plan: &mut Plan) {
+        let begun = Revision(self.status.resource_version.parse().unwrap_or(0));
+        if world.revision_of(resource) < begun {
+            plan.look_again_at(self.now.after(BEHIND));
+            return;
+        }
+        let old = || world.all(resource.as_str()).filter(|object| object.revision() <= begun);
+        let (total, left) = (world.count(resource.as_str()), old().count());
+        let refused = failure.filter(|failure| failure.resource == *resource);
+        if let Some(refused) = refused.filter(|refused| !PASSING.contains(&refused.reason.as_str())) {
+            self.run(&running(left, total));
+            let words = format!(
+                "{left}/{total} not yet migrated. migration encountered unhandled error: {}",
+                refused.message
+            );
+            self.set("Failed", "True", FAILED, &words);
+            return;
+        }
+        plan.stage(old().map(|object| Act::from(Write::merge(object, "", Value::map()))).collect::<Vec<_>>());
+        // Only when all are written is this written too.
+        self.run(&running(0, total));
+        self.set("Succeeded", "True", "StorageVersionMigrationSucceeded", "Migration completed");
+    }
+
+    fn run(&mut self, message: &str) {
+        self.set("Running", "True", "MigrationRunning", message);
+    }
+
+    fn set(&mut self, kind: &str, is: &str, reason: &str, message: &str) {
+        let mut condition = Condition::new(kind, is, reason, message, self.now);
+        condition.observed_generation = (is == "False").then(|| self.object.meta().generation);
+        conditions::set(&mut self.status.conditions, condition);
+    }
+}
+
+/// How far a migration has come.
+fn running(left: usize, total: usize) -> String {
+    match (left, total) {
+        (_, 0) => "The migration is running".to_owned(),
+        (0, _) => format!("The migration is running, {total} objects verified migrated"),
+        _ => format!("The migration is running, {left}/{total} objects not yet migrated"),
+    }
+}
+
+fn is(status: &MigrationStatus, kind: &str) -> bool {
+    condition(&status.conditions, kind).is_some_and(Condition::is_true)
+}
+
+fn has_ended(status: &MigrationStatus) -> bool {
+    is(status, "Succeeded") || is(status, "Failed")
+}
+
+/// Whether a migration is the next of its resource to run.
+fn is_next(object: &Object, migration: &StorageVersionMigration, world: &World) -> bool {
+    let rank = |object: &Object| (object.meta().created(), object.meta().name.to_string());
+    let others = world.views::<StorageVersionMigration>().filter(|(other, of)| {
+        other.key() != object.key() && of.spec.resource == migration.spec.resource && !has_ended(&of.status)
+    });
+    let mut others = others.filter(|(other, _)| !other.meta().is_deleted());
+    others.all(|(other, of)| !is(&of.status, "Running") && rank(object) < rank(other))
+}
+
+/// Why a resource cannot be migrated.
+struct Fault {
+    words: String,
+    /// Whether it may be known later.
+    may_pass: bool,
+}
+
+/// The resource that is meant, if its objects can be listed and written.
+fn resource(wanted: &GroupResource) -> Result<Resource, Fault> {
+    let unknown = || Fault { words: "resource does not exist in discovery".to_owned(), may_pass: true };
+    let mut known = resources::all().iter();
+    let info = known.find(|info| info.group == wanted.group && info.plural == wanted.resource);
+    let info = info.ok_or_else(unknown)?;
+    if ![Verb::Update, Verb::Patch, Verb::List].into_iter().all(|verb| info.verbs.contains(verb)) {
+        let words = format!(
+            "resource \"{}/{}, Resource={}\" does not support discovery operations: [update patch list]",
+            info.group, info.version, info.plural
+        );
+        return Err(Fault { words, may_pass: false });
+    }
+    let name = if info.group.is_empty() {
+        info.plural.to_owned()
+    } else {
+        format!("{}.{}", info.plural, info.group)
+    };
+    Resource::new(&name).map_err(|_| unknown())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! The certificates by which the API server is known, as a ClusterTrustBundle that pods can mount.
+//!
+//! The bundle is named after its content, so that a new authority is a new bundle; those that came before it go. The
+//! digest in the name is asked for.
+
+use setpoint_api::{Key, Time, Value, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::cluster_trust_bundle::ClusterTrustBundle;
+use setpoint_reconcile::{Act, Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+/// Whose certificates they are.
+const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
+/// How the names of its bundles begin.
+const PREFIX: &str = "kubernetes.io:kube-apiserver-serving:";
+/// How many digits of the digest the name has.
+const DIGITS: usize = 24;
+/// What stands for the one bundle there is to look after, because it is always there.
+const KEY: (&str, &str) = ("namespaces", "kube-system");
+
+/// The controller.
+pub struct TrustBundlePublisher {
+    ca: String,
+}
+
+impl TrustBundlePublisher {
+    /// One that publishes these certificates, in PEM.
+    #[must_use]
+    pub fn new(ca: impl Into<String>) -> TrustBundlePublisher {
+        TrustBundlePublisher { ca: ca.into() }
+    }
+}
+
+impl Planner for TrustBundlePublisher {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller"
+    }
+
+    fn user(&self) -> String {
+        "system:serviceaccount:kube-system:kube-apiserver-serving-clustertrustbundle-publisher".to_owned()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [
+            Watch::via("namespaces", |object, _, wake| {
+                if &*object.meta().name == KEY.1 {
+                    wake(object.key().clone());
+                }
+            }),
+            Watch::via(ClusterTrustBundle::RESOURCE, |object, _, wake| {
+                if is_ours(object) {
+                    key_of(KEY.0, "", KEY.1).into_iter().for_each(wake);
+                }
+            }),
+        ];
+        &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        world.find(KEY.0, "", KEY.1).map(|object| object.key().clone()).into_iter().collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        if world.get(key).is_none() {
+            return plan;
+        }
+        let digest = seen.answers.get("digest").and_then(|answered| answered.answer.as_ref().ok());
+        let Some(digest) = digest.and_then(Value::as_str).and_then(|digest| digest.get(..DIGITS)) else {
+            let question = value!({"text": (self.ca.as_str())});
+            plan.asks.push(Ask { whom: "sha256", id: "digest".to_owned(), question });
+            return plan;
+        };
+        let name = format!("{PREFIX}{digest}");
+        let spec = value!({"signerName": (SIGNER), "trustBundle": (self.ca.as_str())});
+        match world.view::<ClusterTrustBundle>("", &name) {
+            None => {
+                let bundle = value!({"metadata": {"name": (name.as_str())}, "spec": (spec)});
+                plan.stage([Write::create(ClusterTrustBundle::RESOURCE, "", bundle).into()]);
+            }
+            Some((object, bundle)) if bundle.spec.trust_bundle != self.ca => {
+                plan.stage([Write::merge(object, "", value!({"spec": (spec)})).into()]);
+            }
+            Some(_) => {}
+        }
+        let others = world
+            .all(ClusterTrustBundle::RESOURCE)
+            .filter(|object| is_ours(object) && *object.meta().name != *name && !object.meta().is_deleted());
+        plan.stage(others.map(|object| Act::from(Write::delete(object))).collect::<Vec<_>>());
+        plan
+    }
+}
+
+fn is_ours(object: &Object) -> bool {
+    object.view::<ClusterTrustBundle>().is_some_and(|bundle| bundle.spec.signer_name == SIGNER)
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_reconcile::Controller;
+    use setpoint_sim::cluster::Cluster;
+
+    use super::*;
+    use crate::testing;
+
+    const BUNDLES: &str = ClusterTrustBundle::RESOURCE;
+    const DIGEST: &str = "0123456789abcdef0123456789abcdef";
+    const NAME: &str = "kubernetes.io:kube-apiserver-serving:0123456789abcdef01234567";
+
+    fn cluster() -> Cluster {
+        let controllers: setpoint_sim::cluster::Controllers = || {
+            let list: Vec<Box<dyn Controller>> =
+                vec![Box::new(TrustBundlePublisher::new(testing::CERTIFICATE_PEM))];
+            (list, crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(controllers, 7);
+        cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));
+        cluster
+    }
+
+    fn settle(cluster: &mut Cluster) -> usize {
+        cluster.settle();
+        let asked = cluster.reply(|ask| {
+            assert_eq!((ask.whom, ask.question.str_at(&["text"])), ("sha256", testing::CERTIFICATE_PEM));
+            Ok(DIGEST.into())
+        });
+        cluster.settle();
+        asked
+    }
+
+    fn names(cluster: &Cluster) -> Vec<String> {
+        cluster.list(BUNDLES).iter().map(|one| one.str_at(&["metadata", "name"]).to_owned()).collect()
+    }
+
+    #[test]
+    fn there_is_one_bundle_of_the_server_and_it_is_named_after_its_content() {
+        let mut cluster = cluster();
+        let of = |name: &str, signer: &str| {
+            let spec = value!({"signerName": (signer), "trustBundle": (testing::CERTIFICATE_PEM)});
+            value!({"metadata": {"name": (name)}, "spec": (spec)})
+        };
+        cluster.create(BUNDLES, "", of("kubernetes.io:kube-apiserver-serving:old", SIGNER));
+        cluster.create(BUNDLES, "", of("example.org:s:mine", "example.org/s"));
+        assert_eq!(settle(&mut cluster), 1);
+        assert_eq!(names(&cluster), ["example.org:s:mine", NAME]);
+        let bundle = cluster.get(BUNDLES, NAME).unwrap();
+        assert_eq!(bundle.str_at(&["spec", "trustBundle"]), testing::CERTIFICATE_PEM);
+        cluster.assert_quiet();
+        cluster.delete(BUNDLES, NAME, &value!({})).unwrap();
+        assert_eq!(settle(&mut cluster), 0, "what was answered is not asked again");
+        assert_eq!(names(&cluster).len(), 2, "it comes back");
+        cluster.crash();
+        assert_eq!(settle(&mut cluster), 1);
+        assert_eq!(names(&cluster).len(), 2);
+    }
+}

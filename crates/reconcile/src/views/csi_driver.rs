@@ -1,0 +1,25 @@
+//! What planners read of a CSIDriver.
+
+use serde::Deserialize;
+
+use crate::object::View;
+
+/// A CSIDriver: what a driver of volumes needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CsiDriver {
+    /// What it needs.
+    pub spec: CsiDriverSpec,
+}
+
+impl View for CsiDriver {
+    const RESOURCE: &'static str = "csidrivers.storage.k8s.io";
+}
+
+/// What a driver of volumes needs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiDriverSpec {
+    /// Whether its volumes must be attached to a node before they are mounted; they must if it says nothing.
+    pub attach_required: Option<bool>,
+}

@@ -1,0 +1,243 @@
+//! How busy pods are: where that comes from, and how autoscalers are told.
+//!
+//! Whoever knows what pods use implements [`PodUsage`], and whatever serves `metrics.k8s.io` and the autoscaler then
+//! tell the same. A question is `{"type", "namespace", "selector", "name"}`, with `container` where one is meant; the
+//! answer about pods is `{"pods": {NAME: {"value", "timestamp", "windowSeconds"}}}` with values in thousandths.
+//! Metrics other than of resources have no source here, and get the error that upstream gives without one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use setpoint_api::labels::Selector;
+use setpoint_api::quantity::Quantity;
+use setpoint_api::rfc3339::{self, Seconds};
+use setpoint_api::{Time, Value, value};
+
+/// What a server says that does not serve metrics of resources.
+pub const UNSERVED: &str = "the server could not find the requested resource (get pods.metrics.k8s.io)";
+
+/// Knows what pods use.
+pub trait PodUsage: Send + Sync {
+    /// What those pods of a namespace use that the selector takes by their labels. Pods of which nothing is known are
+    /// left out. It is asked in the thread of the loop, so it answers from memory.
+    ///
+    /// # Errors
+    /// If nobody can know: then why, as a server would say it.
+    fn usage(&self, namespace: &str, selector: &Selector) -> Result<Vec<Used>, String>;
+}
+
+/// What a pod used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The name of the pod.
+    pub pod: String,
+    /// What each of its containers used of each resource, in thousandths.
+    pub containers: BTreeMap<String, BTreeMap<String, i64>>,
+    /// When it was measured.
+    pub at: Time,
+    /// Over which time.
+    pub window: Duration,
+}
+
+/// Nobody measures anything.
+pub struct Unserved;
+
+impl PodUsage for Unserved {
+    fn usage(&self, _: &str, _: &Selector) -> Result<Vec<Used>, String> {
+        Err(UNSERVED.to_owned())
+    }
+}
+
+/// Answers a question about a metric.
+///
+/// # Errors
+/// If it is not known.
+pub fn answer(question: &Value, source: &dyn PodUsage) -> Result<Value, String> {
+    if let Some(error) = without_source(question) {
+        return Err(error);
+    }
+    let selector = Selector::parse(question.str_at(&["selector"])).map_err(|error| error.to_string())?;
+    let used = source.usage(question.str_at(&["namespace"]), &selector).map_err(|error| unfetched(&error))?;
+    told(question, &used)
+}
+
+/// The error for a metric that has no source here; nothing for one that has.
+#[must_use]
+pub fn without_source(question: &Value) -> Option<String> {
+    Some(match question.str_at(&["type"]) {
+        "Resource" | "ContainerResource" => return None,
+        "External" => {
+            let name = question.str_at(&["name"]);
+            format!(
+                "unable to fetch metrics from external metrics API: the server could not find the requested \
+                 resource (get {name}.external.metrics.k8s.io)"
+            )
+        }
+        _ => {
+            "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) \
+              registered"
+                .to_owned()
+        }
+    })
+}
+
+/// The words for metrics of resources that could not be fetched.
+#[must_use]
+pub fn unfetched(error: &str) -> String {
+    format!("unable to fetch metrics from resource metrics API: {error}")
+}
+
+/// What an autoscaler is told of what pods used.
+///
+/// # Errors
+/// If no pod told anything.
+pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
+    if used.is_empty() {
+        return Err("no metrics returned from resource metrics API".to_owned());
+    }
+    let (resource, container) = (question.str_at(&["name"]), question.str_at(&["container"]));
+    let mut pods = Value::map();
+    for used in used {
+        // A pod of which a part is unknown is as good as unknown.
+        let parts: Option<Vec<i64>> = if container.is_empty() {
+            used.containers.values().map(|usage| usage.get(resource).copied()).collect()
+        } else {
+            used.containers.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
+        };
+        let Some(parts) = parts.filter(|parts| !parts.is_empty()) else { continue };
+        let sum = parts.into_iter().fold(0i64, i64::saturating_add);
+        let window = i64::try_from(used.window.as_secs()).unwrap_or(i64::MAX);
+        let sample = value!({
+            "value": (sum), "timestamp": (Seconds(used.at).to_string()), "windowSeconds": (window),
+        });
+        pods.make_map().insert(used.pod.as_str(), sample);
+    }
+    Ok(value!({"pods": (pods)}))
+}
+
+/// What a PodMetricsList of `metrics.k8s.io` says.
+#[must_use]
+pub fn from_list(list: &Value) -> Vec<Used> {
+    let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
+    items.iter().map(from_pod).collect()
+}
+
+fn from_pod(item: &Value) -> Used {
+    let containers = item.get("containers").and_then(Value::as_list).unwrap_or_default();
+    let usage = |container: &Value| {
+        let usage = container.get("usage").and_then(Value::as_map).into_iter().flat_map(|usage| usage.iter());
+        let usage = usage.filter_map(|(resource, text)| {
+            let quantity = Quantity::parse(text.as_str()?).ok()?;
+            Some((resource.to_owned(), quantity.milli_value()))
+        });
+        (container.str_at(&["name"]).to_owned(), usage.collect())
+    };
+    Used {
+        pod: item.str_at(&["metadata", "name"]).to_owned(),
+        containers: containers.iter().map(usage).collect(),
+        at: rfc3339::parse(item.str_at(&["timestamp"])).unwrap_or(Time::EPOCH),
+        window: window(item.str_at(&["window"])),
+    }
+}
+
+/// A span in the words of Go: `1m30.5s`. What cannot be read is none.
+fn window(text: &str) -> Duration {
+    let mut sum = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits =
+            rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());
+        let (number, unit) = rest.split_at(digits);
+        let letters = unit.find(|letter: char| letter.is_ascii_digit()).unwrap_or(unit.len());
+        let seconds = match &unit[..letters] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 0.001,
+            _ => return Duration::ZERO,
+        };
+        let Ok(number) = number.parse::<f64>() else { return Duration::ZERO };
+        sum += number * seconds;
+        rest = &unit[letters..];
+    }
+    Duration::try_from_secs_f64(sum).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::json;
+
+    use super::*;
+
+    /// Tells what one pod with two containers used.
+    struct One;
+
+    impl PodUsage for One {
+        fn usage(&self, namespace: &str, selector: &Selector) -> Result<Vec<Used>, String> {
+            assert_eq!((namespace, selector.to_string().as_str()), ("default", "app=web"));
+            Ok(from_list(&list()))
+        }
+    }
+
+    fn list() -> Value {
+        value!({"items": [{
+            "metadata": {"name": "web-1"},
+            "timestamp": "2027-01-15T08:00:00Z",
+            "window": "1m30.5s",
+            "containers": [
+                {"name": "a", "usage": {"cpu": "250m", "memory": "1Ki"}},
+                {"name": "b", "usage": {"cpu": "1"}},
+            ],
+        }]})
+    }
+
+    fn ask(kind: &str, name: &str, container: &str) -> Value {
+        value!({
+            "type": (kind), "namespace": "default", "selector": "app=web", "name": (name), "container": (container),
+        })
+    }
+
+    #[test]
+    fn a_pod_uses_what_its_containers_use_together() {
+        let answer = answer(&ask("Resource", "cpu", ""), &One).unwrap();
+        let expected =
+            r#"{"pods":{"web-1":{"value":1250,"timestamp":"2027-01-15T08:00:00Z","windowSeconds":90}}}"#;
+        assert_eq!(json::to_text(&answer), expected);
+    }
+
+    #[test]
+    fn a_pod_of_which_a_part_is_unknown_is_left_out() {
+        let of = |name: &str, container: &str| {
+            json::to_text(&answer(&ask("ContainerResource", name, container), &One).unwrap())
+        };
+        assert_eq!(json::to_text(&answer(&ask("Resource", "memory", ""), &One).unwrap()), r#"{"pods":{}}"#);
+        assert!(of("memory", "a").contains(r#""value":1024000"#));
+        assert_eq!(of("memory", "b"), r#"{"pods":{}}"#);
+        assert_eq!(of("cpu", "c"), r#"{"pods":{}}"#);
+    }
+
+    #[test]
+    fn errors_are_those_that_people_know() {
+        let unserved = |kind| answer(&ask(kind, "cpu", ""), &Unserved).unwrap_err();
+        assert_eq!(
+            unserved("Resource"),
+            "unable to fetch metrics from resource metrics API: the server could not find the requested resource \
+             (get pods.metrics.k8s.io)"
+        );
+        assert!(unserved("Pods").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
+        assert!(unserved("Object").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
+        assert!(unserved("External").ends_with("(get cpu.external.metrics.k8s.io)"));
+        let silent = told(&ask("Resource", "cpu", ""), &[]).unwrap_err();
+        assert_eq!(silent, "no metrics returned from resource metrics API");
+    }
+
+    #[test]
+    fn spans_are_read_as_go_writes_them() {
+        for (text, millis) in [("15s", 15_000), ("1m0s", 60_000), ("1h2m3.5s", 3_723_500), ("10ms", 10)] {
+            assert_eq!(window(text).as_millis(), millis, "{text}");
+        }
+        for text in ["", "x", "1", "5y", "..s"] {
+            assert_eq!(window(text), Duration::ZERO, "{text}");
+        }
+    }
+}

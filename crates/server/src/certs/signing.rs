@@ -1,0 +1,307 @@
+//! Certificates for others: what a request asks for, signed by the authority.
+//!
+//! The certificate is written here, because the library that writes ours knows each part of a name once, and people
+//! who are in several groups have several organizations. What a certificate may be used for, and for how long, is
+//! upstream's policy: only the names of the request are taken over, never its extensions, and nobody becomes an
+//! authority.
+
+use std::time::Duration;
+
+use rcgen::{
+    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    SignatureAlgorithm, SigningKey,
+};
+use setpoint_api::Time;
+use x509_parser::extensions::ParsedExtension;
+use yasna::models::{GeneralizedTime, ObjectIdentifier, UTCTime};
+use yasna::{DERWriter, DERWriterSeq, Tag, construct_der};
+
+use super::{BACKDATE, Pair, date, inspect, life};
+use crate::x509::{Names, Request};
+
+/// How long a certificate lives if nobody says otherwise, and at the most.
+pub const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// How long a certificate lives at least.
+pub const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
+/// Certificates that live for less than this end when they were asked to, though they begin earlier.
+const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
+/// The last year that the short form of a time can tell.
+const SHORT_FORM_YEAR_MAX: i32 = 2049;
+
+/// The bit of each use, in the order in which they are encoded.
+const KEY_USAGES: [(&str, u16); 10] = [
+    ("signing", 0),
+    ("digital signature", 0),
+    ("content commitment", 1),
+    ("key encipherment", 2),
+    ("data encipherment", 3),
+    ("key agreement", 4),
+    ("cert sign", 5),
+    ("crl sign", 6),
+    ("encipher only", 7),
+    ("decipher only", 8),
+];
+/// The name of each purpose, in the order in which they are encoded.
+const PURPOSES: [(&str, &[u64]); 13] = [
+    ("any", &[2, 5, 29, 37, 0]),
+    ("server auth", &[1, 3, 6, 1, 5, 5, 7, 3, 1]),
+    ("client auth", &[1, 3, 6, 1, 5, 5, 7, 3, 2]),
+    ("code signing", &[1, 3, 6, 1, 5, 5, 7, 3, 3]),
+    ("email protection", &[1, 3, 6, 1, 5, 5, 7, 3, 4]),
+    ("s/mime", &[1, 3, 6, 1, 5, 5, 7, 3, 4]),
+    ("ipsec end system", &[1, 3, 6, 1, 5, 5, 7, 3, 5]),
+    ("ipsec tunnel", &[1, 3, 6, 1, 5, 5, 7, 3, 6]),
+    ("ipsec user", &[1, 3, 6, 1, 5, 5, 7, 3, 7]),
+    ("timestamping", &[1, 3, 6, 1, 5, 5, 7, 3, 8]),
+    ("ocsp signing", &[1, 3, 6, 1, 5, 5, 7, 3, 9]),
+    ("microsoft sgc", &[1, 3, 6, 1, 4, 1, 311, 10, 3, 3]),
+    ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
+];
+
+/// Why nothing is signed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// The certificate of the authority cannot be read.
+    #[error("the certificate of the authority cannot be read")]
+    Authority,
+    /// The authority's life is over.
+    #[error("refusing to sign a certificate that expired in the past: the authority ended at {0}")]
+    Ended(setpoint_api::rfc3339::Seconds),
+    /// The request wants uses that there are not.
+    #[error("unrecognized usage values: {0:?}")]
+    Usages(Vec<String>),
+    /// The authority's key is of a sort that is not known here.
+    #[error("the key of the authority is of a sort that is not known")]
+    Algorithm,
+    /// The library refuses.
+    #[error("failed to sign certificate: {0}")]
+    Sign(#[from] rcgen::Error),
+}
+
+/// The authority, ready to sign.
+pub struct Signer {
+    certificate: String,
+    key: KeyPair,
+}
+
+/// How a request is to be signed.
+pub struct Wanted<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// What the certificate may be used for, as the API calls it.
+    pub usages: &'a [&'a str],
+    /// How long it should live; at the most [`LIFE_MAX`].
+    pub life: Option<Duration>,
+}
+
+impl Signer {
+    /// A signer with a certificate and its key.
+    ///
+    /// # Errors
+    /// If the key is none.
+    pub fn new(authority: &Pair) -> Result<Signer, SignError> {
+        let key = KeyPair::from_pem(&authority.key)?;
+        Ok(Signer { certificate: authority.certificate.clone(), key })
+    }
+
+    /// Signs a request: the certificate, in PEM. Chance makes its number.
+    ///
+    /// # Errors
+    /// If it wants what cannot be, or the authority's life is over.
+    pub fn sign(&self, wanted: &Wanted<'_>, now: Time, entropy: [u64; 2]) -> Result<String, SignError> {
+        let authority = inspect(&self.certificate, |parsed| {
+            let identifier = parsed.extensions().iter().find_map(|one| match one.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
+                _ => None,
+            });
+            (parsed.subject().as_raw().to_vec(), life(parsed).1, identifier)
+        });
+        let (issuer, end, identifier) = authority.ok_or(SignError::Authority)?;
+        if now >= end {
+            return Err(SignError::Ended(setpoint_api::rfc3339::Seconds(end)));
+        }
+        let uses = Uses::of(wanted.usages)?;
+        let algorithm = algorithm(self.key.algorithm())?;
+        let life = wanted.life.unwrap_or(LIFE_MAX).clamp(LIFE_MIN, LIFE_MAX);
+        let last = if life < SHORT { now.after(life) } else { now.after(life).before(BACKDATE) };
+        let body = construct_der(|writer| {
+            writer.write_sequence(|body| {
+                body.next().write_tagged(Tag::context(0), |writer| writer.write_u8(2));
+                body.next().write_bigint_bytes(&serial(entropy), true);
+                body.next().write_der(&algorithm);
+                body.next().write_der(&issuer);
+                body.next().write_sequence(|validity| {
+                    write_time(validity.next(), now.before(BACKDATE));
+                    write_time(validity.next(), last.min(end));
+                });
+                body.next().write_der(&wanted.request.subject);
+                body.next().write_der(&wanted.request.public_key);
+                body.next().write_tagged(Tag::context(3), |writer| {
+                    writer.write_sequence(|list| {
+                        write_extensions(list, &uses, identifier.as_deref(), wanted.request);
+                    });
+                });
+            });
+        });
+        let signature = self.key.sign(&body)?;
+        let certificate = construct_der(|writer| {
+            writer.write_sequence(|parts| {
+                parts.next().write_der(&body);
+                parts.next().write_der(&algorithm);
+                parts.next().write_bitvec_bytes(&signature, signature.len() * 8);
+            });
+        });
+        Ok(to_pem(&certificate))
+    }
+}
+
+/// What a certificate may be used for.
+struct Uses {
+    bits: u16,
+    purposes: Vec<&'static [u64]>,
+}
+
+impl Uses {
+    fn of(usages: &[&str]) -> Result<Uses, SignError> {
+        let known = |usage: &&str| {
+            KEY_USAGES.iter().any(|(name, _)| name == usage) || PURPOSES.iter().any(|(name, _)| name == usage)
+        };
+        let unknown: Vec<String> =
+            usages.iter().filter(|usage| !known(usage)).map(|usage| (*usage).to_owned()).collect();
+        if !unknown.is_empty() {
+            return Err(SignError::Usages(unknown));
+        }
+        let wanted = KEY_USAGES.iter().filter(|(name, _)| usages.contains(name));
+        let bits = wanted.fold(0, |bits, (_, bit)| bits | 1 << bit);
+        let wanted = PURPOSES.iter().filter(|(name, _)| usages.contains(name));
+        let mut purposes: Vec<&[u64]> = wanted.map(|(_, purpose)| *purpose).collect();
+        purposes.dedup();
+        Ok(Uses { bits, purposes })
+    }
+}
+
+/// A number that is positive, and not zero.
+fn serial(entropy: [u64; 2]) -> [u8; 16] {
+    let number = u128::from(entropy[0]) << 64 | u128::from(entropy[1]);
+    (number >> 1 | 1).to_be_bytes()
+}
+
+/// How the signature of a key is called.
+fn algorithm(of: &SignatureAlgorithm) -> Result<Vec<u8>, SignError> {
+    let known: [(&SignatureAlgorithm, &[u64], bool); 4] = [
+        (&PKCS_ECDSA_P256_SHA256, &[1, 2, 840, 10045, 4, 3, 2], false),
+        (&PKCS_ECDSA_P384_SHA384, &[1, 2, 840, 10045, 4, 3, 3], false),
+        (&PKCS_ED25519, &[1, 3, 101, 112], false),
+        (&PKCS_RSA_SHA256, &[1, 2, 840, 113_549, 1, 1, 11], true),
+    ];
+    let found = known.iter().find(|(algorithm, _, _)| *algorithm == of);
+    let (_, name, has_null) = found.ok_or(SignError::Algorithm)?;
+    Ok(construct_der(|writer| {
+        writer.write_sequence(|parts| {
+            parts.next().write_oid(&ObjectIdentifier::from_slice(name));
+            if *has_null {
+                parts.next().write_null();
+            }
+        });
+    }))
+}
+
+fn write_time(writer: DERWriter<'_>, time: Time) {
+    let date = date(time);
+    if date.year() <= SHORT_FORM_YEAR_MAX {
+        writer.write_utctime(&UTCTime::from_datetime(date));
+    } else {
+        writer.write_generalized_time(&GeneralizedTime::from_datetime(date));
+    }
+}
+
+fn write_extensions(list: &mut DERWriterSeq<'_>, uses: &Uses, authority: Option<&[u8]>, request: &Request) {
+    if uses.bits != 0 {
+        write_extension(list, 15, true, |writer| {
+            // Bits count from the left, and zeros at the end are left out.
+            let bits = uses.bits.reverse_bits();
+            let length = 16 - bits.trailing_zeros() as usize;
+            writer.write_bitvec_bytes(&bits.to_be_bytes()[..length.div_ceil(8)], length);
+        });
+    }
+    if !uses.purposes.is_empty() {
+        write_extension(list, 37, false, |writer| {
+            writer.write_sequence_of(|purposes| {
+                for purpose in &uses.purposes {
+                    purposes.next().write_oid(&ObjectIdentifier::from_slice(purpose));
+                }
+            });
+        });
+    }
+    // Nobody becomes an authority: that is what an empty constraint says.
+    write_extension(list, 19, true, |writer| writer.write_sequence(|_| ()));
+    if let Some(identifier) = authority {
+        write_extension(list, 35, false, |writer| {
+            writer.write_sequence(|parts| {
+                let part = parts.next();
+                part.write_tagged_implicit(Tag::context(0), |writer| writer.write_bytes(identifier));
+            });
+        });
+    }
+    if !request.names.is_empty() {
+        // Where there is no other name, these must be understood.
+        let nameless = request.subject == construct_der(|writer| writer.write_sequence(|_| ()));
+        write_extension(list, 17, nameless, |writer| write_names(writer, &request.names));
+    }
+}
+
+/// Writes an extension of the family 2.5.29.
+fn write_extension(
+    list: &mut DERWriterSeq<'_>,
+    number: u64,
+    is_critical: bool,
+    content: impl FnOnce(DERWriter<'_>),
+) {
+    list.next().write_sequence(|extension| {
+        extension.next().write_oid(&ObjectIdentifier::from_slice(&[2, 5, 29, number]));
+        if is_critical {
+            extension.next().write_bool(true);
+        }
+        extension.next().write_bytes(&construct_der(content));
+    });
+}
+
+fn write_names(writer: DERWriter<'_>, names: &Names) {
+    writer.write_sequence(|list| {
+        let mut texts = |number: u64, texts: &[String]| {
+            for text in texts {
+                let name = list.next();
+                name.write_tagged_implicit(Tag::context(number), |writer| writer.write_ia5_string(text));
+            }
+        };
+        texts(2, &names.dns);
+        texts(1, &names.emails);
+        texts(6, &names.uris);
+        for address in &names.addresses {
+            let bytes = match address {
+                std::net::IpAddr::V4(address) => address.octets().to_vec(),
+                std::net::IpAddr::V6(address) => address.octets().to_vec(),
+            };
+            let name = list.next();
+            name.write_tagged_implicit(Tag::context(7), |writer| writer.write_bytes(&bytes));
+        }
+    });
+}
+
+fn to_pem(der: &[u8]) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = after;
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    pem
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Requests for certificates: they are well formed and signed, and nobody becomes an administrator by one.
+
+use setpoint_api::Value;
+use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
+
+use crate::x509::{Request, X509Fault, certificates_fault};
+
+/// Who signs certificates by which clients make themselves known.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// Whom that signer makes nobody a member of.
+const ADMINISTRATORS: &str = "system:masters";
+
+/// Complains about a new request that is none, and about new certificates that are none. That they are in their
+/// wrapping is the kind's own rule.
+pub fn inspect(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let request = object.str_at(&["spec", "request"]);
+    if old.is_none()
+        && let Err(fault) = Request::from_base64(request)
+        && fault != X509Fault::Wrapping
+    {
+        let (spec, value) = (Path::root("spec"), BadValue::json_string(request));
+        errors.push(FieldError::invalid(&spec.child("request"), value, fault.to_string()));
+    }
+    let certificate = object.str_at(&["status", "certificate"]);
+    let kept = old.map(|old| old.str_at(&["status", "certificate"])).unwrap_or_default();
+    if certificate != kept
+        && certificates_fault(kept).is_none()
+        && let Some(fault) = certificates_fault(certificate)
+    {
+        let status = Path::root("status");
+        errors.push(FieldError::invalid(&status.child("certificate"), "<certificate data>", fault));
+    }
+}
+
+/// Refuses a request that would make an administrator.
+///
+/// # Errors
+/// If it would.
+pub fn validate(object: &Value) -> Result<(), String> {
+    if object.str_at(&["spec", "signerName"]) != CLIENT_SIGNER {
+        return Ok(());
+    }
+    let request = Request::from_base64(object.str_at(&["spec", "request"]));
+    let request = request.map_err(|fault| format!("failed to parse CSR: {fault}"))?;
+    if request.organizations.iter().any(|group| group == ADMINISTRATORS) {
+        return Err(format!("use of {CLIENT_SIGNER} signer with {ADMINISTRATORS} group is not allowed"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+    use setpoint_api::value;
+
+    use super::*;
+
+    fn request(organization: &str) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+        let request = params.serialize_request(&KeyPair::generate().unwrap()).unwrap();
+        request.pem().unwrap().into_bytes()
+    }
+
+    fn object(pem: &[u8], signer: &str, certificate: &str) -> Value {
+        let status = value!({"certificate": (STANDARD.encode(certificate))});
+        value!({"spec": {"request": (STANDARD.encode(pem)), "signerName": (signer)}, "status": (status)})
+    }
+
+    #[test]
+    fn nobody_becomes_an_administrator_by_a_certificate() {
+        let refused = validate(&object(&request("system:masters"), CLIENT_SIGNER, ""));
+        let words =
+            "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+        assert_eq!(refused, Err(words.to_owned()));
+        assert_eq!(validate(&object(&request("people"), CLIENT_SIGNER, "")), Ok(()));
+        assert_eq!(validate(&object(&request("system:masters"), "example.org/s", "")), Ok(()));
+    }
+
+    #[test]
+    fn only_new_faults_are_complained_about() {
+        let faults = |new: &Value, old: Option<&Value>| {
+            let mut errors = ErrorList::new();
+            inspect(new, old, &mut errors);
+            errors.to_string()
+        };
+        let bad = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+        let bad = object(bad.as_bytes(), "example.org/s", "");
+        assert!(faults(&bad, None).contains("spec.request: Invalid value: "), "{}", faults(&bad, None));
+        assert!(faults(&bad, None).contains("asn1: structure error: "));
+        assert_eq!(faults(&bad, Some(&bad)), "[]");
+        let good = object(&request("people"), "example.org/s", "");
+        assert_eq!(faults(&good, None), "[]");
+        let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let signed = object(&request("people"), "example.org/s", no_certificate);
+        assert!(faults(&signed, Some(&good)).contains("x509: malformed certificate"));
+        assert_eq!(faults(&signed, Some(&signed)), "[]");
+    }
+}

@@ -1,0 +1,85 @@
+//! Questions of the loop: what the server knows it is asked, the rest is answered here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use setpoint_api::{Key, Value, json, value};
+use setpoint_reconcile::Ask;
+use setpoint_store::Clock;
+use tokio::sync::mpsc;
+
+use super::Report;
+use crate::api::Entropy;
+use crate::asks::{Oracle, usage};
+use crate::client::Client;
+use crate::query::encode;
+
+/// How long the server may take to answer. It is shorter than the period in which autoscalers ask.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where access is reviewed.
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// Where it is told what pods use.
+const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
+
+/// What it takes to answer.
+pub(super) struct Answering {
+    pub client: Arc<Client>,
+    pub oracle: Arc<Oracle>,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<Entropy>,
+}
+
+impl Answering {
+    /// Answers a question, and reports it.
+    pub async fn answer(
+        self,
+        (controller, key, ask): (&'static str, Key, Ask),
+        reports: mpsc::Sender<Report>,
+    ) {
+        let late = |_| Err("the server did not answer in time".to_owned());
+        let answer = match ask.whom {
+            "access" => tokio::time::timeout(PATIENCE, self.access(&ask.question)).await.unwrap_or_else(late),
+            "metrics" => {
+                tokio::time::timeout(PATIENCE, self.metrics(&ask.question)).await.unwrap_or_else(late)
+            }
+            _ => self.oracle.answer(&ask, self.clock.now(), &*self.entropy),
+        };
+        // A loop that is gone does not mind.
+        let _ = reports.send(Report::Replied { controller, key, ask, answer }).await;
+    }
+
+    async fn access(&self, question: &Value) -> Result<Value, String> {
+        let review = value!({
+            "kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": (question.clone()),
+        });
+        let body = json::to_vec(&review).into();
+        let review = self.ask(Method::POST, REVIEWS, body).await?;
+        let allowed = review.at(&["status", "allowed"]) == Some(&Value::from(true));
+        Ok(value!({"allowed": (allowed)}))
+    }
+
+    async fn metrics(&self, question: &Value) -> Result<Value, String> {
+        if let Some(error) = usage::without_source(question) {
+            return Err(error);
+        }
+        let (namespace, selector) = (question.str_at(&["namespace"]), question.str_at(&["selector"]));
+        let path = format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", encode(selector));
+        let list = self.ask(Method::GET, &path, Bytes::new()).await;
+        let list = list.map_err(|error| usage::unfetched(&error))?;
+        usage::told(question, &usage::from_list(&list))
+    }
+
+    /// Asks the server, and gives what it says, or why it says nothing.
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, String> {
+        let answered = self.client.ask(method, path, Some("application/json"), body).await;
+        let (status, body) = answered.map_err(|error| error.to_string())?;
+        let body = json::parse(&body).unwrap_or_default();
+        match status.as_u16() {
+            _ if status.is_success() => Ok(body),
+            404 if path.starts_with(METRICS) => Err(usage::UNSERVED.to_owned()),
+            _ => Err(body.str_at(&["message"]).to_owned()),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What requests for certificates, and certificates, say in their own bytes (PKCS#10, X.509).
+//!
+//! Reading is pure, and a request that was read is whole: every name in it could be read, and whoever made it had the
+//! key that it names. Where upstream's words for a fault are known to people, they are the same.
+
+use aws_lc_rs::signature::{
+    ECDSA_P521_SHA256_ASN1, ECDSA_P521_SHA384_ASN1, ECDSA_P521_SHA512_ASN1,
+    RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+    UnparsedPublicKey, VerificationAlgorithm,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use setpoint_api::kinds::certificates::pem;
+use setpoint_api::{Value, value};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::error::X509Error;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::AttributeTypeAndValue;
+
+/// The name of the largest curve.
+const P521: &str = "1.3.132.0.35";
+
+/// What is wrong with a request or a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum X509Fault {
+    /// It is not in its wrapping.
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
+    Wrapping,
+    /// Something follows it.
+    #[error("asn1: syntax error: trailing data")]
+    Trailing,
+    /// It has not the form.
+    #[error("asn1: structure error: {0}")]
+    Form(String),
+    /// An address in it is none.
+    #[error("x509: cannot parse IP address of length {0}")]
+    Address(usize),
+    /// Its key or signature is of a sort that nobody here can check.
+    #[error("x509: cannot verify signature: algorithm unimplemented")]
+    Algorithm,
+    /// Whoever made it has not the key that it names.
+    #[error("{0}")]
+    Signature(&'static str),
+}
+
+/// The names of a request, by their sort.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Names of hosts.
+    pub dns: Vec<String>,
+    /// Addresses of mail.
+    pub emails: Vec<String>,
+    /// Addresses of hosts.
+    pub addresses: Vec<std::net::IpAddr>,
+    /// Names of resources.
+    pub uris: Vec<String>,
+}
+
+impl Names {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.dns.is_empty() && self.emails.is_empty() && self.addresses.is_empty() && self.uris.is_empty()
+    }
+}
+
+/// A request that is well formed and signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who it is for, as it was encoded.
+    pub subject: Vec<u8>,
+    /// The public key, as it was encoded.
+    pub public_key: Vec<u8>,
+    /// The last common name; empty if there is none.
+    pub common_name: String,
+    /// The organizations, in their order.
+    pub organizations: Vec<String>,
+    /// The other names.
+    pub names: Names,
+}
+
+impl Request {
+    /// Reads a request as objects hold it: PEM, and that in base64.
+    ///
+    /// # Errors
+    /// If it is none, or not signed with its own key.
+    pub fn from_base64(text: &str) -> Result<Request, X509Fault> {
+        let text = STANDARD.decode(text).map_err(|_| X509Fault::Wrapping)?;
+        match pem::next_block(&text) {
+            Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Request::from_der(&block.bytes),
+            _ => Err(X509Fault::Wrapping),
+        }
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// If it is none, or not signed with its own key.
+    pub fn from_der(der: &[u8]) -> Result<Request, X509Fault> {
+        let (rest, request) = X509CertificationRequest::from_der(der)
+            .map_err(|error| X509Fault::Form(X509Error::from(error).to_string()))?;
+        if !rest.is_empty() {
+            return Err(X509Fault::Trailing);
+        }
+        check_signature(&request)?;
+        let info = &request.certification_request_info;
+        let text = |name: &AttributeTypeAndValue<'_>| {
+            name.as_str().map(str::to_owned).map_err(|error| X509Fault::Form(error.to_string()))
+        };
+        let organizations = info.subject.iter_organization().map(text).collect::<Result<_, _>>()?;
+        // Of several common names the last one counts, as for whoever reads the certificate upstream.
+        let common_name = info.subject.iter_common_name().last().map(text).transpose()?;
+        Ok(Request {
+            subject: info.subject.as_raw().to_vec(),
+            public_key: info.subject_pki.raw.to_vec(),
+            common_name: common_name.unwrap_or_default(),
+            organizations,
+            names: names(&request)?,
+        })
+    }
+
+    /// What it says, for those who decide about it.
+    #[must_use]
+    pub fn facts(&self) -> Value {
+        let texts = |list: &[String]| Value::from(list.to_vec());
+        let addresses: Vec<String> = self.names.addresses.iter().map(ToString::to_string).collect();
+        value!({
+            "commonName": (self.common_name.as_str()),
+            "organizations": (texts(&self.organizations)),
+            "dnsNames": (texts(&self.names.dns)),
+            "emailAddresses": (texts(&self.names.emails)),
+            "ipAddresses": (texts(&addresses)),
+            "uris": (texts(&self.names.uris)),
+        })
+    }
+}
+
+/// Demands that a request is signed with the key that it names.
+fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), X509Fault> {
+    let info = &request.certification_request_info;
+    let algorithm = request.signature_algorithm.algorithm.to_id_string();
+    let curve = info.subject_pki.algorithm.parameters.as_ref();
+    let curve = curve.and_then(|curve| curve.as_oid().ok()).map(|curve| curve.to_id_string());
+    // What the parsing library does not check: keys that are smaller or larger than it likes.
+    let ours: Option<&'static dyn VerificationAlgorithm> = match (algorithm.as_str(), curve.as_deref()) {
+        ("1.2.840.113549.1.1.11", _) => Some(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY),
+        ("1.2.840.113549.1.1.13", _) => Some(&RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY),
+        ("1.2.840.10045.4.3.2", Some(P521)) => Some(&ECDSA_P521_SHA256_ASN1),
+        ("1.2.840.10045.4.3.3", Some(P521)) => Some(&ECDSA_P521_SHA384_ASN1),
+        ("1.2.840.10045.4.3.4", Some(P521)) => Some(&ECDSA_P521_SHA512_ASN1),
+        _ => None,
+    };
+    let checked = match ours {
+        Some(ours) => {
+            let key = UnparsedPublicKey::new(ours, &info.subject_pki.subject_public_key.data);
+            let verified = key.verify(info.raw, &request.signature_value.data);
+            verified.map_err(|_| X509Error::SignatureVerificationError)
+        }
+        None => request.verify_signature(),
+    };
+    checked.map_err(|error| match error {
+        X509Error::SignatureUnsupportedAlgorithm => X509Fault::Algorithm,
+        _ if algorithm.starts_with("1.2.840.10045.") => {
+            X509Fault::Signature("x509: ECDSA verification failure")
+        }
+        _ if algorithm.starts_with("1.2.840.113549.") => {
+            X509Fault::Signature("crypto/rsa: verification error")
+        }
+        _ => X509Fault::Signature("x509: Ed25519 verification failure"),
+    })
+}
+
+fn names(request: &X509CertificationRequest<'_>) -> Result<Names, X509Fault> {
+    let mut names = Names::default();
+    for extension in request.requested_extensions().into_iter().flatten() {
+        let ParsedExtension::SubjectAlternativeName(alternative) = extension else { continue };
+        for name in &alternative.general_names {
+            match name {
+                GeneralName::DNSName(name) => names.dns.push(ascii(name)?),
+                GeneralName::RFC822Name(name) => names.emails.push(ascii(name)?),
+                GeneralName::URI(name) => names.uris.push(ascii(name)?),
+                GeneralName::IPAddress(bytes) => names.addresses.push(address(bytes)?),
+                // Names of other sorts do not come into the certificate.
+                _ => {}
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn ascii(name: &str) -> Result<String, X509Fault> {
+    let fault = || X509Fault::Form("a name that is not ASCII".to_owned());
+    name.is_ascii().then(|| name.to_owned()).ok_or_else(fault)
+}
+
+fn address(bytes: &[u8]) -> Result<std::net::IpAddr, X509Fault> {
+    let four = <[u8; 4]>::try_from(bytes).map(std::net::IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(std::net::IpAddr::from))
+        .map_err(|_| X509Fault::Address(bytes.len()))
+}
+
+/// What is wrong with the first certificate that is none among those that objects hold: PEM, and that in base64.
+#[must_use]
+pub fn certificates_fault(text: &str) -> Option<String> {
+    let text = STANDARD.decode(text).ok()?;
+    let mut rest = &text[..];
+    while let Some((block, after)) = pem::next_block(rest) {
+        match x509_parser::parse_x509_certificate(&block.bytes) {
+            Ok((left, _)) if left.is_empty() => {}
+            Ok(_) => return Some("x509: trailing data".to_owned()),
+            Err(_) => return Some("x509: malformed certificate".to_owned()),
+        }
+        rest = after;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType};
+
+    use super::*;
+
+    fn made(key: &KeyPair) -> Vec<u8> {
+        let mut params = CertificateParams::new(["a.example".to_owned(), "10.0.0.1".to_owned()]).unwrap();
+        params.subject_alt_names.push(SanType::URI("spiffe://x".try_into().unwrap()));
+        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+        params.distinguished_name.push(DnType::CommonName, "system:node:n");
+        params.serialize_request(key).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn a_request_is_read_with_all_its_names() {
+        for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let request = Request::from_der(&made(&key)).unwrap();
+            assert_eq!(request.common_name, "system:node:n");
+            assert_eq!(request.organizations, ["system:nodes"]);
+            assert_eq!(request.names.dns, ["a.example"]);
+            let facts = request.facts();
+            assert_eq!(setpoint_api::json::to_text(facts.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
+            assert_eq!(setpoint_api::json::to_text(facts.get("uris").unwrap()), r#"["spiffe://x"]"#);
+        }
+    }
+
+    #[test]
+    fn small_and_large_keys_are_known() {
+        const LARGE: &str = "MIIBUTCBswIBADAOMQwwCgYDVQQDDANhbm4wgZswEAYHKoZIzj0CAQYFK4EEACMDgYYABAFW6K7sxYzFmrUaaGqorapKtnr2SmJPYQ3u7nKRc+UUhEzTPjKEIAJCcFNUwGiTDgd+I4F0owX0n9wglpcLueirMwG8SuLwaKBLtdqdCtJloBxcJ3jv0gjgNCEV5/plSl0fiKlTF2y8z/C8NVv0esLUgCWj62+U/XPvC6SUyVC5qMR3BqAAMAoGCCqGSM49BAMEA4GMADCBiAJCAQfmwBWnhpddEOlMpkE78HBa9mYhGHBeeeQbTkqRn7/MFTCC7qjuUpHIKhdME68XLRWBHZqr2DclOaR6WI2AnVZvAkIBftd52TZVEXu++7us8phbQf+wUrAVV8SjSmguE7Cc7AQd7EH+WSeOk9QDyWqm2o2TJGlakEO3fHtxWSVRN6LQEn4=";
+        assert_eq!(Request::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name, "ann");
+        let small = include_str!("../tests/groups/request.b64").trim();
+        assert_eq!(Request::from_base64(small).unwrap().common_name, "someone");
+    }
+
+    #[test]
+    fn a_request_that_was_touched_is_refused() {
+        let key = KeyPair::generate().unwrap();
+        let der = made(&key);
+        let at = der.windows(6).position(|word| word == b"system").unwrap();
+        let mut other = der.clone();
+        other[at] = b'S';
+        let fault = Request::from_der(&other).unwrap_err();
+        assert_eq!(fault.to_string(), "x509: ECDSA verification failure");
+        let mut longer = der.clone();
+        longer.push(0);
+        assert_eq!(Request::from_der(&longer).unwrap_err(), X509Fault::Trailing);
+        assert!(matches!(Request::from_der(&der[..der.len() - 1]), Err(X509Fault::Form(_))));
+        assert!(matches!(Request::from_der(&[]), Err(X509Fault::Form(_))));
+        assert_eq!(Request::from_base64("AAAA").unwrap_err(), X509Fault::Wrapping);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_byte_that_changes_is_noticed(at in 0..300usize, flip in 1..=255u8) {
+            let key = KeyPair::generate().unwrap();
+            let mut der = made(&key);
+            let at = at % der.len();
+            der[at] ^= flip;
+            // A signature has more than one encoding, so what is accepted must at least say the same.
+            if let Ok(read) = Request::from_der(&der) {
+                assert_eq!(read, Request::from_der(&made(&key)).unwrap());
+            }
+        }
+    }
+}

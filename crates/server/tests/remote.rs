@@ -1,0 +1,260 @@
+//! The loop in a process of its own, over real sockets, against a server that sometimes does not answer.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use setpoint_api::{Key, Time, Value, json, value};
+use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_server::api::{Api, Options, service};
+use setpoint_server::certs::Pki;
+use setpoint_server::client::Client;
+use setpoint_server::exchange::{Answer, Identity, Request, Service};
+use setpoint_server::http::{Bounds, Counters, Options as Sockets, Tls, serve};
+use setpoint_server::kubeconfig;
+use setpoint_server::remote::{PATIENCE, Remote};
+use setpoint_store::{Clock, Retention, Store};
+use tokio::net::TcpListener;
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "a real handshake looks at the real clock")]
+    fn now(&self) -> Time {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        Time(i64::try_from(since.as_micros()).unwrap())
+    }
+}
+
+/// A server that never answers the first requests to make `first`.
+struct Deaf {
+    api: Api,
+    left: AtomicUsize,
+}
+
+impl Service for Deaf {
+    fn authenticate(&self, token: &str) -> Option<Identity> {
+        self.api.authenticate(token)
+    }
+
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+        let is_meant = request.method == Method::POST && request.body.windows(5).any(|word| word == b"first");
+        let take = |left: usize| left.checked_sub(1);
+        if is_meant && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            return Box::pin(std::future::pending());
+        }
+        self.api.answer(request)
+    }
+}
+
+/// A server, and a kubeconfig for it.
+async fn start(deaf: usize) -> String {
+    let counter = AtomicU64::new(1);
+    let options = Options {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
+        address: "127.0.0.1:6443".into(),
+        advertised: None,
+        service_ranges: Vec::new(),
+    };
+    let store = Store::in_memory(Retention::default());
+    let api = tokio::task::spawn_blocking(move || service(store, options).unwrap()).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], SystemClock.now(), 7).unwrap();
+    let tls = Arc::new(Tls::new(&pki).unwrap());
+    let sockets = Sockets {
+        bounds: Bounds::default(),
+        entropy: 9,
+        drain: Duration::from_secs(1),
+        counters: Arc::new(Counters::default()),
+    };
+    let deaf = Arc::new(Deaf { api, left: AtomicUsize::new(deaf) });
+    tokio::spawn(serve(listener, tls, deaf, sockets, std::future::pending()));
+    kubeconfig::text(&url, &pki)
+}
+
+fn client(kubeconfig: &str) -> Arc<Client> {
+    Arc::new(Client::from_kubeconfig(kubeconfig.as_bytes(), "test").unwrap())
+}
+
+/// Runs a planner over HTTP until the test ends.
+fn run(kubeconfig: &str, patience: Duration, engine: fn() -> Engine) {
+    let remote = Remote {
+        watches: client(kubeconfig),
+        writes: client(kubeconfig),
+        lease: "test",
+        identity: "test_1".to_owned(),
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(|| 7),
+        oracle: Arc::default(),
+        patience,
+    };
+    tokio::spawn(async move { remote.run(engine).await });
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn make(client: &Client, name: &str) {
+    let object = value!({"metadata": {"name": (name), "labels": {"source": "yes"}}});
+    let body = json::to_vec(&object).into();
+    let (status, _) = client.ask(Method::POST, MAPS, Some("application/json"), body).await.unwrap();
+    assert!(status.is_success());
+}
+
+/// Asks for an object until it is there, and gives its data.
+async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
+    let waiting = async {
+        loop {
+            let path = format!("{MAPS}/{name}");
+            let (status, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.unwrap();
+            if status.is_success() {
+                return json::parse(&body).unwrap().get("data").cloned().unwrap_or_default();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| panic!("{name} never came"))
+}
+
+/// Makes a copy of every map with a label.
+struct Copier;
+
+impl Planner for Copier {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "copier"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(object) = world.get(key) else { return plan };
+        let copy = format!("copy-of-{}", key.name());
+        if object.meta().labels.get("source").is_some()
+            && world.find("configmaps", "default", &copy).is_none()
+        {
+            plan.stage([
+                Write::create("configmaps", "default", value!({"metadata": {"name": (copy)}})).into()
+            ]);
+        }
+        plan
+    }
+}
+
+fn copier() -> Engine {
+    Engine::new(vec![Box::new(Copier)], [])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_never_answered_is_tried_again() {
+    let kubeconfig = start(2).await;
+    let user = client(&kubeconfig);
+    run(&kubeconfig, Duration::from_millis(200), copier);
+    // The user's own request is not the one that hangs: the loop's are made of the copy.
+    make(&user, "source").await;
+    wait_for(&user, "copy-of-source", Duration::from_secs(30)).await;
+    make_first(&user).await;
+    wait_for(&user, "copy-of-first", Duration::from_secs(30)).await;
+}
+
+/// Makes `first` by a way on which the server does not go deaf.
+async fn make_first(client: &Client) {
+    let body = value!({
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "first", "labels": {"source": "yes"}},
+    });
+    let path = format!("{MAPS}/first?fieldManager=test&force=true");
+    let kind = Some("application/apply-patch+yaml");
+    let (status, _) = client.ask(Method::PATCH, &path, kind, json::to_vec(&body).into()).await.unwrap();
+    assert!(status.is_success(), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_hangs_stops_no_other() {
+    let kubeconfig = start(usize::MAX).await;
+    let user = client(&kubeconfig);
+    run(&kubeconfig, PATIENCE, copier);
+    make_first(&user).await;
+    for name in ["a", "b"] {
+        make(&user, name).await;
+        wait_for(&user, &format!("copy-of-{name}"), Duration::from_secs(30)).await;
+    }
+}
+
+/// Asks everybody, and writes down the answers.
+struct Curious;
+
+const WHOM: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
+
+impl Planner for Curious {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "curious"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let is_done = world.find("configmaps", "default", "answers").is_some();
+        if is_done || key.name() != "source" || world.get(key).is_none() {
+            return plan;
+        }
+        let mut data = Value::map();
+        for whom in WHOM {
+            let answer = match seen.answers.get(whom).map(|answered| &answered.answer) {
+                Some(Ok(answer)) => json::to_text(answer),
+                Some(Err(error)) => format!("error: {error}"),
+                None => {
+                    let question = value!({
+                        "user": "u", "groups": ["system:masters"], "resourceAttributes": {"verb": "get"},
+                        "key": "k", "text": "t", "type": "Resource", "name": "cpu", "namespace": "default",
+                        "selector": "app in (a, b)", "request": (REQUEST),
+                    });
+                    plan.asks.push(Ask { whom, id: whom.to_owned(), question });
+                    continue;
+                }
+            };
+            data.make_map().insert(whom, answer);
+        }
+        if plan.asks.is_empty() {
+            let map = value!({"metadata": {"name": "answers"}, "data": (data)});
+            plan.stage([Write::create("configmaps", "default", map).into()]);
+        }
+        plan
+    }
+}
+
+const REQUEST: &str = include_str!("groups/request.b64").trim_ascii();
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_are_answered_by_the_server_or_here() {
+    let kubeconfig = start(0).await;
+    let user = client(&kubeconfig);
+    run(&kubeconfig, PATIENCE, || Engine::new(vec![Box::new(Curious)], []));
+    make(&user, "source").await;
+    let said = wait_for(&user, "answers", Duration::from_secs(30)).await;
+    assert_eq!(said.str_at(&["access"]), r#"{"allowed":true}"#);
+    assert_eq!(said.str_at(&["hmac-sha256"]), r#""5_y8FvgmrZZIXqzu_gOg2VRhbfq-H1I71ju3YhteC9U""#);
+    assert_eq!(
+        said.str_at(&["metrics"]),
+        "error: unable to fetch metrics from resource metrics API: the server could not find the requested resource \
+         (get pods.metrics.k8s.io)"
+    );
+    assert_eq!(said.str_at(&["sign"]), "error: this process has no key to sign certificates with");
+}
