@@ -23,7 +23,8 @@ impl Planner for Holder {
     type Memo = ();
 
     fn name(&self) -> &'static str {
-        "leader-lease"
+        // One process may hold several.
+        if self.lease == "kube-scheduler" { "scheduler-lease" } else { "leader-lease" }
     }
 
     fn user(&self) -> String {

@@ -116,8 +116,18 @@ fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Act {
 /// Takes a finalizer off a pod, whatever else has become of it.
 #[must_use]
 pub fn remove_finalizer(object: &Object, finalizer: &str) -> Act {
+    without_finalizer(object, finalizer).at_any_revision().into()
+}
+
+/// Takes a finalizer off a pod, if nothing has become of it since it was seen.
+#[must_use]
+pub fn remove_finalizer_unchanged(object: &Object, finalizer: &str) -> Act {
+    without_finalizer(object, finalizer).into()
+}
+
+fn without_finalizer(object: &Object, finalizer: &str) -> Write {
     let patch = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [(finalizer)]}});
-    Write::merge(object, "", patch).strategic().at_any_revision().into()
+    Write::merge(object, "", patch).strategic()
 }
 
 /// A new pod of a template, under a name that starts as its owner's.

@@ -17,8 +17,9 @@ use setpoint_controllers::volume_binder::VolumeBinder;
 use setpoint_controllers::volume_binder::host_path::{DIRECTORY, DefaultStorageClass};
 use setpoint_controllers::volume_protection::{AttributesClassProtection, ClaimProtection, VolumeProtection};
 use setpoint_reconcile::Controller;
-use setpoint_sim::campaign::{self, Marks, Scenario, path};
+use setpoint_sim::campaign::path;
 use setpoint_sim::cluster::{Cluster, Controllers};
+use setpoint_sim::scenario::{self, Marks, Scenario};
 
 const STEPS: usize = 200;
 const VOLUMES: &str = "persistentvolumes";
@@ -364,13 +365,13 @@ fn drive(cluster: &mut Cluster) -> Done {
 fn storage_converges_under_faults_and_nothing_in_use_is_lost() {
     let scenario = Storage::default();
     if let Ok(seed) = std::env::var("SETPOINT_SIM_SEED") {
-        println!("{:#?}", campaign::run(CONTROLLERS, &scenario, seed.parse().unwrap(), STEPS).unwrap());
+        println!("{:#?}", scenario::run(CONTROLLERS, &scenario, seed.parse().unwrap(), STEPS).unwrap());
         return;
     }
     let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(400, |text| text.parse().unwrap());
     let mut marks = Marks::new();
     for seed in 0..seeds {
-        let report = campaign::run(CONTROLLERS, &scenario, seed, STEPS).unwrap_or_else(|why| panic!("{why}"));
+        let report = scenario::run(CONTROLLERS, &scenario, seed, STEPS).unwrap_or_else(|why| panic!("{why}"));
         for (mark, count) in report.marks {
             *marks.entry(mark).or_default() += count;
         }

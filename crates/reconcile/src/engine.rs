@@ -374,8 +374,8 @@ impl Engine {
             running.stats.retries += 1;
         }
         let (controller, world) = (&running.controller, &self.world);
-        let soft = Soft(&entry.soft);
-        let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, &soft, now, seed)));
+        let soft = Soft(&mut entry.soft);
+        let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, soft, now, seed)));
         let Ok(Plan { stages, notes, mut asks, mut look_again, memo: Remembered(memo) }) = planned else {
             running.stats.panics += 1;
             entry.soft.failure = Some(Failure {
@@ -536,8 +536,8 @@ impl Engine {
         let mut gaps = Vec::new();
         for running in &self.running {
             for key in running.controller.keys(&self.world) {
-                let soft = crate::planner::SoftState::default();
-                let plan = running.controller.plan_any(&key, &self.world, &Soft(&soft), now, seed);
+                let mut soft = crate::planner::SoftState::default();
+                let plan = running.controller.plan_any(&key, &self.world, Soft(&mut soft), now, seed);
                 let acts: Vec<Act> = plan.stages.into_iter().flatten().collect();
                 if !acts.is_empty() {
                     gaps.push((running.controller.name(), key, acts));

@@ -111,6 +111,13 @@ impl Object {
     }
 }
 
+impl PartialEq for Object {
+    /// The same object at the same revision.
+    fn eq(&self, other: &Object) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.revision == other.0.revision && self.0.key == other.0.key)
+    }
+}
+
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.0.key, self.0.revision)
@@ -207,7 +214,7 @@ impl Owner {
 }
 
 /// Names with values, in the order of the names: labels, annotations, selectors.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pairs(Box<[(Box<str>, Box<str>)]>);
 
 impl Pairs {

@@ -36,6 +36,18 @@ pub trait Planner: Send + Sync + 'static {
         seed: Seed,
     ) -> Plan<Self::Memo>;
 
+    /// As [`Planner::plan`], for a planner whose memo is too large to be copied: it gets it for its own.
+    fn plan_owning(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: Seen<'_, Self::Memo>,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<Self::Memo> {
+        self.plan(key, world, &seen, now, seed)
+    }
+
     /// Who writes. By default the service account that upstream gives the controller.
     fn user(&self) -> String {
         format!("system:serviceaccount:kube-system:{}", self.name())
@@ -198,11 +210,11 @@ pub trait Controller: Send + Sync {
     fn keys(&self, world: &World) -> Vec<Key>;
     /// See [`Planner::plan`].
     #[doc(hidden)]
-    fn plan_any(&self, key: &Key, world: &World, soft: &Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered>;
+    fn plan_any(&self, key: &Key, world: &World, soft: Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered>;
 }
 
-/// Soft state on its way to a planner.
-pub struct Soft<'a>(pub(crate) &'a SoftState);
+/// Soft state on its way to a planner, which takes the memo out of it: a plan that panics loses it.
+pub struct Soft<'a>(pub(crate) &'a mut SoftState);
 
 /// A memo on its way back.
 #[derive(Clone, Default)]
@@ -237,11 +249,12 @@ impl<P: Planner> Controller for P {
         Planner::keys(self, world)
     }
 
-    fn plan_any(&self, key: &Key, world: &World, soft: &Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {
+    fn plan_any(&self, key: &Key, world: &World, soft: Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {
         let SoftState { memo, answers, failure, .. } = soft.0;
-        let memo = memo.as_ref().and_then(|memo| memo.downcast_ref::<P::Memo>()).cloned().unwrap_or_default();
+        let memo = memo.take().and_then(|memo| memo.downcast::<P::Memo>().ok());
+        let memo = memo.map(Arc::unwrap_or_clone).unwrap_or_default();
         let seen = Seen { memo, answers, failure: failure.as_ref() };
-        let mut plan = self.plan(key, world, &seen, now, seed);
+        let mut plan = self.plan_owning(key, world, seen, now, seed);
         let memo = std::mem::take(&mut plan.memo);
         // Most planners remember nothing, and then nothing is kept.
         let kept: Memo = (size_of::<P::Memo>() > 0).then(|| Arc::new(memo) as Arc<dyn Any + Send + Sync>);

@@ -10,6 +10,7 @@ pub mod config_map;
 pub mod controller_revision;
 pub mod cron_job;
 pub mod csi_driver;
+pub mod csi_node;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod deployment;

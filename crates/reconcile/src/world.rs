@@ -4,6 +4,7 @@
 //! A [`World`] is a value made of persistent trees: planners share it, a fork copies a pointer, and an old one
 //! never changes. The loop makes the next one by applying changes in order.
 
+use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 use setpoint_api::{Key, Resource, Revision};
 use std::ops::Bound;
@@ -46,7 +47,35 @@ struct Table {
     objects: OrdMap<Key, Object>,
 }
 
+/// The objects of a resource at some moment, to know later what changed since. It copies a pointer.
+#[derive(Clone, Default)]
+pub struct Then(OrdMap<Key, Object>);
+
 impl World {
+    /// The objects of a resource as they are now: see [`World::changes_since`].
+    #[must_use]
+    pub fn then(&self, resource: &str) -> Then {
+        Then(self.tables.get(resource).map(|table| table.objects.clone()).unwrap_or_default())
+    }
+
+    /// What changed of a resource since then: what each object was, and what it is. It takes time proportional to the
+    /// changes, and to where they are, not to what there is.
+    pub fn changes_since<'a>(
+        &'a self,
+        then: &'a Then,
+        resource: &str,
+    ) -> impl Iterator<Item = (Option<&'a Object>, Option<&'a Object>)> {
+        let table = self.tables.get(resource);
+        let gone = table.is_none().then(|| then.0.values().map(|object| (Some(object), None)));
+        let changed = table.map(|table| then.0.diff(&table.objects));
+        let changed = changed.into_iter().flatten().map(|change| match change {
+            DiffItem::Add(_, now) => (None, Some(now)),
+            DiffItem::Update { old: (_, was), new: (_, now) } => (Some(was), Some(now)),
+            DiffItem::Remove(_, was) => (Some(was), None),
+        });
+        gone.into_iter().flatten().chain(changed)
+    }
+
     /// An empty world that keeps these indexes, each once: several who need the same one may all name it.
     #[must_use]
     pub fn new(indexes: impl IntoIterator<Item = Index>) -> World {
@@ -316,5 +345,28 @@ mod tests {
         assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);
         assert_eq!(world.revision_of(&Resource::new("pods").unwrap()), Revision(5));
         assert!(world.find("pods", "a", "y").is_none() && world.find("pods", "a", "x").is_some());
+    }
+
+    #[test]
+    fn what_changed_since_then_is_what_was_put_and_removed() {
+        let mut world = World::default();
+        for i in 0..500 {
+            world.put(pod(&format!("a/x{i:03}"), i + 1, "", ""));
+        }
+        let then = world.then("pods");
+        assert_eq!(world.changes_since(&then, "pods").count(), 0);
+        world.put(pod("a/x250", 600, "", ""));
+        world.put(pod("a/x0001", 601, "", ""));
+        world.remove(pod("a/x499", 0, "", "").key(), Revision(602));
+        let path = |object: Option<&Object>| object.map(|object| object.key().path().to_owned());
+        let changes: Vec<_> =
+            world.changes_since(&then, "pods").map(|(was, now)| (path(was), path(now))).collect();
+        let expected = [
+            (None, Some("a/x0001".to_owned())),
+            (Some("a/x250".to_owned()), Some("a/x250".to_owned())),
+            (Some("a/x499".to_owned()), None),
+        ];
+        assert_eq!(changes, expected);
+        assert_eq!(World::default().changes_since(&then, "pods").count(), 500);
     }
 }

@@ -69,8 +69,8 @@ pub struct Api {
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
-    nodes: OnceLock<Arc<dyn Nodes>>,
     crowd: Arc<Crowd>,
+    nodes: OnceLock<Arc<dyn Nodes>>,
 }
 
 /// In which series a request is counted, and since when.
@@ -89,8 +89,8 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         inflight: Inflight::default(),
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
-        nodes: OnceLock::new(),
         crowd: Arc::default(),
+        nodes: OnceLock::new(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)

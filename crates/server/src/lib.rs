@@ -6,9 +6,9 @@
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
 //! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
 //! at a time. [`in_process`] runs the loop beside the store, through the same pipeline; [`remote`] runs it elsewhere,
-//! through a [`client`]; [`asks`] answers what planners ask the world outside,
-//! [`x509`] reads what certificates say. [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources
-//! there are, [`stored`] in which form they are kept. [`nodes`] is who answers for nodes.
+//! through a [`client`]; [`asks`] answers what planners ask the world outside, [`x509`] reads what certificates say.
+//! [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources there are, [`stored`] in
+//! which form they are kept. [`nodes`] is who answers for nodes.
 
 pub mod answers;
 pub mod api;

@@ -1,45 +1,39 @@
 //! A control plane under faults: everything that can go wrong goes wrong, in an order that one seed decides.
 //!
-//! A campaign has two phases. In the first, users edit, nodes come and go, writes are lost before or after they
-//! happen, watches lag, break and repeat themselves, a rival writes to the same objects, the loop forgets and
-//! crashes; safety is checked after every step. In the second all faults end, and everything must come to rest
-//! within a bound of virtual time, and then be quiet. What happened rarely is marked, so that a test can demand that
-//! it happened at all.
+//! A campaign has two phases. In the first, users edit, nodes die and return, two candidates contend for the
+//! leadership, writes are lost before or after they happen, watches lag, break and repeat themselves, the disk is
+//! full, a rival writes to the same objects, the loop forgets and crashes; every commit is held against the
+//! [`checks`]. In the second all faults end, and everything must come to rest within a bound of virtual time, and
+//! then be quiet. What happened rarely is marked ([`marks`]), so that a test can demand that it happened at all.
+//!
+//! A [`schedule`] is made from the seed before anything happens: a failure is replayed by its seed, and printed as
+//! a schedule that was shrunk.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+pub mod checks;
+pub mod faults;
+pub mod kubelet;
+pub mod loops;
+pub mod marks;
+pub mod schedule;
+pub mod truth;
+pub mod users;
 
-use setpoint_api::{Value, value};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use setpoint_api::Value;
 
 use crate::cluster::{Cluster, Controllers};
+use faults::Trial;
+use marks::Marks;
+use schedule::Schedule;
 
-/// How long everything may take to come to rest after the faults: twice the longest backoff.
-pub const HEALING: Duration = Duration::from_secs(600);
+/// How many objects users make per seed at the least.
+pub const OBJECTS_MIN: u64 = 6;
+/// How many edits of users are granted per seed at the least.
+pub const GRANTED_MIN: u64 = 1;
 
-/// What users do, and what must hold.
-pub trait Scenario {
-    /// Sets the stage.
-    fn begin(&self, cluster: &mut Cluster);
-    /// A user does something, at a bad moment.
-    fn edit(&self, cluster: &mut Cluster);
-    /// What must hold at every moment. Says what does not.
-    ///
-    /// # Errors
-    /// If something does not hold.
-    fn always(&self, cluster: &Cluster) -> Result<(), String>;
-    /// What must hold in the end. Says what does not.
-    ///
-    /// # Errors
-    /// If something does not hold.
-    fn finally(&self, cluster: &Cluster) -> Result<(), String>;
-    /// The resources whose objects a rival may touch.
-    fn contested(&self) -> &'static [&'static str];
-}
-
-/// How often something rare happened.
-pub type Marks = BTreeMap<&'static str, u64>;
-
-/// What a campaign came to.
+/// What a seed came to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
     /// What happened how often.
@@ -50,119 +44,158 @@ pub struct Report {
     pub digest: u64,
 }
 
-/// Runs a campaign of so many steps.
+impl Report {
+    /// The report, if as much happened as must in every seed.
+    fn with_enough(self) -> Result<Report, String> {
+        for (mark, least) in [("object made", OBJECTS_MIN), ("edit", GRANTED_MIN)] {
+            let count = self.marks.count(mark);
+            if count < least {
+                return Err(format!("{mark}: only {count} times, at least {least} are wanted"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// What the control plane is made of, and which seeded bug it has beside that.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    /// Its controllers.
+    pub controllers: Controllers,
+    /// Candidates act without asking whether they lead.
+    pub is_reckless: bool,
+}
+
+/// A failure: what went wrong, after what.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong.
+    pub why: String,
+    /// What happened before, as far as it was kept.
+    pub history: Vec<String>,
+}
+
+/// Runs a schedule.
 ///
 /// # Errors
-/// What went wrong, with the seed and the step.
-pub fn run(
-    controllers: Controllers,
-    scenario: &dyn Scenario,
-    seed: u64,
-    steps: usize,
-) -> Result<Report, String> {
-    let mut cluster = Cluster::new(controllers, seed);
-    let mut marks = Marks::new();
-    scenario.begin(&mut cluster);
-    for step in 0..steps {
-        let deed = misdeed(&mut cluster, scenario);
-        *marks.entry(deed).or_default() += 1;
-        if !matches!(deed, "write" | "edit" | "nodes" | "rival") {
-            cluster.history.push(deed.to_owned());
+/// What went wrong, and where.
+pub fn run(setup: Setup, schedule: &Schedule, keeps_history: bool) -> Result<Report, Failure> {
+    let mut trial = Trial::new(setup.controllers, schedule, keeps_history);
+    trial.loops.is_reckless = setup.is_reckless;
+    match phases(&mut trial, schedule) {
+        Ok(()) => {
+            let revision = trial.cluster.store.snapshot().revision().0;
+            Ok(Report { marks: trial.marks, revision, digest: digest(&trial.cluster) })
         }
-        let checked = scenario.always(&cluster);
-        checked.map_err(|why| told(&cluster, &format!("seed {seed}, step {step} ({deed}): {why}")))?;
+        Err(why) => Err(Failure { why, history: trial.cluster.history }),
     }
-    cluster.history.push("the faults end".to_owned());
-    heal(&mut cluster, scenario).map_err(|why| told(&cluster, &format!("seed {seed}, healing: {why}")))?;
-    for (_, _, stats) in cluster.engine.stats() {
-        for (mark, count) in
-            [("conflict", stats.conflicts), ("failure", stats.failures), ("contention", stats.contentions)]
-        {
-            *marks.entry(mark).or_default() += count;
-        }
+}
+
+fn phases(trial: &mut Trial, schedule: &Schedule) -> Result<(), String> {
+    for (number, step) in schedule.steps.iter().enumerate() {
+        trial.step(*step).map_err(|why| format!("step {number} ({:?}): {why}", step.deed))?;
+    }
+    trial.heal().map_err(|why| format!("healing: {why}"))?;
+    for (name, _, stats) in trial.cluster.engine.stats() {
+        trial.marks.add("conflict", stats.conflicts);
+        trial.marks.add("contention", stats.contentions);
         if stats.panics > 0 {
-            return Err(format!("seed {seed}: a planner panicked"));
+            return Err(format!("{name} panicked"));
         }
     }
-    Ok(Report { marks, revision: cluster.store.snapshot().revision().0, digest: digest(&cluster) })
+    Ok(())
 }
 
-/// What went wrong, after the last that happened before.
-fn told(cluster: &Cluster, why: &str) -> String {
-    /// How many lines are worth reading.
-    const LINES_MAX: usize = 80;
-    let history = &cluster.history[cluster.history.len().saturating_sub(LINES_MAX)..];
-    format!("{}\n{why}", history.join("\n"))
+/// Runs a seed, and tells how it fails: with its shrunk schedule and the last of what happened in that.
+///
+/// # Errors
+/// The story of the failure.
+pub fn run_seed(setup: Setup, seed: u64) -> Result<Report, String> {
+    /// How many lines of history are worth reading.
+    const LINES_MAX: usize = 120;
+    let schedule = Schedule::of(seed, users::ALL.len());
+    let first = match run(setup, &schedule, false) {
+        Ok(report) => return report.with_enough().map_err(|why| format!("seed {seed}: {why}")),
+        Err(failure) => failure.why,
+    };
+    let small = schedule::shrink(schedule, |schedule| {
+        run(setup, schedule, false).is_err_and(|failure| gist(&failure.why) == gist(&first))
+    });
+    let (why, history) = match run(setup, &small, true) {
+        Ok(_) => (String::new(), Vec::new()),
+        Err(failure) => (failure.why, failure.history),
+    };
+    let history = &history[history.len().saturating_sub(LINES_MAX)..];
+    let names: Vec<&str> = small.scenarios.iter().map(|number| users::ALL[*number].name).collect();
+    Err(format!(
+        "{}\nSETPOINT_SIM_SEED={seed} fails: {first}\nshrunk ({names:?}) it fails: {why}\n{small}",
+        history.join("\n")
+    ))
 }
 
-/// One step of the first phase.
-fn misdeed(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
-    match cluster.rng.u32(..100) {
-        0..30 => {
-            cluster.perform();
-            "write"
+/// What a failure is about, but for where and how many: shrinking must not lead to another one.
+fn gist(why: &str) -> Vec<&str> {
+    let why = why.split_once(": ").map_or(why, |(_, why)| why);
+    why.split(' ').filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == ',')).take(6).collect()
+}
+
+/// Runs many seeds on so many threads, and adds up what happened.
+///
+/// # Errors
+/// The story of the failure with the least seed among those that were found.
+pub fn run_seeds(setup: Setup, seeds: u64, threads: usize) -> Result<Marks, String> {
+    let marks = Mutex::new(Marks::default());
+    let failed: Mutex<Option<(u64, String)>> = Mutex::new(None);
+    side_by_side(seeds, threads, |seed| {
+        match run_seed(setup, seed) {
+            Ok(report) => marks.lock().join(&report.marks),
+            Err(story) => {
+                let mut failed = failed.lock();
+                if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
+                    *failed = Some((seed, story));
+                }
+            }
         }
-        30..45 => {
-            cluster.observe_some();
-            "observe"
-        }
-        45..60 => {
-            cluster.plan();
-            "plan"
-        }
-        60..68 => {
-            let micros = 1 << cluster.rng.u32(8..24);
-            cluster.now = cluster.now.after(Duration::from_micros(micros));
-            "time"
-        }
-        68..76 => {
-            scenario.edit(cluster);
-            "edit"
-        }
-        76..84 => {
-            cluster.run_some_pods();
-            "nodes"
-        }
-        84..87 => {
-            cluster.lose_write();
-            "lost write"
-        }
-        87..90 => {
-            cluster.lose_answer();
-            "lost answer"
-        }
-        90..93 => {
-            rival(cluster, scenario.contested());
-            "rival"
-        }
-        93..95 => {
-            cluster.break_watch();
-            "broken watch"
-        }
-        95..97 => {
-            cluster.repeat_events();
-            "repeated events"
-        }
-        97..99 => {
-            cluster.engine.forget();
-            "forgotten"
-        }
-        _ => {
-            cluster.crash();
-            "crash"
-        }
+        failed.lock().is_none()
+    });
+    match failed.into_inner() {
+        Some((_, story)) => Err(story),
+        None => Ok(marks.into_inner()),
     }
 }
 
-/// Somebody else writes an object that controllers write too.
-fn rival(cluster: &mut Cluster, contested: &[&str]) {
-    let Some(resource) = cluster.rng.choice(contested) else { return };
-    let objects = cluster.list(resource);
-    let Some(object) = cluster.rng.choice(&objects) else { return };
-    let path = path(object);
-    let word = format!("{:x}", cluster.rng.u16(..));
-    // That it is gone or may not be touched is all the same to a rival.
-    let _ = cluster.patch(resource, &path, "", value!({"metadata": {"annotations": {"rival": (word)}}}));
+/// Runs many seeds to the end, and tells in a line each which failed: to see how far a bug reaches.
+#[must_use]
+pub fn survey(setup: Setup, seeds: u64, threads: usize) -> Vec<(u64, String)> {
+    let failed = Mutex::new(Vec::new());
+    side_by_side(seeds, threads, |seed| {
+        let schedule = Schedule::of(seed, users::ALL.len());
+        let ran = run(setup, &schedule, false).map_err(|failure| failure.why).and_then(Report::with_enough);
+        if let Err(why) = ran {
+            failed.lock().push((seed, why));
+        }
+        true
+    });
+    let mut failed = failed.into_inner();
+    failed.sort();
+    failed
+}
+
+/// Calls for each seed once, on so many threads, until one says that it is enough.
+fn side_by_side(seeds: u64, threads: usize, each: impl Fn(u64) -> bool + Sync) {
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds || !each(seed) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
 }
 
 /// `namespace/name` of an object, or its name.
@@ -172,29 +205,9 @@ pub fn path(object: &Value) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// The second phase: no more faults, and everything comes to rest.
-fn heal(cluster: &mut Cluster, scenario: &dyn Scenario) -> Result<(), String> {
-    cluster.mend_watches();
-    let end = cluster.now.after(HEALING);
-    while cluster.now < end {
-        cluster.settle_with_pods();
-        cluster.run(Duration::from_secs(20));
-    }
-    cluster.settle_with_pods();
-    scenario.always(cluster)?;
-    scenario.finally(cluster)?;
-    let before = cluster.store.snapshot().revision();
-    cluster.run(Duration::from_secs(90));
-    let after = cluster.store.snapshot().revision();
-    if before != after {
-        return Err(format!("{} writes after everything had come to rest", after.0 - before.0));
-    }
-    cluster.assert_quiet();
-    Ok(())
-}
-
 /// A digest of everything stored.
-fn digest(cluster: &Cluster) -> u64 {
+#[must_use]
+pub fn digest(cluster: &Cluster) -> u64 {
     let snapshot = cluster.store.snapshot();
     let records = snapshot.tables().flat_map(|(_, table)| table.iter());
     let bytes = records.flat_map(|record| record.value_bytes().iter().copied());

@@ -4,7 +4,7 @@
 //! [`Cluster`] has no faults of its own making; what it does is the product's doing. Campaigns put faults between
 //! its steps.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -19,7 +19,7 @@ use setpoint_reconcile::{
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
-use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, update};
+use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
 use setpoint_server::served::{self, Served};
 use setpoint_server::stored;
 use setpoint_store::{Cursor, Filter, Retention, Store};
@@ -28,6 +28,8 @@ use crate::campaign::path;
 
 /// How many turns a cluster may take to come to rest.
 const TURNS_MAX: usize = 10_000;
+
+const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Makes the controllers of a loop: again after each crash.
 pub type Controllers = fn() -> (Vec<Box<dyn Controller>>, Vec<Index>);
@@ -46,9 +48,23 @@ pub struct Cluster {
     pub history: Vec<String>,
     /// What controllers asked and nobody answered yet: see [`Cluster::reply`].
     pub asks: Vec<(&'static str, Key, Ask)>,
+    /// Whether the history is kept; a campaign of many seeds does without.
+    pub keeps_history: bool,
+    /// In whose name the writes are made that are not the loop's.
+    pub acting: &'static str,
+    /// For each commit of the loop, the revision of the world it was planned on. Whoever reads it clears it.
+    pub planned_on: BTreeMap<Revision, Revision>,
     controllers: Controllers,
     watches: Vec<Watching>,
     outbox: VecDeque<Sent>,
+}
+
+/// A loop that is not in its cluster: see [`Cluster::swap`].
+pub struct Parked {
+    engine: Engine,
+    watches: Vec<Watching>,
+    outbox: VecDeque<Sent>,
+    asks: Vec<(&'static str, Key, Ask)>,
 }
 
 /// The loop's watch of one resource.
@@ -70,7 +86,15 @@ impl Cluster {
     /// If the namespace cannot be made.
     #[must_use]
     pub fn new(controllers: Controllers, seed: u64) -> Cluster {
-        let store = Store::in_memory(Retention::default());
+        Cluster::over(Store::in_memory(Retention::default()), controllers, seed)
+    }
+
+    /// The same over a store of one's own, which is empty.
+    ///
+    /// # Panics
+    /// If the namespace cannot be made.
+    #[must_use]
+    pub fn over(store: Store, controllers: Controllers, seed: u64) -> Cluster {
         let (list, indexes) = controllers();
         let mut cluster = Cluster {
             store,
@@ -79,6 +103,9 @@ impl Cluster {
             rng: Rng::with_seed(seed),
             history: Vec::new(),
             asks: Vec::new(),
+            keeps_history: true,
+            acting: "user",
+            planned_on: BTreeMap::new(),
             controllers,
             watches: Vec::new(),
             outbox: VecDeque::new(),
@@ -111,12 +138,14 @@ impl Cluster {
         self.watches[number].cursor = None;
     }
 
-    /// Tells changes again that were told before.
+    /// Tells changes again that were told before: some of them, and in any order.
     pub fn repeat_events(&mut self) {
-        for watch in &mut self.watches {
-            for observed in watch.told.iter().cloned() {
-                self.engine.observe(observed, self.now);
-            }
+        let mut told: Vec<Observed> =
+            self.watches.iter().flat_map(|watch| watch.told.iter().cloned()).collect();
+        self.rng.shuffle(&mut told);
+        told.truncate(self.rng.usize(..=told.len()));
+        for observed in told {
+            self.engine.observe(observed, self.now);
         }
     }
 
@@ -133,14 +162,42 @@ impl Cluster {
                 watch.tell(&self.store, &mut self.engine, self.now, events);
             }
         }
+        // As far as the watch that lags most, everything is known.
+        let known = self.watches.iter().map(|watch| watch.cursor.as_ref().map(Cursor::position));
+        if let Some(known) = known.collect::<Option<Vec<_>>>().and_then(|known| known.into_iter().min()) {
+            self.engine.reach(known);
+        }
     }
 
     /// Kills the loop with all it knew, and starts another. Writes that were not sent are lost.
     pub fn crash(&mut self) {
+        self.stop();
+        self.follow();
+    }
+
+    /// Ends the loop with all it knew. Nothing runs before [`Cluster::crash`] starts another.
+    pub fn stop(&mut self) {
         let (list, indexes) = (self.controllers)();
         self.engine = Engine::new(list, indexes);
         self.outbox.clear();
-        self.follow();
+        self.asks.clear();
+        self.watches.clear();
+    }
+
+    /// A further loop over the same store that is stopped as yet.
+    #[must_use]
+    pub fn another(&self) -> Parked {
+        let (list, indexes) = (self.controllers)();
+        let engine = Engine::new(list, indexes);
+        Parked { engine, watches: Vec::new(), outbox: VecDeque::new(), asks: Vec::new() }
+    }
+
+    /// Puts another loop in the place of the one that runs.
+    pub fn swap(&mut self, other: &mut Parked) {
+        std::mem::swap(&mut self.engine, &mut other.engine);
+        std::mem::swap(&mut self.watches, &mut other.watches);
+        std::mem::swap(&mut self.outbox, &mut other.outbox);
+        std::mem::swap(&mut self.asks, &mut other.asks);
     }
 
     /// Takes in everything that changed.
@@ -183,6 +240,13 @@ impl Cluster {
         true
     }
 
+    /// Performs the next write, and tells nobody: it will be performed again.
+    pub fn perform_unheard(&mut self) {
+        if let Some(sent) = self.outbox.front().cloned() {
+            self.write(&sent);
+        }
+    }
+
     /// The next write that will be performed.
     #[must_use]
     pub fn next_write(&self) -> Option<&Sent> {
@@ -219,6 +283,16 @@ impl Cluster {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => in_process::outcome(self.store.commit(*proposal), name),
         };
+        if let Outcome::Done { revision, .. } = outcome {
+            self.planned_on.entry(revision).or_insert(sent.seen);
+        }
+        if self.keeps_history {
+            self.note(sent, &outcome);
+        }
+        outcome
+    }
+
+    fn note(&mut self, sent: &Sent, outcome: &Outcome) {
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
             Write::Patch { key, patch, .. } | Write::Apply { key, config: patch, .. } => {
@@ -228,7 +302,6 @@ impl Cluster {
         };
         let (by, verb, seen) = (&sent.by, sent.write.verb(), sent.seen);
         self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
-        outcome
     }
 
     /// Observes, plans and writes until nothing is left to do at this moment.
@@ -273,16 +346,22 @@ impl Cluster {
         &mut self,
         decide: impl Fn(&Writer, &World<'_>) -> Result<Step, Status>,
     ) -> Result<Revision, Status> {
-        let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
+        let identity = Identity { user: self.acting.to_owned(), groups: vec!["system:masters".to_owned()] };
         let writer =
             Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() };
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         match decide(&writer, &World { snapshot: &snapshot, now: self.now, entropy })? {
             Step::Commit(proposal) | Step::Remove(proposal, _) => {
-                let wrote: Vec<String> = proposal.writes().map(|write| write.key.to_string()).collect();
+                // Signs of life say nothing, and there are many.
+                let told = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
+                let wrote: Vec<String> =
+                    proposal.writes().map(|write| &write.key).filter(told).map(Key::to_string).collect();
                 let committed = self.store.commit(*proposal).map_err(Status::internal_error)?;
-                self.history.push(format!("user: {} at {}", wrote.join(", "), committed.revision));
+                if !wrote.is_empty() {
+                    let (who, at) = (self.acting, committed.revision);
+                    self.history.push(format!("{who}: {} at {at}", wrote.join(", ")));
+                }
                 Ok(committed.revision)
             }
             _ => Ok(snapshot.revision()),
@@ -345,6 +424,20 @@ impl Cluster {
             let record =
                 world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
             delete::delete(served, record, &DeleteOptions::from_value(options), writer, world)
+        })
+    }
+
+    /// Deletes a pod if its budget allows it, as whoever drains a node does.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn evict(&mut self, path: &str) -> Result<Revision, Status> {
+        let served = kind("pods");
+        let key = Key::from_path(&served.resource, path).expect("a path");
+        self.act(|writer, world| {
+            let record =
+                world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
+            eviction::evict(served, record, &DeleteOptions::from_value(&Value::map()), writer, world)
         })
     }
 

@@ -39,7 +39,8 @@ impl<'a> Sync<'a> {
         if !removed.is_empty() {
             let tracked = removed.iter().filter(|pod| pod.is_tracked);
             return Work {
-                removals: tracked.map(|pod| pods::remove_finalizer(pod.object, TRACKING)).collect(),
+                // One that has ended meanwhile must be counted, so that it may not be let go.
+                removals: tracked.map(|pod| pods::remove_finalizer_unchanged(pod.object, TRACKING)).collect(),
                 deletions: removed.iter().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
                 ..Work::default()
             };

@@ -456,3 +456,31 @@ fn whatever_happens_every_pod_is_counted_once() {
     }
     assert!(retried, "some pods failed");
 }
+
+#[test]
+fn a_pod_that_ends_while_it_is_taken_away_is_counted() {
+    let mut cluster = start(&value!({"parallelism": 3, "completions": 5}));
+    cluster.patch("jobs.batch", "default/work", "", value!({"spec": {"parallelism": 1}})).unwrap();
+    cluster.observe();
+    cluster.plan();
+    for pod in cluster.list("pods") {
+        end(&mut cluster, &pod, 0);
+    }
+    while cluster.perform() {}
+    cluster.settle();
+    assert_eq!(number(&cluster, "succeeded"), 3);
+}
+
+#[test]
+fn a_pod_that_ends_as_the_job_does_is_counted() {
+    let mut cluster = start(&value!({"parallelism": 2}));
+    let pods = cluster.list("pods");
+    end(&mut cluster, &pods[0], 0);
+    cluster.patch("jobs.batch", "default/work", "", value!({"spec": {"parallelism": 0}})).unwrap();
+    cluster.observe();
+    cluster.plan();
+    end(&mut cluster, &pods[1], 0);
+    while cluster.perform() {}
+    cluster.settle();
+    assert_eq!(number(&cluster, "succeeded"), 2);
+}

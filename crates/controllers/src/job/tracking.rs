@@ -39,8 +39,18 @@ impl Sync<'_> {
             let is_over = is_all && counted.is_empty() && self.is_empty(&status);
             said = self.conclude(&mut status, verdict, is_over, &mut notes);
         }
-        let counted = counted.into_iter().map(|pod| pods::remove_finalizer(pod.object, TRACKING)).collect();
+        let counted = counted.into_iter().map(|pod| self.let_go(&pod)).collect();
         Tracked { status, said, notes, counted }
+    }
+
+    /// Takes the finalizer off a pod that is counted. One that goes uncounted may have ended meanwhile, and then it
+    /// must be counted after all.
+    fn let_go(&self, pod: &TrackedPod<'_>) -> Act {
+        if pod.has_succeeded() || self.has_failed(pod) {
+            pods::remove_finalizer(pod.object, TRACKING)
+        } else {
+            pods::remove_finalizer_unchanged(pod.object, TRACKING)
+        }
     }
 
     /// The old status with what is seen now.

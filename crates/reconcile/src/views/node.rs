@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use setpoint_api::Time;
 
 use super::{or_default, time, write_time};
-use crate::object::View;
+use crate::object::{Pairs, View};
 
 /// A Node.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -75,6 +75,12 @@ pub struct NodeStatus {
     /// The volumes that it has mounted, or is about to.
     #[serde(deserialize_with = "or_default")]
     pub volumes_in_use: Vec<String>,
+    /// What pods may take of it.
+    #[serde(deserialize_with = "or_default")]
+    pub allocatable: Pairs,
+    /// The images that it has.
+    #[serde(deserialize_with = "or_default")]
+    pub images: Vec<Image>,
 }
 
 /// A volume that is attached to a Node.
@@ -85,6 +91,17 @@ pub struct AttachedVolume {
     pub name: String,
     /// Where its device is.
     pub device_path: String,
+}
+
+/// An image that a Node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Image {
+    /// Its names.
+    #[serde(deserialize_with = "or_default")]
+    pub names: Vec<Box<str>>,
+    /// Its size.
+    pub size_bytes: i64,
 }
 
 /// A condition of a Node.

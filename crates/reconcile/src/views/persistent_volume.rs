@@ -45,6 +45,8 @@ pub struct VolumeSpec {
     pub csi: Option<Csi>,
     /// The directory of a node that it is.
     pub host_path: Option<Value>,
+    /// The nodes that can reach it.
+    pub node_affinity: Option<Value>,
 }
 
 /// A volume of a driver.

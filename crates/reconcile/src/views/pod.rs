@@ -165,7 +165,7 @@ pub struct ClaimSource {
 }
 
 /// What a Pod puts up with on a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
     /// The key of the taint; empty for all.

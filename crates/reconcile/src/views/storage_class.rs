@@ -22,6 +22,9 @@ pub struct StorageClass {
     /// How its volumes are mounted.
     #[serde(deserialize_with = "or_default")]
     pub mount_options: Vec<Value>,
+    /// Where its volumes can be; anywhere if it does not say.
+    #[serde(deserialize_with = "or_default")]
+    pub allowed_topologies: Vec<Value>,
 }
 
 impl View for StorageClass {

@@ -1,17 +1,20 @@
-//! The loop beside the server: which controllers run.
+//! The loop beside the server: which controllers run, and whether the scheduler does.
 
 use anyhow::bail;
-use setpoint_api::names::ip;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
+use setpoint_scheduler::Scheduler;
 
 use crate::clock::entropy;
 
 /// The Lease of whoever runs the controllers.
 pub const LEASE: &str = "kube-controller-manager";
+
+/// The name of the scheduler where controllers are chosen.
+const SCHEDULER: &str = "scheduler";
 
 /// Which controllers run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +26,9 @@ pub struct Choice {
 /// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
 pub fn choice(text: &str) -> anyhow::Result<Choice> {
     let mut choice = Choice { rest: false, named: Vec::new() };
-    let known: Vec<&str> =
+    let mut known: Vec<&str> =
         setpoint_controllers::all(&everything()).iter().map(|controller| controller.name()).collect();
+    known.push(SCHEDULER);
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
             choice.rest = true;
@@ -50,28 +54,38 @@ impl Choice {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice, over simulated nodes, and over what every server does itself, as the
-    /// one that leads because it has the store. Where no controller is chosen, somebody else may lead.
+    /// The loop over the controllers of the choice, the scheduler and simulated nodes, and over what every server does
+    /// itself, as the one that leads because it has the store. Where none of them is chosen, somebody else may lead.
     pub fn engine_of_store(&self, settings: &Settings, nodes: Fleet) -> Engine {
-        let (chosen, own) = (self.controllers(settings), flow_control::own());
-        if chosen.is_empty() && nodes.count == 0 {
+        let mut chosen = self.controllers(settings);
+        let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
+        if !chosen.is_empty() {
+            chosen.push(lead(LEASE));
+        }
+        if self.takes(SCHEDULER) {
+            chosen.push(Box::new(Scheduler::default()));
+            chosen.push(lead(setpoint_scheduler::planner::LEASE));
+        }
+        if nodes.count > 0 {
+            chosen.extend(setpoint_node::planners(nodes));
+        }
+        let own = flow_control::own();
+        if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
-        let mut all: Vec<Box<dyn Controller>> = own;
-        if !chosen.is_empty() {
-            all.push(Box::new(Holder { lease: LEASE, identity: identity() }));
-        }
-        all.extend(chosen);
-        if nodes.count > 0 {
-            all.extend(setpoint_node::planners(nodes));
-        }
-        Engine::new(all, setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes()))
+        let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
+        Engine::new(chosen.into_iter().chain(own).collect(), indexes)
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
         let all = setpoint_controllers::all(settings).into_iter();
         all.filter(|controller| self.takes(controller.name())).collect()
     }
+}
+
+/// The loop over the scheduler alone.
+pub fn scheduler() -> Engine {
+    Engine::new(vec![Box::new(Scheduler::default())], [])
 }
 
 /// What controllers are told of the network, under the names that upstream gives it.
@@ -89,15 +103,10 @@ pub struct NetworkArguments {
 const POD_NETWORK: &str = "10.128.0.0/9";
 
 impl NetworkArguments {
-    /// Settings of the controllers, with the certificates that pods trust and the addresses that they cannot have.
-    ///
-    /// # Errors
-    /// If there is no such network.
-    pub fn settings(&self, root_ca: String, services: &[ip::Cidr]) -> anyhow::Result<Settings> {
-        let pod_ranges = vec![Range::new(self.cluster_cidr, self.node_cidr_mask_size)?];
-        let service = |cidr: &ip::Cidr| cidr.to_string().parse();
-        let service_cidrs = services.iter().map(service).collect::<Result<_, _>>()?;
-        Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
+    /// Settings of the controllers, with the certificates that pods trust.
+    pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
+        let range = Range::new(self.cluster_cidr, self.node_cidr_mask_size)?;
+        Ok(Settings { root_ca, pod_ranges: vec![range], service_cidrs, ..Settings::default() })
     }
 }
 
@@ -136,6 +145,7 @@ mod tests {
         }
         let one = choice("replicaset").unwrap();
         assert!(one.takes("replicaset-controller") && !one.takes("deployment-controller"));
+        assert!(all.takes("scheduler") && !choice("*,-scheduler").unwrap().takes("scheduler"));
         assert!(choice("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller"));
     }
 }

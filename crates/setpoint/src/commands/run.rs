@@ -1,9 +1,10 @@
 //! `setpoint run`: a part of the control plane in a process of its own, over HTTP.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use setpoint_reconcile::Engine;
 use setpoint_server::client::Client;
 use setpoint_server::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,6 +23,8 @@ pub struct Arguments {
 enum Part {
     /// Run the controllers; of several such processes one acts at a time
     Controllers(ControllersArguments),
+    /// Run the scheduler; of several such processes one acts at a time
+    Scheduler(SchedulerArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -38,25 +41,53 @@ struct ControllersArguments {
     log: logging::LogArguments,
 }
 
-/// Runs it.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Part::Controllers(arguments) = &arguments.part;
-    logging::start(&arguments.log);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(controllers(arguments))
+#[derive(Debug, clap::Args)]
+struct SchedulerArguments {
+    /// How to reach the server
+    #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    #[command(flatten)]
+    log: logging::LogArguments,
 }
 
-async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
-    let path = &arguments.kubeconfig;
-    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let client = || Client::from_kubeconfig(&text, "kube-controller-manager").map(Arc::new);
-    let settings = arguments.network.settings(Client::authority(&text)?, &[])?;
+/// Runs it.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match &arguments.part {
+        Part::Controllers(arguments) => {
+            logging::start(&arguments.log);
+            let kubeconfig = read(&arguments.kubeconfig)?;
+            let settings = arguments.network.settings(Client::authority(&kubeconfig)?, Vec::new())?;
+            let engine = || arguments.controllers.engine(&settings);
+            runtime.block_on(lead("controllers", loops::LEASE, &kubeconfig, engine))
+        }
+        Part::Scheduler(arguments) => {
+            logging::start(&arguments.log);
+            let kubeconfig = read(&arguments.kubeconfig)?;
+            let lease = setpoint_scheduler::planner::LEASE;
+            runtime.block_on(lead("scheduler", lease, &kubeconfig, loops::scheduler))
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Runs a loop while this process holds its Lease.
+async fn lead(
+    what: &str,
+    lease: &'static str,
+    kubeconfig: &[u8],
+    engine: impl Fn() -> Engine,
+) -> anyhow::Result<()> {
+    let client = || Client::from_kubeconfig(kubeconfig, lease).map(Arc::new);
     let identity = loops::identity();
-    println!("controllers: {identity} asks for the lease kube-system/{}", loops::LEASE);
+    println!("{what}: {identity} asks for the lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,
-        lease: loops::LEASE,
+        lease,
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
@@ -65,7 +96,7 @@ async fn controllers(arguments: &ControllersArguments) -> anyhow::Result<()> {
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
-        outcome = remote.run(|| arguments.controllers.engine(&settings)) => outcome.map_err(Into::into),
+        outcome = remote.run(engine) => outcome.map_err(Into::into),
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }

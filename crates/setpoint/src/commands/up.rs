@@ -189,11 +189,11 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let services = Ranges::of(&store.snapshot()).cluster().to_vec();
-    let settings = Settings {
-        volumes: places.volumes(),
-        ..arguments.network.settings(pki.ca.certificate.clone(), &services)?
-    };
+    let ranges = Ranges::of(&store.snapshot());
+    let services =
+        ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
+    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
+    let settings = Settings { volumes: places.volumes(), ..settings };
     let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
     let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone() });
     api.ask_nodes(Arc::clone(&kubelets) as _);

@@ -1,0 +1,280 @@
+//! A check that cannot fail is worthless: for each, a control plane with a seeded bug that it catches.
+
+use setpoint_api::{Key, Value};
+use setpoint_reconcile::planner::{Remembered, Soft};
+use setpoint_reconcile::{Controller, Index, Plan, Seed, Watch, World, Write};
+use setpoint_sim::campaign::schedule::Schedule;
+use setpoint_sim::campaign::{self, Setup, users};
+use setpoint_sim::cluster::Controllers;
+
+use super::{CONTROLLERS, SETUP};
+
+/// How many seeds a bug may survive.
+const SEEDS_MAX: u64 = 400;
+
+/// What is wrong with a plan of a mutant.
+type Spoil = fn(&mut Plan<Remembered>, &Key, &World);
+
+/// A controller whose plans are spoilt on their way.
+struct Mutant {
+    inner: Box<dyn Controller>,
+    spoil: Spoil,
+}
+
+impl Controller for Mutant {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        self.inner.watches()
+    }
+
+    fn user(&self) -> String {
+        self.inner.user()
+    }
+
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        self.inner.node(key, world)
+    }
+
+    fn manager(&self) -> &'static str {
+        self.inner.manager()
+    }
+
+    fn source(&self) -> &'static str {
+        self.inner.source()
+    }
+
+    fn node(&self, key: &Key, world: &World) -> Option<String> {
+        self.inner.node(key, world)
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        self.inner.keys(world)
+    }
+
+    fn plan_any(
+        &self,
+        key: &Key,
+        world: &World,
+        soft: Soft<'_>,
+        now: setpoint_api::Time,
+        seed: Seed,
+    ) -> Plan<Remembered> {
+        let mut plan = self.inner.plan_any(key, world, soft, now, seed);
+        (self.spoil)(&mut plan, key, world);
+        plan
+    }
+}
+
+/// Every controller, those of these names spoilt.
+fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    let (all, indexes) = CONTROLLERS();
+    let mutate = |inner: Box<dyn Controller>| -> Box<dyn Controller> {
+        if names.contains(&inner.name()) { Box::new(Mutant { inner, spoil }) } else { inner }
+    };
+    (all.into_iter().map(mutate).collect(), indexes)
+}
+
+/// Demands that a bug is found, and for the right reason.
+fn is_caught(setup: Setup, words: &str) {
+    let mut others = Vec::new();
+    for seed in 0..SEEDS_MAX {
+        let schedule = Schedule::of(seed, users::ALL.len());
+        match campaign::run(setup, &schedule, false) {
+            Err(failure) if failure.why.contains(words) => return,
+            Err(failure) => others.push(failure.why),
+            Ok(_) => {}
+        }
+    }
+    others.truncate(3);
+    panic!("nobody noticed in {SEEDS_MAX} seeds that {words:?}, only {others:#?}");
+}
+
+fn mutant(controllers: Controllers) -> Setup {
+    Setup { controllers, ..SETUP }
+}
+
+fn patches<'a>(plan: &'a mut Plan<Remembered>, resource: &'a str) -> impl Iterator<Item = &'a mut Value> {
+    let acts = plan.stages.iter_mut().flatten();
+    acts.filter_map(move |act| match &mut act.write {
+        Write::Patch { key, patch, .. } if key.resource().as_str() == resource => Some(patch),
+        _ => None,
+    })
+}
+
+/// Makes everything twice.
+fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &World) {
+    for stage in &mut plan.stages {
+        let made = stage.iter().filter(|act| matches!(act.write, Write::Create { .. })).cloned();
+        let made: Vec<_> = made.collect();
+        stage.extend(made);
+    }
+}
+
+#[test]
+fn a_set_that_makes_pods_twice_is_caught() {
+    is_caught(
+        mutant(|| spoilt(&["replicaset-controller", "replication-controller"], make_twice)),
+        "wanted at most",
+    );
+}
+
+#[test]
+fn a_daemon_set_that_makes_pods_twice_is_caught() {
+    is_caught(mutant(|| spoilt(&["daemonset-controller"], make_twice)), "pods on Some(");
+}
+
+/// Changes the number of pods that a Deployment gives its sets.
+fn resize(plan: &mut Plan<Remembered>, change: fn(i64) -> i64) {
+    for patch in patches(plan, "replicasets.apps") {
+        if let Some(replicas) = patch.at_mut(&["spec", "replicas"]) {
+            *replicas = Value::from(replicas.as_i64().map_or(0, change));
+        }
+    }
+}
+
+#[test]
+fn a_deployment_that_surges_too_far_is_caught() {
+    let inflate: Controllers = || {
+        spoilt(&["deployment-controller"], |plan, _, _| {
+            resize(plan, |replicas| if replicas > 0 { replicas + 5 } else { 0 });
+        })
+    };
+    is_caught(mutant(inflate), "so that its sets have");
+}
+
+#[test]
+fn a_deployment_that_takes_too_many_pods_away_is_caught() {
+    is_caught(
+        mutant(|| spoilt(&["deployment-controller"], |plan, _, _| resize(plan, |_| 0))),
+        "go on serving",
+    );
+}
+
+#[test]
+fn pods_that_are_replaced_while_they_still_run_are_caught() {
+    let force: Controllers = || {
+        spoilt(&["statefulset-controller"], |plan, key, world| {
+            let pods = world.get(key).into_iter().flat_map(|set| world.owned(&set.meta().uid, "pods"));
+            plan.stage(pods.map(|pod| Write::delete(pod).within(0).into()).collect::<Vec<_>>());
+        })
+    };
+    is_caught(mutant(force), "still runs on");
+}
+
+#[test]
+fn a_set_that_does_not_wait_for_lower_ordinals_is_caught() {
+    let skip: Controllers = || {
+        spoilt(&["statefulset-controller"], |plan, _, _| {
+            for act in plan.stages.iter_mut().flatten() {
+                if let Write::Create { object, .. } = &mut act.write
+                    && object.str_at(&["metadata", "name"]) == "db-0"
+                {
+                    object.ensure_map("metadata").insert("name", "db-1");
+                }
+            }
+        })
+    };
+    is_caught(mutant(skip), "was made before db-0 served");
+}
+
+#[test]
+fn a_collector_that_does_not_let_go_of_orphans_is_caught() {
+    let keep: Controllers = || {
+        spoilt(&["generic-garbage-collector"], |plan, _, _| {
+            let lets_go = |write: &Write| match write {
+                Write::Patch { patch, .. } => patch.at(&["metadata", "ownerReferences"]).is_some(),
+                _ => false,
+            };
+            plan.stages.iter_mut().for_each(|stage| stage.retain(|act| !lets_go(&act.write)));
+        })
+    };
+    is_caught(mutant(keep), "had left it behind");
+}
+
+#[test]
+fn a_collector_that_takes_what_is_owned_is_caught() {
+    let take: Controllers = || {
+        spoilt(&["generic-garbage-collector"], |plan, key, world| {
+            if let Some(object) = world.get(key).filter(|object| !object.meta().owner_references.is_empty()) {
+                plan.stage([Write::delete(object).into()]);
+            }
+        })
+    };
+    is_caught(mutant(take), "lives");
+}
+
+#[test]
+fn a_collector_that_leaves_garbage_is_caught() {
+    let sleep: Controllers = || spoilt(&["generic-garbage-collector"], |plan, _, _| plan.stages.clear());
+    is_caught(mutant(sleep), "is leaked");
+}
+
+#[test]
+fn a_budget_that_grants_too_much_is_caught() {
+    let generous: Controllers = || {
+        spoilt(&["disruption-controller"], |plan, _, _| {
+            for patch in patches(plan, "poddisruptionbudgets.policy") {
+                if let Some(status) = patch.get_mut("status") {
+                    status.make_map().insert("disruptionsAllowed", 5);
+                }
+            }
+        })
+    };
+    is_caught(mutant(generous), "an eviction leaves");
+}
+
+#[test]
+fn a_job_that_counts_what_did_not_happen_is_caught() {
+    let boast: Controllers = || {
+        spoilt(&["job-controller"], |plan, _, _| {
+            for patch in patches(plan, "jobs.batch") {
+                if let Some(status) = patch.get_mut("status") {
+                    let succeeded = status.get("succeeded").and_then(Value::as_i64).unwrap_or(0);
+                    status.make_map().insert("succeeded", succeeded + 1);
+                }
+            }
+        })
+    };
+    is_caught(mutant(boast), "pods succeeded");
+}
+
+#[test]
+fn a_job_that_lets_pods_go_uncounted_is_caught() {
+    let forget: Controllers = || {
+        spoilt(&["job-controller"], |plan, _, _| {
+            for patch in patches(plan, "jobs.batch") {
+                if let Some(status) = patch.get_mut("status") {
+                    status.make_map().remove("uncountedTerminatedPods");
+                }
+            }
+        })
+    };
+    is_caught(mutant(forget), " counts ");
+}
+
+#[test]
+fn a_loop_that_acts_without_leading_is_caught() {
+    is_caught(Setup { is_reckless: true, ..SETUP }, " act");
+}
+
+#[test]
+fn a_controller_that_is_never_quiet_is_caught() {
+    let fidget: Controllers = || {
+        spoilt(&["replicaset-controller"], |plan, key, world| {
+            if let Some(object) = world.get(key) {
+                let patch = setpoint_api::value!({"metadata": {"annotations": {"seen": (object.revision().to_string())}}});
+                plan.stage([Write::merge(object, "", patch).into()]);
+            }
+        })
+    };
+    is_caught(mutant(fidget), "no rest");
+}
+
+#[test]
+fn slices_that_lag_for_ever_are_caught() {
+    let sleep: Controllers = || spoilt(&["endpointslice-controller"], |plan, _, _| plan.stages.clear());
+    is_caught(mutant(sleep), "leads to");
+}

@@ -1,0 +1,89 @@
+//! What holds of all controllers together, whatever they are: the same question has the same answer, and however
+//! often, in whatever order and with whatever interruptions they are asked, they lead to the same place.
+
+use std::collections::BTreeMap;
+
+use setpoint_reconcile::Seed;
+use setpoint_sim::campaign::faults::{Habits, Trial};
+use setpoint_sim::campaign::schedule::{Deed, Schedule, Step};
+use setpoint_sim::campaign::users;
+
+use super::{CONTROLLERS, threads};
+
+/// How many edits come before.
+const EDITS: u64 = 25;
+
+/// A bit of everything, edited before any controller has looked at it.
+fn trial(seed: u64) -> Trial {
+    let scenarios = (0..users::ALL.len()).collect();
+    let schedule = Schedule { seed, calm: true, scenarios, steps: Vec::new() };
+    let mut trial = Trial::new(CONTROLLERS, &schedule, false);
+    for luck in 0..EDITS {
+        trial.step(Step { deed: Deed::Edit, luck: Seed(seed).draw(luck) }).unwrap();
+    }
+    trial
+}
+
+/// Where a bit of everything comes to, with how many writes.
+fn place(seed: u64, habits: Habits) -> (BTreeMap<String, usize>, usize) {
+    let mut trial = trial(seed);
+    trial.habits = habits;
+    if habits.repeats {
+        trial.without_checks();
+    }
+    trial.heal().unwrap_or_else(|why| panic!("seed {seed}, {habits:?}: {why}"));
+    (trial.place(), trial.writes)
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    for seed in 0..5 {
+        let mut trial = trial(seed);
+        trial.cluster.crash();
+        for _ in 0..40 {
+            trial.cluster.observe();
+            let (now, engine) = (trial.cluster.now, &trial.cluster.engine);
+            let ask = || format!("{:?}", engine.gaps(now, Seed(1)));
+            assert_eq!(ask(), ask(), "seed {seed}");
+            trial.cluster.plan();
+            while trial.cluster.perform() {}
+            trial.cluster.run_pods();
+        }
+    }
+}
+
+#[test]
+fn what_is_done_twice_leads_to_the_same_place() {
+    for seed in 0..20 {
+        let (once, _) = place(seed, Habits::default());
+        let (twice, _) = place(seed, Habits { repeats: true, ..Habits::default() });
+        assert_eq!(once, twice, "seed {seed}");
+    }
+}
+
+#[test]
+fn changes_in_any_order_lead_to_the_same_place() {
+    for seed in 0..20 {
+        let (in_order, _) = place(seed, Habits::default());
+        let (scrambled, _) = place(seed, Habits { scrambles: true, ..Habits::default() });
+        assert_eq!(in_order, scrambled, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_crash_between_any_two_writes_leads_to_the_same_place() {
+    let seed = 1;
+    let (undisturbed, writes) = place(seed, Habits::default());
+    assert!(writes > 100, "{writes} writes are too few to say anything");
+    std::thread::scope(|scope| {
+        let (undisturbed, threads) = (&undisturbed, threads());
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for after in (1..=writes).skip(thread).step_by(threads) {
+                    let (place, _) = place(seed, Habits { crashes_after: Some(after), ..Habits::default() });
+                    assert_eq!(*undisturbed, place, "after {after} writes");
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,555 @@
+//! What the rules need to know of the world, kept up with it change by change.
+//!
+//! Everything here can be made anew from a [`World`]: losing it costs time only. [`Cache::follow`] takes in what
+//! changed since the world that it last saw. Pods that a plan places are put on their nodes at once; those that the
+//! next world does not show there are taken off again.
+
+pub mod counters;
+pub mod node;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use setpoint_api::{Key, Time};
+use setpoint_reconcile::views::node::Node as NodeView;
+use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::world::Then;
+use setpoint_reconcile::{Object, World};
+
+use crate::class::Class;
+use crate::rules::Helps;
+use crate::shape::Shape;
+use crate::waiting::Waiting;
+use counters::{Counters, NEAR_WEIGHT, Weights, What};
+use node::{Node, Offer};
+
+/// The number of a pod.
+pub type PodId = u32;
+/// The number of a shape.
+pub type ShapeId = u32;
+
+/// How many changes of nodes are remembered before every result is computed anew, per node.
+const TOUCHES_PER_NODE: usize = 4;
+/// How many counters there may be before all are dropped and those that are needed are made anew.
+const COUNTERS_MAX: usize = 1024;
+/// How many shapes may have results.
+const CLASSES_MAX: usize = 256;
+
+/// A pod.
+#[derive(Clone)]
+pub struct PodEntry {
+    /// The pod as it was last seen.
+    pub object: Object,
+    /// Its shape.
+    pub shape: ShapeId,
+    /// The node it is on, or counted on.
+    pub node: Option<usize>,
+    /// Whether the world shows it there.
+    pub is_bound: bool,
+    /// Whether somebody deleted it.
+    pub is_deleted: bool,
+    /// Whether it is to make room: a plan decided so, but the world does not show it yet.
+    pub is_doomed: bool,
+    /// What it waits for, if no node would do.
+    pub waiting: Option<Waiting>,
+}
+
+/// A shape, with what was found out about it.
+#[derive(Clone)]
+pub struct ShapeEntry {
+    /// The shape.
+    pub shape: Arc<Shape>,
+    /// How many pods have it.
+    pub pods: usize,
+    weights: Weights,
+    /// Results for it.
+    pub class: Option<Box<Class>>,
+}
+
+/// The place of a pod in the line: the most important first, then the oldest.
+pub type Place = (Reverse<i64>, Time, Key);
+
+/// What the rules need to know.
+#[derive(Clone, Default)]
+pub struct Cache {
+    /// The nodes; those that went keep their numbers.
+    pub nodes: Vec<Node>,
+    /// How many of them exist.
+    pub existing: usize,
+    /// The numbers of nodes.
+    pub numbers: BTreeMap<Box<str>, usize>,
+    /// The pods.
+    pub pods: Vec<Option<PodEntry>>,
+    free: Vec<PodId>,
+    ids: BTreeMap<Key, PodId>,
+    /// Pods that want a node, in their order.
+    pub line: BTreeMap<Place, PodId>,
+    /// The shapes.
+    pub shapes: Vec<Option<ShapeEntry>>,
+    free_shapes: Vec<ShapeId>,
+    shape_ids: BTreeMap<Arc<Shape>, ShapeId>,
+    /// The counts of pods.
+    pub counters: Counters,
+    /// How many nodes have an image.
+    pub images: BTreeMap<Box<str>, usize>,
+    touched: Vec<usize>,
+    epoch: u64,
+    /// Pods that the last plan put on nodes.
+    pub assumed: Vec<PodId>,
+    /// Pods that the last plan deleted.
+    pub doomed: Vec<PodId>,
+    /// How many results were made since somebody looked whether they are too many.
+    pub made: usize,
+    /// Counts the tries, to know which results were used last.
+    pub ticks: u64,
+    /// What the changes since the last plan may have helped.
+    pub helps: Helps,
+    then: Thens,
+}
+
+/// The world that the cache last saw.
+#[derive(Clone, Default)]
+struct Thens {
+    nodes: Then,
+    pods: Then,
+    namespaces: Then,
+    volumes: [Then; 4],
+    owners: [Then; 2],
+}
+
+const VOLUMES: [&str; 4] = [
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "storageclasses.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+];
+const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
+
+impl Cache {
+    /// Takes in what changed since the last time. `is_ours` says which pods want a node of us.
+    pub fn follow(&mut self, world: &World, is_ours: impl Fn(&Object, &Pod) -> bool) {
+        self.pardon();
+        self.follow_namespaces(world);
+        self.follow_nodes(world);
+        let then = std::mem::replace(&mut self.then.pods, world.then("pods"));
+        for (was, now) in world.changes_since(&then, "pods") {
+            match (was, now) {
+                (_, Some(now)) => self.see_pod(now, &is_ours),
+                (Some(was), None) => self.forget_pod(was.key()),
+                (None, None) => {}
+            }
+        }
+        self.drop_unconfirmed();
+        for (at, resource) in VOLUMES.iter().enumerate() {
+            let then = std::mem::replace(&mut self.then.volumes[at], world.then(resource));
+            if world.changes_since(&then, resource).next().is_some() {
+                self.helps |= Helps::VOLUMES;
+            }
+        }
+        self.follow_owners(world);
+        if self.counters.all.len() > COUNTERS_MAX {
+            self.recount();
+        }
+        if self.touched.len() > TOUCHES_PER_NODE * self.nodes.len() + 1024 {
+            self.touch_all();
+        }
+        self.drop_old_classes();
+    }
+
+    fn follow_namespaces(&mut self, world: &World) {
+        let then = std::mem::replace(&mut self.then.namespaces, world.then("namespaces"));
+        let mut changed = false;
+        for (was, now) in world.changes_since(&then, "namespaces") {
+            match (was, now) {
+                (_, Some(now)) => {
+                    let labels = now.meta().labels.clone();
+                    let was = self.counters.namespaces.insert(now.meta().name.clone(), labels);
+                    changed |= was.as_ref() != Some(&now.meta().labels);
+                }
+                (Some(was), None) => {
+                    self.counters.namespaces.remove(&was.meta().name);
+                }
+                (None, None) => {}
+            }
+        }
+        let by_labels = |what: &What| match what {
+            What::Meant(all) => all.iter().any(|pods| pods.of_namespaces.is_some()),
+            What::Shunning(term) | What::Wishing(_, term) => term.pods.of_namespaces.is_some(),
+            What::Selected { .. } => false,
+        };
+        if changed && self.counters.all.iter().any(|counter| by_labels(&counter.what)) {
+            self.recount();
+            self.helps |= Helps::PODS;
+        }
+    }
+
+    fn follow_nodes(&mut self, world: &World) {
+        let then = std::mem::replace(&mut self.then.nodes, world.then("nodes"));
+        let (mut moved, mut images) = (false, false);
+        for (was, now) in world.changes_since(&then, "nodes") {
+            let Some(name) = was.or(now).map(|object| object.meta().name.clone()) else { continue };
+            let at = self.number(&name);
+            let offer = now.and_then(|now| Some(Offer::of(now, now.view::<NodeView>()?)));
+            let node = &mut self.nodes[at];
+            let exists = offer.is_some();
+            let offer = offer.unwrap_or_default();
+            if node.exists == exists && node.offer == offer {
+                continue;
+            }
+            moved |= node.exists != exists
+                || node.offer.labels != offer.labels
+                || node.offer.taints != offer.taints;
+            images |= node.offer.images != offer.images;
+            if exists {
+                self.helps |= Helps::NODES;
+            }
+            self.existing = self.existing + usize::from(exists) - usize::from(node.exists);
+            (node.exists, node.offer) = (exists, offer);
+            self.touched.push(at);
+        }
+        if moved {
+            self.counters.grow(&self.nodes);
+            self.counters.resum(&self.nodes);
+        }
+        if images {
+            self.count_images();
+            self.touch_all();
+        }
+    }
+
+    fn count_images(&mut self) {
+        self.images.clear();
+        for node in self.nodes.iter().filter(|node| node.exists) {
+            for (name, _) in &node.offer.images {
+                *self.images.entry(name.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+
+    /// Who owns pods decides how they spread by default: what was found out for pods of these namespaces is dropped.
+    fn follow_owners(&mut self, world: &World) {
+        let mut namespaces = BTreeSet::new();
+        for (at, resource) in OWNERS.iter().enumerate() {
+            let then = std::mem::replace(&mut self.then.owners[at], world.then(resource));
+            for (was, now) in world.changes_since(&then, resource) {
+                let selector =
+                    |object: &Object| object.view::<Service>().and_then(|one| one.spec.selector.clone());
+                let same = was.zip(now).is_some_and(|(was, now)| match *resource {
+                    "services" => selector(was) == selector(now),
+                    _ => was.meta().generation == now.meta().generation,
+                });
+                if !same && let Some(object) = was.or(now) {
+                    namespaces.insert(object.meta().namespace.clone());
+                }
+            }
+        }
+        if namespaces.is_empty() {
+            return;
+        }
+        for entry in self.shapes.iter_mut().flatten().filter(|entry| entry.class.is_some()) {
+            if namespaces.contains(&entry.shape.namespace) {
+                entry.class = None;
+            }
+        }
+    }
+
+    /// The number of a node, which need not exist.
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(at) = self.numbers.get(name) {
+            return *at;
+        }
+        self.nodes.push(Node::named(name));
+        let at = self.nodes.len() - 1;
+        self.numbers.insert(name.into(), at);
+        self.counters.grow(&self.nodes);
+        at
+    }
+
+    fn see_pod(&mut self, object: &Object, is_ours: &impl Fn(&Object, &Pod) -> bool) {
+        let Some(pod) = object.view::<Pod>().filter(|pod| !pod.is_finished()) else {
+            return self.forget_pod(object.key());
+        };
+        let is_bound = !pod.spec.node_name.is_empty();
+        if !is_bound && !is_ours(object, pod) {
+            return self.forget_pod(object.key());
+        }
+        let known = self.ids.get(object.key()).copied();
+        let node = is_bound.then(|| self.number(&pod.spec.node_name));
+        let is_deleted = object.meta().is_deleted();
+        if let Some(id) = known.filter(|id| self.is_same(*id, object, node)) {
+            // The generation tells whether anything but the status changed; labels are not in it.
+            let was = self.pod(id).map(|entry| entry.object.meta());
+            let unchanged = was.is_some_and(|was| {
+                was.generation > 0
+                    && was.generation == object.meta().generation
+                    && was.labels == object.meta().labels
+            });
+            if unchanged || self.shape_of(id).is_some_and(|known| **known == Shape::of(object, pod)) {
+                self.renew_pod(id, object, is_bound);
+                return;
+            }
+        }
+        let shape = Shape::of(object, pod);
+        if known.is_some() {
+            self.forget_pod(object.key());
+        }
+        self.enter_pod(object, shape, node, is_deleted);
+    }
+
+    /// Whether a pod is the one that it was, and where it was thought to be.
+    fn is_same(&self, id: PodId, object: &Object, node: Option<usize>) -> bool {
+        self.pod(id).is_some_and(|entry| {
+            entry.object.meta().uid == object.meta().uid
+                && entry.is_deleted == object.meta().is_deleted()
+                && (entry.node == node || (node.is_none() && !entry.is_bound))
+        })
+    }
+
+    fn renew_pod(&mut self, id: PodId, object: &Object, is_bound: bool) {
+        let priority = self.shape_of(id).map_or(0, |shape| shape.priority);
+        let Some(entry) = self.pods[id as usize].as_mut() else { return };
+        let leaves_line = is_bound && !entry.is_bound;
+        let place = place(&entry.object, priority);
+        entry.is_bound = is_bound;
+        entry.object = object.clone();
+        if leaves_line {
+            entry.waiting = None;
+            self.line.remove(&place);
+        }
+    }
+
+    fn enter_pod(&mut self, object: &Object, shape: Shape, node: Option<usize>, is_deleted: bool) {
+        let place = place(object, shape.priority);
+        let shape = self.intern(shape);
+        let entry = PodEntry {
+            object: object.clone(),
+            shape,
+            node: None,
+            is_bound: node.is_some(),
+            is_deleted,
+            is_doomed: false,
+            waiting: None,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.pods[id as usize] = Some(entry);
+                id
+            }
+            None => {
+                self.pods.push(Some(entry));
+                u32::try_from(self.pods.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.ids.insert(object.key().clone(), id);
+        match node {
+            Some(node) => {
+                self.attach(id, node);
+                self.helps |= Helps::PODS_CAME;
+            }
+            None => {
+                self.line.insert(place, id);
+            }
+        }
+    }
+
+    fn forget_pod(&mut self, key: &Key) {
+        let Some(id) = self.ids.remove(key) else { return };
+        if self.pods[id as usize].as_ref().is_some_and(|entry| entry.node.is_some()) {
+            self.detach(id);
+            self.helps |= Helps::PODS;
+        }
+        let Some(entry) = self.pods[id as usize].take() else { return };
+        self.free.push(id);
+        if let Some(shape) = self.shapes[entry.shape as usize].as_mut() {
+            self.line.remove(&place(&entry.object, shape.shape.priority));
+            shape.pods -= 1;
+            if shape.pods == 0 {
+                self.shape_ids.remove(&shape.shape);
+                self.shapes[entry.shape as usize] = None;
+                self.free_shapes.push(entry.shape);
+            }
+        }
+    }
+
+    /// The number of a shape, known or new.
+    fn intern(&mut self, shape: Shape) -> ShapeId {
+        if let Some(id) = self.shape_ids.get(&shape)
+            && let Some(entry) = self.shapes[*id as usize].as_mut()
+        {
+            entry.pods += 1;
+            return *id;
+        }
+        let shape = Arc::new(shape);
+        self.listen(&shape);
+        let mut weights = Weights::default();
+        self.counters.weigh(&mut weights, &shape, 0);
+        let entry = ShapeEntry { shape: Arc::clone(&shape), pods: 1, weights, class: None };
+        let id = match self.free_shapes.pop() {
+            Some(id) => {
+                self.shapes[id as usize] = Some(entry);
+                id
+            }
+            None => {
+                self.shapes.push(Some(entry));
+                u32::try_from(self.shapes.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.shape_ids.insert(shape, id);
+        id
+    }
+
+    /// Counts from now on the pods that say what this shape says of others.
+    fn listen(&mut self, shape: &Shape) {
+        let far = shape.others.far.iter().map(|term| What::Shunning(term.clone()));
+        let near = shape.others.near.iter().map(|term| What::Wishing(NEAR_WEIGHT, term.clone()));
+        let wishes = shape.others.wishes.iter().map(|(weight, term)| What::Wishing(*weight, term.clone()));
+        for what in far.chain(near).chain(wishes) {
+            self.counter(what);
+        }
+    }
+
+    /// The counter of something, known or new.
+    pub fn counter(&mut self, what: What) -> usize {
+        if let Some(at) = self.counters.find(&what) {
+            return at;
+        }
+        let at = self.counters.add(what, self.nodes.len());
+        for entry in self.shapes.iter_mut().flatten() {
+            let shape = Arc::clone(&entry.shape);
+            self.counters.weigh(&mut entry.weights, &shape, at);
+        }
+        self.count_all(at);
+        at
+    }
+
+    fn count_all(&mut self, from: usize) {
+        for entry in self.pods.iter().flatten() {
+            if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
+                self.counters.count(&shape.weights, entry.is_deleted, node, 1, from);
+            }
+        }
+    }
+
+    /// Drops all counters and results, and counts anew what must be counted.
+    fn recount(&mut self) {
+        let namespaces = std::mem::take(&mut self.counters.namespaces);
+        self.counters = Counters { namespaces, ..Counters::default() };
+        for entry in self.shapes.iter_mut().flatten() {
+            entry.class = None;
+            entry.weights = Weights::default();
+        }
+        let shapes: Vec<Arc<Shape>> =
+            self.shapes.iter().flatten().map(|entry| Arc::clone(&entry.shape)).collect();
+        for shape in shapes {
+            self.listen(&shape);
+        }
+    }
+
+    /// Puts a pod on a node.
+    pub fn attach(&mut self, id: PodId, node: usize) {
+        self.shift(id, node, 1);
+        self.touched.push(node);
+    }
+
+    /// Takes a pod off its node.
+    pub fn detach(&mut self, id: PodId) {
+        if let Some(node) = self.pods[id as usize].as_ref().and_then(|entry| entry.node) {
+            self.shift(id, node, -1);
+            self.touched.push(node);
+        }
+    }
+
+    /// Puts a pod on a node or takes it off, without a word: for tries that are undone.
+    pub fn shift(&mut self, id: PodId, node: usize, times: i64) {
+        let Some(entry) = self.pods[id as usize].as_mut() else { return };
+        let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return };
+        entry.node = (times > 0).then_some(node);
+        self.counters.count(&shape.weights, entry.is_deleted, node, times, 0);
+        match times {
+            1 => self.nodes[node].add(id, &shape.shape),
+            _ => self.nodes[node].remove(id, &shape.shape),
+        }
+    }
+
+    /// Pods that were put on nodes and that the world does not show there are taken off.
+    fn drop_unconfirmed(&mut self) {
+        for id in std::mem::take(&mut self.assumed) {
+            let unbound = self.pods[id as usize].as_ref().is_some_and(|entry| !entry.is_bound);
+            if unbound {
+                self.detach(id);
+            }
+        }
+    }
+
+    /// Pods that were to make room and are still there were not deleted after all.
+    fn pardon(&mut self) {
+        for id in std::mem::take(&mut self.doomed) {
+            if let Some(entry) = self.pods[id as usize].as_mut() {
+                entry.is_doomed = false;
+            }
+        }
+    }
+
+    /// A pod.
+    #[must_use]
+    pub fn pod(&self, id: PodId) -> Option<&PodEntry> {
+        self.pods.get(id as usize)?.as_ref()
+    }
+
+    /// The number of a pod.
+    #[must_use]
+    pub fn id(&self, key: &Key) -> Option<PodId> {
+        self.ids.get(key).copied()
+    }
+
+    /// The shape of a pod.
+    #[must_use]
+    pub fn shape_of(&self, id: PodId) -> Option<&Arc<Shape>> {
+        let entry = self.pod(id)?;
+        self.shapes[entry.shape as usize].as_ref().map(|shape| &shape.shape)
+    }
+
+    /// The moment up to which results may be valid: see [`Cache::touched_since`].
+    #[must_use]
+    pub fn moment(&self) -> (u64, usize) {
+        (self.epoch, self.touched.len())
+    }
+
+    /// The nodes that changed since a moment; nothing if every node may have.
+    #[must_use]
+    pub fn touched_since(&self, (epoch, at): (u64, usize)) -> Option<&[usize]> {
+        (epoch == self.epoch).then(|| &self.touched[at..])
+    }
+
+    fn touch_all(&mut self) {
+        self.epoch += 1;
+        self.touched.clear();
+    }
+
+    /// Keeps the number of results bounded: the older half goes.
+    fn drop_old_classes(&mut self) {
+        if self.made <= CLASSES_MAX / 2 {
+            return;
+        }
+        self.made = 0;
+        let mut used: Vec<u64> =
+            self.shapes.iter().flatten().filter_map(|entry| Some(entry.class.as_ref()?.used)).collect();
+        if used.len() <= CLASSES_MAX / 2 {
+            return;
+        }
+        let middle = used.len() / 2;
+        let middle = *used.select_nth_unstable(middle).1;
+        for entry in self.shapes.iter_mut().flatten() {
+            if entry.class.as_ref().is_some_and(|class| class.used <= middle) {
+                entry.class = None;
+            }
+        }
+    }
+}
+
+/// The place of a pod in the line.
+fn place(object: &Object, priority: i64) -> Place {
+    (Reverse(priority), object.meta().created(), object.key().clone())
+}

@@ -1,0 +1,255 @@
+//! What was found out for all pods of one shape: of each node whether it will do, and how well. Only nodes that
+//! changed are looked at again.
+
+use setpoint_reconcile::World;
+
+use crate::cache::Cache;
+use crate::choose::{self, Verdict};
+use crate::gates::Gate;
+use crate::preempt::Known;
+use crate::profile::Profile;
+use crate::rules::pod_affinity::{self, Pull};
+use crate::rules::spread::{self, Wishes};
+use crate::rules::volumes::Needs;
+use crate::rules::{Helps, Rejection, fit, images, node_affinity, ports, taints, unschedulable, volumes};
+use crate::shape::Shape;
+
+/// The verdict on a node that does not exist.
+const ABSENT: u16 = u16::MAX;
+
+/// What was found out of one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// 0 if the node will do; otherwise the number of a rejection, from 1 on.
+    verdict: u16,
+    /// How many taints discourage the pod.
+    pub discouraged: u16,
+    /// What rules give that look at the node alone.
+    pub base: i32,
+    /// How much the pod would like the node.
+    pub liking: i32,
+    /// A number that stands for the node's name, to break ties.
+    pub hash: u32,
+}
+
+/// What was found out for a shape.
+#[derive(Clone)]
+pub struct Class {
+    /// The nodes that alone come into question; all if nothing is said.
+    spots: Option<Vec<usize>>,
+    cells: Vec<Cell>,
+    moment: (u64, usize),
+    said: usize,
+    /// Whether any node is discouraged or liked.
+    pub has_opinions: bool,
+    rejections: Vec<Rejection>,
+    /// Why no node comes into question at all.
+    pub barred: Option<Rejection>,
+    /// Which domains will do.
+    pub gates: Vec<Gate>,
+    /// What draws the pod where.
+    pub pulls: Vec<Pull>,
+    /// How the pod wishes to spread.
+    pub wishes: Wishes,
+    /// What its volumes need.
+    pub needs: Needs,
+    /// When it was last used.
+    pub used: u64,
+    /// Whom to push aside on each node, as far as is known.
+    pub victims: Known,
+    /// That no node would do at some moment, and why.
+    failed: Option<((u64, usize), Verdict)>,
+}
+
+impl Class {
+    /// Finds out everything for a shape.
+    pub fn new(shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) -> Class {
+        let only = shape.nodes.only();
+        let spots =
+            only.map(|names| names.iter().filter_map(|name| cache.numbers.get(*name).copied()).collect());
+        let (needs, barred) = match volumes::needs(shape, world) {
+            Ok(needs) => (needs, None),
+            Err(rejection) => (Needs::default(), Some(rejection)),
+        };
+        // Nobody gives out devices yet, and a pod without those that it claims must not run.
+        let devices =
+            shape.claims_devices.then(|| Rejection::for_good("cannot allocate all claims", Helps::NODES));
+        let barred = barred.or(devices);
+        let mut class = Class {
+            spots,
+            cells: Vec::new(),
+            moment: (u64::MAX, 0),
+            said: usize::MAX,
+            has_opinions: false,
+            rejections: Vec::new(),
+            barred,
+            gates: Vec::new(),
+            pulls: Vec::new(),
+            wishes: spread::wishes(cache, shape, profile.spreads, world),
+            needs,
+            used: 0,
+            victims: Known::default(),
+            failed: None,
+        };
+        cache.made += 1;
+        class.refresh(shape, cache, world, profile);
+        class
+    }
+
+    /// Looks again at the nodes that changed.
+    pub fn refresh(&mut self, shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) {
+        if self.said != cache.counters.said {
+            self.gates = spread::gates(cache, shape);
+            self.gates.extend(pod_affinity::gates(cache, shape));
+            self.pulls = pod_affinity::pulls(cache, shape);
+            self.said = cache.counters.said;
+            self.victims.forget();
+        }
+        let moment = cache.moment();
+        let count = self.spots.as_ref().map_or(cache.nodes.len(), Vec::len);
+        let known = self.cells.len();
+        let stale = match cache.touched_since(self.moment) {
+            Some(touched) if self.spots.is_none() => touched.to_vec(),
+            _ => (0..known).collect(),
+        };
+        let blank = Cell { verdict: ABSENT, discouraged: 0, base: 0, liking: 0, hash: 0 };
+        self.cells.resize(count, blank);
+        for at in stale.into_iter().filter(|at| *at < known).chain(known..count) {
+            let cell = self.look(self.node(at), shape, cache, world, profile);
+            self.has_opinions |= cell.discouraged != 0 || cell.liking != 0;
+            self.cells[at] = cell;
+        }
+        self.moment = moment;
+    }
+
+    fn look(&mut self, node: usize, shape: &Shape, cache: &Cache, world: &World, profile: &Profile) -> Cell {
+        let seen = &cache.nodes[node];
+        let hash = seen.hash as u32;
+        let blank = Cell { verdict: ABSENT, discouraged: 0, base: 0, liking: 0, hash };
+        if !seen.exists {
+            return blank;
+        }
+        if let Err(rejection) = self.judge(node, shape, cache, world, profile) {
+            let verdict = self.number(rejection);
+            return Cell { verdict, ..blank };
+        }
+        let base = fit::score(&shape.request, seen) + images::score(shape, seen, cache);
+        Cell {
+            verdict: 0,
+            discouraged: u16::try_from(taints::discouragements(shape, seen)).unwrap_or(u16::MAX),
+            base: i32::try_from(base).unwrap_or(0),
+            liking: i32::try_from(node_affinity::liking(shape, seen, profile)).unwrap_or(i32::MAX),
+            hash,
+        }
+    }
+
+    /// Whether a node will do, to all rules that look at it alone.
+    ///
+    /// # Errors
+    /// If not, and why: the first rule that says so decides.
+    pub fn judge(
+        &self,
+        node: usize,
+        shape: &Shape,
+        cache: &Cache,
+        world: &World,
+        profile: &Profile,
+    ) -> Result<(), Rejection> {
+        let seen = &cache.nodes[node];
+        unschedulable::filter(shape, seen)?;
+        taints::filter(shape, seen)?;
+        node_affinity::filter(shape, seen, profile)?;
+        ports::filter(shape, seen)?;
+        fit::filter(&shape.request, seen)?;
+        volumes::filter(&self.needs, shape, seen, cache, world)
+    }
+
+    /// The best node for a pod; nothing if none will do.
+    #[must_use]
+    pub fn find(&self, cache: &Cache, chance: u32) -> Option<usize> {
+        // What would not do a moment ago will not do now, if nothing happened since.
+        let failed = self.failed.as_ref().is_some_and(|(moment, _)| *moment == cache.moment());
+        if failed { None } else { choose::best(self, cache, chance) }
+    }
+
+    /// Why no node will do, if that was found out and nothing happened since.
+    #[must_use]
+    pub fn last_failure(&self, cache: &Cache) -> Option<Verdict> {
+        let (_, verdict) = self.failed.as_ref().filter(|(moment, _)| *moment == cache.moment())?;
+        Some(verdict.clone())
+    }
+
+    /// Remembers why no node will do.
+    pub fn remember_failure(&mut self, verdict: &Verdict, cache: &Cache) {
+        self.failed = Some((cache.moment(), verdict.clone()));
+    }
+
+    fn number(&mut self, rejection: Rejection) -> u16 {
+        let at = match self.rejections.iter().position(|known| *known == rejection) {
+            Some(at) => at,
+            None => {
+                self.rejections.push(rejection);
+                self.rejections.len() - 1
+            }
+        };
+        u16::try_from(at + 1).unwrap_or(ABSENT - 1)
+    }
+
+    /// How many nodes come into question.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether no node comes into question.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// What was found out of the nodes that come into question.
+    #[must_use]
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// The number of a node that comes into question.
+    #[inline]
+    #[must_use]
+    pub fn node(&self, at: usize) -> usize {
+        self.spots.as_ref().map_or(at, |spots| spots[at])
+    }
+
+    /// The place of a node among those that come into question.
+    #[must_use]
+    pub fn place(&self, node: usize) -> Option<usize> {
+        match &self.spots {
+            Some(spots) => spots.iter().position(|spot| *spot == node),
+            None => (node < self.cells.len()).then_some(node),
+        }
+    }
+
+    /// Why a node will not do, to rules that look at it alone; nothing if it will.
+    #[must_use]
+    pub fn rejection(&self, at: usize) -> Option<&Rejection> {
+        match self.cells[at].verdict {
+            0 | ABSENT => None,
+            number => self.rejections.get(usize::from(number) - 1),
+        }
+    }
+}
+
+impl Cell {
+    /// Whether the node will do, to rules that look at it alone.
+    #[inline]
+    #[must_use]
+    pub fn will_do(&self) -> bool {
+        self.verdict == 0
+    }
+
+    /// Whether there is such a node.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.verdict != ABSENT
+    }
+}

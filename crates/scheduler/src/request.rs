@@ -1,0 +1,218 @@
+//! What a pod asks of a node, in machine numbers: reading quantities for every node would cost too much.
+
+use setpoint_api::Value;
+use setpoint_api::quantity::Quantity;
+use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::views::pod::{Container, Pod};
+
+/// What a container that says nothing is thought to use, in thousandths of a core, when nodes are compared.
+const USUAL_CPU: i64 = 100;
+/// What a container that says nothing is thought to use, in bytes, when nodes are compared.
+const USUAL_MEMORY: i64 = 200 * 1024 * 1024;
+
+/// Amounts of resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amounts {
+    /// Thousandths of a core.
+    pub cpu: i64,
+    /// Bytes.
+    pub memory: i64,
+    /// Bytes of local storage.
+    pub ephemeral: i64,
+    /// Everything else, by name.
+    pub others: Vec<(Box<str>, i64)>,
+}
+
+impl Amounts {
+    /// Reads amounts; also how many pods are meant, which is nobody's request.
+    pub fn read<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> (Amounts, i64) {
+        let (mut amounts, mut pods) = (Amounts::default(), 0);
+        for (name, text) in pairs {
+            let Ok(quantity) = Quantity::parse(text) else { continue };
+            match name {
+                "cpu" => amounts.cpu = quantity.milli_value(),
+                "memory" => amounts.memory = quantity.value(),
+                "ephemeral-storage" => amounts.ephemeral = quantity.value(),
+                "pods" => pods = quantity.value(),
+                other => *amounts.other_mut(other) = quantity.value(),
+            }
+        }
+        (amounts, pods)
+    }
+
+    /// The amount of a resource that has no field of its own.
+    #[must_use]
+    pub fn other(&self, name: &str) -> i64 {
+        self.others.iter().find(|(other, _)| **other == *name).map_or(0, |(_, amount)| *amount)
+    }
+
+    fn other_mut(&mut self, name: &str) -> &mut i64 {
+        let at = match self.others.binary_search_by(|(other, _)| (**other).cmp(name)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.others.insert(at, (name.into(), 0));
+                at
+            }
+        };
+        &mut self.others[at].1
+    }
+
+    /// Adds `more`, `times` over: -1 takes it away.
+    pub fn add(&mut self, more: &Amounts, times: i64) {
+        self.cpu += more.cpu * times;
+        self.memory += more.memory * times;
+        self.ephemeral += more.ephemeral * times;
+        for (name, amount) in &more.others {
+            *self.other_mut(name) += amount * times;
+        }
+    }
+
+    fn raise(&mut self, least: &Amounts) {
+        self.cpu = self.cpu.max(least.cpu);
+        self.memory = self.memory.max(least.memory);
+        self.ephemeral = self.ephemeral.max(least.ephemeral);
+        for (name, amount) in &least.others {
+            let own = self.other_mut(name);
+            *own = (*own).max(*amount);
+        }
+    }
+
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.cpu == 0 && self.memory == 0 && self.ephemeral == 0 && self.others.is_empty()
+    }
+}
+
+/// What a pod asks for, and what it is thought to use when nodes are compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Request {
+    /// What it asks for.
+    pub asked: Amounts,
+    /// Thousandths of a core, with a guess for containers that say nothing.
+    pub likely_cpu: i64,
+    /// Bytes, with a guess for containers that say nothing.
+    pub likely_memory: i64,
+}
+
+impl Request {
+    /// What a pod asks for: what its containers need together, or what it takes to start them if that is more; what
+    /// the pod says itself stands above that, and its overhead comes on top.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Request {
+        let asked = total(pod, false);
+        let says_all = |one: &Container| {
+            let requests = &one.resources.requests;
+            requests.get("cpu").is_some() && requests.get("memory").is_some()
+        };
+        let guesses = !pod.spec.containers.iter().chain(&pod.spec.init_containers).all(says_all);
+        let (likely_cpu, likely_memory) = if guesses {
+            let likely = total(pod, true);
+            (likely.cpu, likely.memory)
+        } else {
+            (asked.cpu, asked.memory)
+        };
+        Request { asked, likely_cpu, likely_memory }
+    }
+}
+
+fn total(pod: &Pod, guess: bool) -> Amounts {
+    let mut all = Amounts::default();
+    for container in &pod.spec.containers {
+        all.add(&of_container(&container.resources.requests, guess), 1);
+    }
+    let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
+    for container in &pod.spec.init_containers {
+        let mut own = of_container(&container.resources.requests, guess);
+        if container.restart_policy == "Always" {
+            all.add(&own, 1);
+            beside.add(&own, 1);
+            starting.raise(&beside);
+        } else {
+            own.add(&beside, 1);
+            starting.raise(&own);
+        }
+    }
+    all.raise(&starting);
+    let (as_a_whole, _) =
+        Amounts::read(listed(pod.spec.resources.as_ref().and_then(|own| own.get("requests"))));
+    if as_a_whole.cpu != 0 {
+        all.cpu = as_a_whole.cpu;
+    }
+    if as_a_whole.memory != 0 {
+        all.memory = as_a_whole.memory;
+    }
+    for (name, amount) in as_a_whole.others.iter().filter(|(name, _)| name.starts_with("hugepages-")) {
+        *all.other_mut(name) = *amount;
+    }
+    all.add(&Amounts::read(listed(pod.spec.overhead.as_ref())).0, 1);
+    all.others.retain(|(_, amount)| *amount != 0);
+    all
+}
+
+fn of_container(requests: &Pairs, guess: bool) -> Amounts {
+    let (mut amounts, _) = Amounts::read(requests.iter());
+    if guess && requests.get("cpu").is_none() {
+        amounts.cpu = USUAL_CPU;
+    }
+    if guess && requests.get("memory").is_none() {
+        amounts.memory = USUAL_MEMORY;
+    }
+    amounts
+}
+
+fn listed(list: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    let entries = list.and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
+    entries.filter_map(|(name, text)| Some((name, text.as_str()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::value;
+
+    use super::*;
+
+    fn container(cpu: &str, policy: &str) -> Container {
+        let mut container = Container { restart_policy: policy.to_owned(), ..Container::default() };
+        container.resources.requests = [("cpu", cpu)].into_iter().collect();
+        container
+    }
+
+    fn cpu(containers: &[&str], first: &[(&str, &str)]) -> i64 {
+        let mut pod = Pod::default();
+        pod.spec.containers = containers.iter().map(|cpu| container(cpu, "")).collect();
+        pod.spec.init_containers = first.iter().map(|(cpu, policy)| container(cpu, policy)).collect();
+        Request::of(&pod).asked.cpu
+    }
+
+    #[test]
+    fn containers_add_up_and_starting_may_need_more() {
+        assert_eq!(cpu(&["1", "500m"], &[]), 1500);
+        assert_eq!(cpu(&["1"], &[("2", "")]), 2000);
+        assert_eq!(cpu(&["1"], &[("2", "Always")]), 3000);
+        assert_eq!(cpu(&["1"], &[("2", "Always"), ("4", "")]), 6000);
+        assert_eq!(cpu(&["1"], &[("4", ""), ("2", "Always")]), 4000);
+    }
+
+    #[test]
+    fn the_pod_itself_stands_above_and_overhead_comes_on_top() {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container("1", "")];
+        pod.spec.resources = Some(value!({"requests": {"cpu": "3", "memory": "1Ki"}}));
+        pod.spec.overhead = Some(value!({"cpu": "250m", "example.com/x": "2"}));
+        let request = Request::of(&pod);
+        assert_eq!((request.asked.cpu, request.asked.memory), (3250, 1024));
+        assert_eq!(request.asked.other("example.com/x"), 2);
+    }
+
+    #[test]
+    fn who_says_nothing_is_thought_to_use_something() {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![Container::default(), container("1", "")];
+        let request = Request::of(&pod);
+        assert_eq!(
+            (request.asked.cpu, request.likely_cpu, request.likely_memory),
+            (1000, 1100, 2 * USUAL_MEMORY)
+        );
+    }
+}

@@ -1,0 +1,404 @@
+//! What matters of a pod to the rules. Pods of one shape are the same to the scheduler and share its results.
+
+use setpoint_api::Value;
+use setpoint_api::labels::{Expression, Operator, Requirement, Selector};
+use setpoint_reconcile::Object;
+use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::views::pod::{Pod, Toleration};
+
+use crate::request::Request;
+
+/// What matters of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its labels.
+    pub labels: Pairs,
+    /// Who manages it, by kind and name.
+    pub owner: Option<(Box<str>, Box<str>)>,
+    /// How important it is.
+    pub priority: i64,
+    /// Whether it may push others aside.
+    pub preempts: bool,
+    /// Who gives it a node.
+    pub scheduler: Box<str>,
+    /// What it asks for.
+    pub request: Request,
+    /// What it puts up with.
+    pub tolerations: Vec<Toleration>,
+    /// Which nodes will do.
+    pub nodes: NodeChoice,
+    /// Which nodes it would rather have, by weight.
+    pub prefers: Vec<(i64, NodeTerm)>,
+    /// What it says of other pods.
+    pub others: PodTerms,
+    /// How it spreads; nothing if it does not say.
+    pub spread: Vec<Constraint>,
+    /// Its ports on the node.
+    pub ports: Vec<HostPort>,
+    /// Its images.
+    pub images: Vec<Box<str>>,
+    /// The claims it uses: by name, and whether they are made for it.
+    pub claims: Vec<(Box<str>, bool)>,
+    /// Whether it claims devices.
+    pub claims_devices: bool,
+}
+
+/// Which nodes will do for a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeChoice {
+    /// Labels that a node must have.
+    pub selector: Pairs,
+    /// Terms one of which a node must meet; nothing if any node will do.
+    pub terms: Option<Vec<NodeTerm>>,
+}
+
+/// Conditions on a node, all of which it must meet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeTerm {
+    /// On its labels.
+    labels: Vec<Requirement>,
+    /// On its name: whether it must be one of these, or none of these.
+    names: Vec<(bool, Vec<Box<str>>)>,
+}
+
+/// What a pod says of the pods it wants to be with, and of those it does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodTerms {
+    /// Pods that must be near.
+    pub near: Vec<PodTerm>,
+    /// Pods that must be far.
+    pub far: Vec<PodTerm>,
+    /// Pods that should be near, by weight; those that should be far have a negative one.
+    pub wishes: Vec<(i64, PodTerm)>,
+}
+
+/// Some pods, and what near means.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodTerm {
+    /// The label of nodes that are near each other.
+    pub key: Box<str>,
+    /// The pods that are meant.
+    pub pods: Pods,
+}
+
+/// Some pods.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pods {
+    /// By their labels.
+    pub selector: Selector,
+    /// By their namespaces, sorted.
+    pub namespaces: Vec<Box<str>>,
+    /// By the labels of their namespaces.
+    pub of_namespaces: Option<Selector>,
+}
+
+/// How pods spread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Constraint {
+    /// The label of nodes over whose values they spread.
+    pub key: Box<str>,
+    /// By how much a value may have more than the least.
+    pub skew: i64,
+    /// Whether that must be so.
+    pub hard: bool,
+    /// The pods that are counted.
+    pub selector: Selector,
+    /// How many values there should be.
+    pub min_domains: i64,
+    /// Whether only nodes count that the pod's node selector allows.
+    pub by_affinity: bool,
+    /// Whether only nodes count whose taints the pod puts up with.
+    pub by_taints: bool,
+}
+
+/// A port on a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    /// Its number.
+    pub number: i64,
+    /// Its protocol.
+    pub protocol: Box<str>,
+    /// Its address.
+    pub ip: Box<str>,
+}
+
+impl Shape {
+    /// What matters of a pod.
+    #[must_use]
+    pub fn of(object: &Object, pod: &Pod) -> Shape {
+        let (meta, spec) = (object.meta(), &pod.spec);
+        let owner = meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone()));
+        let affinity = spec.affinity.as_ref();
+        let image = |image: &String| normal_image(image).into();
+        let claims = spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
+            Some(claim) => Some((claim.claim_name.as_str().into(), false)),
+            None if volume.ephemeral.is_some() => {
+                Some((format!("{}-{}", meta.name, volume.name).into(), true))
+            }
+            None => None,
+        });
+        Shape {
+            namespace: meta.namespace.clone(),
+            labels: meta.labels.clone(),
+            owner,
+            priority: spec.priority.unwrap_or(0),
+            preempts: spec.preemption_policy != "Never",
+            scheduler: spec.scheduler_name.as_str().into(),
+            request: Request::of(pod),
+            tolerations: spec.tolerations.clone(),
+            nodes: NodeChoice::of(&spec.node_selector, affinity),
+            prefers: preferred_nodes(affinity),
+            others: PodTerms::of(affinity, &meta.namespace, &meta.labels),
+            spread: spec
+                .topology_spread_constraints
+                .iter()
+                .map(|one| Constraint::of(one, &meta.labels))
+                .collect(),
+            ports: host_ports(pod),
+            images: spec
+                .containers
+                .iter()
+                .chain(&spec.init_containers)
+                .map(|one| image(&one.image))
+                .collect(),
+            claims: claims.collect(),
+            claims_devices: !spec.resource_claims.is_empty(),
+        }
+    }
+
+    /// Whether the pod puts up with a taint.
+    #[must_use]
+    pub fn tolerates(&self, taint: &setpoint_reconcile::views::node::Taint) -> bool {
+        self.tolerations.iter().any(|one| one.tolerates(taint))
+    }
+
+    /// Whether the pod is one of some pods, where its namespace has these labels.
+    #[must_use]
+    pub fn is_one_of(&self, pods: &Pods, namespace_labels: &Pairs) -> bool {
+        let by_name = pods.namespaces.iter().any(|name| *name == self.namespace);
+        let by_labels = || {
+            let selector = pods.of_namespaces.as_ref();
+            selector.is_some_and(|selector| selector.matches(|name| namespace_labels.get(name)))
+        };
+        (by_name || by_labels()) && pods.selector.matches(|name| self.labels.get(name))
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+    let containers = pod.spec.containers.iter().chain(sidecars);
+    let ports = containers.flat_map(|container| &container.ports).filter(|port| port.host_port > 0);
+    let ports = ports.map(|port| HostPort {
+        number: port.host_port,
+        protocol: if port.protocol.is_empty() { "TCP".into() } else { port.protocol.as_str().into() },
+        ip: if port.host_ip.is_empty() { "0.0.0.0".into() } else { port.host_ip.as_str().into() },
+    });
+    ports.collect()
+}
+
+/// The name of an image with its tag.
+#[must_use]
+pub fn normal_image(name: &str) -> String {
+    let tagged = name.rfind(':') > name.rfind('/');
+    if tagged { name.to_owned() } else { format!("{name}:latest") }
+}
+
+impl HostPort {
+    /// Whether both cannot be on one node.
+    #[must_use]
+    pub fn clashes(&self, other: &HostPort) -> bool {
+        let any = |ip: &str| ip == "0.0.0.0";
+        self.number == other.number
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || any(&self.ip) || any(&other.ip))
+    }
+}
+
+fn list<'a>(value: Option<&'a Value>, path: &[&str]) -> &'a [Value] {
+    value.and_then(|value| value.at(path)).and_then(Value::as_list).unwrap_or_default()
+}
+
+fn texts(value: &Value, field: &str) -> Vec<Box<str>> {
+    list(Some(value), &[field]).iter().filter_map(Value::as_str).map(Into::into).collect()
+}
+
+impl NodeChoice {
+    fn of(selector: &Pairs, affinity: Option<&Value>) -> NodeChoice {
+        let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
+        let terms = affinity.and_then(|affinity| affinity.at(&path)).and_then(Value::as_list);
+        let terms = terms.map(|terms| terms.iter().filter_map(NodeTerm::of).collect());
+        NodeChoice { selector: selector.clone(), terms }
+    }
+
+    /// Whether a node with this name and these labels will do.
+    #[must_use]
+    pub fn allows(&self, name: &str, labels: &Pairs) -> bool {
+        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.allows(name, labels)))
+    }
+
+    /// Whether any node will do.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.selector.is_empty() && self.terms.is_none()
+    }
+
+    /// The names of the nodes of which alone one will do; nothing if names do not decide.
+    #[must_use]
+    pub fn only(&self) -> Option<Vec<&str>> {
+        let terms = self.terms.as_ref().filter(|terms| !terms.is_empty())?;
+        let mut names: Vec<&str> = Vec::new();
+        for term in terms {
+            let mut lists = term.names.iter().filter(|(is_in, _)| *is_in).map(|(_, names)| names);
+            let first = lists.next()?;
+            let rest: Vec<_> = lists.collect();
+            let all = first.iter().filter(|name| rest.iter().all(|list| list.contains(name)));
+            names.extend(all.map(|name| &**name));
+        }
+        names.sort_unstable();
+        names.dedup();
+        Some(names)
+    }
+}
+
+impl NodeTerm {
+    /// Reads a term; nothing if no node can meet it.
+    #[must_use]
+    pub fn of(term: &Value) -> Option<NodeTerm> {
+        let (expressions, fields) =
+            (list(Some(term), &["matchExpressions"]), list(Some(term), &["matchFields"]));
+        if expressions.is_empty() && fields.is_empty() {
+            return None;
+        }
+        let mut labels = Vec::with_capacity(expressions.len());
+        for one in expressions {
+            let operator = match one.str_at(&["operator"]) {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                "Gt" => Operator::GreaterThan,
+                "Lt" => Operator::LessThan,
+                _ => return None,
+            };
+            labels.push(Requirement::new(one.str_at(&["key"]), operator, &texts(one, "values")).ok()?);
+        }
+        let mut names = Vec::with_capacity(fields.len());
+        for one in fields {
+            match (one.str_at(&["key"]), one.str_at(&["operator"])) {
+                ("metadata.name", operator @ ("In" | "NotIn")) => {
+                    names.push((operator == "In", texts(one, "values")))
+                }
+                _ => return None,
+            }
+        }
+        Some(NodeTerm { labels, names })
+    }
+
+    /// Whether a node with this name and these labels meets it.
+    #[must_use]
+    pub fn allows(&self, name: &str, labels: &Pairs) -> bool {
+        self.labels.iter().all(|one| one.matches(labels.get(one.key())))
+            && self.names.iter().all(|(is_in, names)| names.iter().any(|one| **one == *name) == *is_in)
+    }
+}
+
+fn preferred_nodes(affinity: Option<&Value>) -> Vec<(i64, NodeTerm)> {
+    let terms = list(affinity, &["nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
+    let read = |one: &Value| {
+        let weight = one.get("weight").and_then(Value::as_i64)?;
+        Some((weight, NodeTerm::of(one.get("preference")?)?))
+    };
+    terms.iter().filter_map(read).filter(|(weight, _)| *weight != 0).collect()
+}
+
+impl PodTerms {
+    fn of(affinity: Option<&Value>, namespace: &str, labels: &Pairs) -> PodTerms {
+        if affinity.is_none() {
+            return PodTerms::default();
+        }
+        let required = |sort| {
+            let terms = list(affinity, &[sort, "requiredDuringSchedulingIgnoredDuringExecution"]);
+            terms.iter().map(|term| PodTerm::of(term, namespace, labels)).collect()
+        };
+        let preferred = |sort, sign: i64| {
+            let terms = list(affinity, &[sort, "preferredDuringSchedulingIgnoredDuringExecution"]);
+            terms.iter().filter_map(move |one| {
+                let weight = one.get("weight").and_then(Value::as_i64)?;
+                Some((weight * sign, PodTerm::of(one.get("podAffinityTerm")?, namespace, labels)))
+            })
+        };
+        PodTerms {
+            near: required("podAffinity"),
+            far: required("podAntiAffinity"),
+            wishes: preferred("podAffinity", 1).chain(preferred("podAntiAffinity", -1)).collect(),
+        }
+    }
+}
+
+impl PodTerm {
+    fn of(term: &Value, namespace: &str, labels: &Pairs) -> PodTerm {
+        let mut selector = selector(term.get("labelSelector"));
+        // What the pod says of its own labels is written into the selector when it is made; a term that was not
+        // treated so means the same here.
+        for (keys, operator) in [("matchLabelKeys", Operator::In), ("mismatchLabelKeys", Operator::NotIn)] {
+            selector = narrowed(selector, &texts(term, keys), labels, operator);
+        }
+        let mut namespaces = texts(term, "namespaces");
+        let of_namespaces =
+            term.get("namespaceSelector").filter(|one| !one.is_null()).map(|one| self::selector(Some(one)));
+        if namespaces.is_empty() && of_namespaces.is_none() {
+            namespaces.push(namespace.into());
+        }
+        namespaces.sort_unstable();
+        PodTerm {
+            key: term.str_at(&["topologyKey"]).into(),
+            pods: Pods { selector, namespaces, of_namespaces },
+        }
+    }
+}
+
+impl Constraint {
+    fn of(one: &Value, labels: &Pairs) -> Constraint {
+        let number = |name, default| one.get(name).and_then(Value::as_i64).unwrap_or(default);
+        let selector = selector(one.get("labelSelector"));
+        Constraint {
+            key: one.str_at(&["topologyKey"]).into(),
+            skew: number("maxSkew", 1),
+            hard: one.str_at(&["whenUnsatisfiable"]) != "ScheduleAnyway",
+            selector: narrowed(selector, &texts(one, "matchLabelKeys"), labels, Operator::In),
+            min_domains: number("minDomains", 1),
+            by_affinity: one.str_at(&["nodeAffinityPolicy"]) != "Ignore",
+            by_taints: one.str_at(&["nodeTaintsPolicy"]) == "Honor",
+        }
+    }
+}
+
+/// The selector that also asks for the pod's own values of some labels.
+fn narrowed(selector: Selector, keys: &[Box<str>], labels: &Pairs, operator: Operator) -> Selector {
+    let Selector::All(mut requirements) = selector else { return selector };
+    for key in keys {
+        if let Some(value) = labels.get(key)
+            && let Ok(one) = Requirement::new(key, operator, &[value])
+            && !requirements.contains(&one)
+        {
+            requirements.push(one);
+        }
+    }
+    Selector::new(requirements)
+}
+
+fn selector(value: Option<&Value>) -> Selector {
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Selector::Nothing };
+    let labels = value.get("matchLabels").and_then(Value::as_map);
+    let labels = labels.into_iter().flat_map(|map| map.iter());
+    let labels = labels.filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let expressions = list(Some(value), &["matchExpressions"]).iter().map(|one| Expression {
+        key: one.str_at(&["key"]),
+        operator: one.str_at(&["operator"]),
+        values: list(Some(one), &["values"]).iter().filter_map(Value::as_str).collect(),
+    });
+    Selector::from_parts(labels, expressions).unwrap_or(Selector::Nothing)
+}

@@ -1,0 +1,142 @@
+//! Two candidates for one loop: whoever holds the Lease acts, and at no moment do two.
+
+use setpoint_api::{Revision, value};
+use setpoint_reconcile::election::{Elector, Held, Step};
+
+use super::marks::Marks;
+use crate::cluster::{Cluster, Parked};
+
+const LEASES: &str = "leases.coordination.k8s.io";
+const LEASE: &str = "kube-system/kube-controller-manager";
+
+struct Candidate {
+    name: &'static str,
+    elector: Elector,
+    /// Whether its loop runs; a candidate that does not lead has none.
+    is_running: bool,
+}
+
+/// Two candidates. One has its turn: its loop is the one in the cluster.
+pub struct Loops {
+    candidates: [Candidate; 2],
+    turn: usize,
+    parked: Parked,
+    /// A seeded bug: candidates do not ask whether they lead.
+    pub is_reckless: bool,
+}
+
+impl Loops {
+    /// Two candidates over a cluster; nobody leads as yet.
+    #[must_use]
+    pub fn new(cluster: &mut Cluster) -> Loops {
+        cluster.stop();
+        let candidate = |name: &'static str| Candidate {
+            name,
+            elector: Elector::new(name.to_owned()),
+            is_running: false,
+        };
+        let candidates = [candidate("alpha_1"), candidate("beta_2")];
+        Loops { candidates, turn: 0, parked: cluster.another(), is_reckless: false }
+    }
+
+    /// Gives the other candidate its turn.
+    pub fn switch(&mut self, cluster: &mut Cluster) {
+        self.turn = 1 - self.turn;
+        cluster.swap(&mut self.parked);
+    }
+
+    /// The candidate whose turn it is looks at the Lease, if it is time to. If it is out of luck, what it wrote
+    /// arrives and the answer does not. A loop starts with leadership and ends with it.
+    pub fn elect(&mut self, cluster: &mut Cluster, lucky: bool, marks: &mut Marks) {
+        let candidate = &mut self.candidates[self.turn];
+        if cluster.now >= candidate.elector.next() {
+            let was = holder(cluster);
+            let step = candidate.elector.look(held(cluster), cluster.now);
+            if write(cluster, step) {
+                if lucky {
+                    candidate.elector.won(cluster.now);
+                } else {
+                    marks.note("election lost its answer");
+                }
+                if !was.is_empty() && was != candidate.name {
+                    marks.note("leader changed");
+                }
+            }
+        }
+        let leads = candidate.elector.leads(cluster.now) || self.is_reckless;
+        if leads && !candidate.is_running {
+            cluster.crash();
+        } else if !leads && candidate.is_running {
+            if cluster.next_write().is_some() {
+                marks.note("leader deposed with writes under way");
+            }
+            cluster.stop();
+        }
+        candidate.is_running = leads;
+    }
+
+    /// Whether the candidate whose turn it is may act.
+    #[must_use]
+    pub fn may_act(&self, cluster: &Cluster) -> bool {
+        let candidate = &self.candidates[self.turn];
+        candidate.is_running && (candidate.elector.leads(cluster.now) || self.is_reckless)
+    }
+
+    /// The loop of the candidate whose turn it is was killed; it starts anew if it leads.
+    pub fn crash(&mut self, cluster: &mut Cluster) {
+        if self.candidates[self.turn].is_running {
+            cluster.crash();
+        }
+    }
+
+    /// What must hold whenever the candidate acts whose turn it is: the Lease is its own, and nobody else's.
+    ///
+    /// # Errors
+    /// If two act, or somebody whose the Lease is not.
+    pub fn check(&self, cluster: &Cluster) -> Result<(), String> {
+        let acting: Vec<&str> = self
+            .candidates
+            .iter()
+            .filter(|one| one.is_running && (one.elector.leads(cluster.now) || self.is_reckless))
+            .map(|one| one.name)
+            .collect();
+        if acting.len() > 1 {
+            return Err(format!("{} act at once", acting.join(" and ")));
+        }
+        let (name, holder) = (self.candidates[self.turn].name, holder(cluster));
+        if self.may_act(cluster) && holder != name {
+            return Err(format!("{name} acts, and the Lease is held by {holder:?}"));
+        }
+        Ok(())
+    }
+}
+
+fn holder(cluster: &Cluster) -> String {
+    cluster
+        .get(LEASES, LEASE)
+        .map_or(String::new(), |lease| lease.str_at(&["spec", "holderIdentity"]).to_owned())
+}
+
+fn held(cluster: &Cluster) -> Option<Held> {
+    let lease = cluster.get(LEASES, LEASE)?;
+    let revision = lease.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or(0);
+    Some(Held::of(&lease, Revision(revision)))
+}
+
+/// Performs a step of an election. Says whether it was one, and done.
+fn write(cluster: &mut Cluster, step: Step) -> bool {
+    cluster.acting = "system:kube-controller-manager";
+    let done = match step {
+        Step::Wait(_) => None,
+        Step::Create(spec) => {
+            let lease = value!({"metadata": {"name": "kube-controller-manager"}, "spec": (spec)});
+            Some(cluster.try_create(LEASES, "kube-system", lease))
+        }
+        Step::Update(spec, revision) => {
+            let seen = value!({"resourceVersion": (revision.to_string())});
+            Some(cluster.patch(LEASES, LEASE, "", value!({"metadata": (seen), "spec": (spec)})))
+        }
+    };
+    cluster.acting = "user";
+    done.is_some_and(|done| done.is_ok())
+}

@@ -1,0 +1,85 @@
+//! What happened how often. A campaign that never reaches a rare state proves nothing about it, so it demands that
+//! each of [`RARE`] was reached by some seed.
+
+use std::collections::BTreeMap;
+
+/// How often something happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(BTreeMap<&'static str, u64>);
+
+impl Marks {
+    /// It happened once more.
+    pub fn note(&mut self, mark: &'static str) {
+        self.add(mark, 1);
+    }
+
+    /// It happened so many times more.
+    pub fn add(&mut self, mark: &'static str, times: u64) {
+        *self.0.entry(mark).or_default() += times;
+    }
+
+    /// How often it happened.
+    #[must_use]
+    pub fn count(&self, mark: &str) -> u64 {
+        self.0.get(mark).copied().unwrap_or(0)
+    }
+
+    /// Adds what others counted.
+    pub fn join(&mut self, other: &Marks) {
+        for (mark, times) in &other.0 {
+            self.add(mark, *times);
+        }
+    }
+
+    /// Those of a list that never happened.
+    #[must_use]
+    pub fn missing<'a>(&self, wanted: &[&'a str]) -> Vec<&'a str> {
+        wanted.iter().filter(|mark| self.count(mark) == 0).copied().collect()
+    }
+}
+
+/// The rare states that a campaign must have reached.
+pub const RARE: [&str; 39] = [
+    // What goes wrong.
+    "write lost",
+    "answer lost",
+    "watch broken",
+    "events repeated",
+    "memory lost",
+    "crash between two writes",
+    "crash with nothing under way",
+    "rival wrote",
+    "disk full refused a controller",
+    "disk full refused a user",
+    "leader changed",
+    "leader deposed with writes under way",
+    "election lost its answer",
+    "conflict",
+    "node died",
+    "node returned",
+    "node was removed",
+    "pod failed",
+    "pod lost its readiness",
+    "pod vanished",
+    // What users do at bad moments.
+    "edit refused",
+    "eviction granted",
+    "eviction refused",
+    "rolled back in the middle of a rollout",
+    "scaled in the middle of a rollout",
+    "paused in the middle of a rollout",
+    "deleted in the foreground",
+    "deleted and orphaned",
+    "namespace deleted while full",
+    // What follows.
+    "rollout surged",
+    "orphan was adopted",
+    "pod was released",
+    "pod of an unreachable node was evicted",
+    "pod of a removed node was collected",
+    "ordinal was replaced",
+    "job failed for good",
+    "job counted a pod that was deleted",
+    "cron job skipped or replaced a run",
+    "claim was bound for its first consumer",
+];

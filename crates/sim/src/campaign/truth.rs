@@ -1,0 +1,132 @@
+//! What really happened: every commit in order, with the world as it left it.
+//!
+//! The checks judge by this and never by what a loop believes.
+
+use std::collections::BTreeMap;
+
+use setpoint_api::{Key, Resource, Revision};
+use setpoint_reconcile::{Object, World};
+use setpoint_server::in_process;
+use setpoint_store::{Cursor, Event, Filter, Store};
+
+/// One object that a commit changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which.
+    pub key: Key,
+    /// The commit.
+    pub revision: Revision,
+    /// What it was.
+    pub before: Option<Object>,
+    /// What it became.
+    pub after: Option<Object>,
+    /// The controller that did it; empty if none did.
+    pub by: Box<str>,
+    /// Who did it.
+    pub user: Box<str>,
+    /// The revision of the world that the controller planned on; the commit's own if no controller did it.
+    pub seen: Revision,
+}
+
+impl Change {
+    /// What the object was, or became if it was nothing.
+    ///
+    /// # Panics
+    /// If it was nothing before and after, which is no change.
+    #[must_use]
+    pub fn object(&self) -> &Object {
+        self.after.as_ref().or(self.before.as_ref()).expect("a change has a before or an after")
+    }
+
+    /// Whether it made the object.
+    #[must_use]
+    pub fn is_creation(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// Whether it marked the object as deleted, or took away one that was not marked.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        let was = self.before.as_ref().is_some_and(|object| !object.meta().is_deleted());
+        was && self.after.as_ref().is_none_or(|object| object.meta().is_deleted())
+    }
+
+    /// Whether the object is of a resource.
+    #[must_use]
+    pub fn is_of(&self, resource: &str) -> bool {
+        self.key.resource().as_str() == resource
+    }
+}
+
+/// What really happened so far.
+pub struct Truth {
+    /// The world after the last commit.
+    pub world: World,
+    /// The last commit that was more than a sign of life.
+    pub last_work: Revision,
+    /// What it was about, and who did it.
+    pub last_worker: String,
+    cursors: Vec<(Resource, Cursor)>,
+}
+
+impl Truth {
+    /// Follows a store that is empty as yet.
+    #[must_use]
+    pub fn of(store: &Store) -> Truth {
+        let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
+        let cursors = in_process::resources().map(follow).collect();
+        Truth { world: World::default(), last_work: Revision::ZERO, last_worker: String::new(), cursors }
+    }
+
+    /// Takes in what was committed since the last time, and shows each commit with the world it left.
+    ///
+    /// # Errors
+    /// The first that is found.
+    ///
+    /// # Panics
+    /// If it was not called for so long that the store has forgotten what happened.
+    pub fn catch_up(
+        &mut self,
+        planned_on: &mut BTreeMap<Revision, Revision>,
+        mut each: impl FnMut(&World, &[Change]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut events: Vec<(Key, Event)> = Vec::new();
+        for (resource, cursor) in &mut self.cursors {
+            while let Some(event) = cursor.try_next().expect("history reaches back one step") {
+                let key = Key::from_path(resource, event.after.path()).expect("a stored path is valid");
+                events.push((key, event));
+            }
+        }
+        events.sort_by_key(|(_, event)| event.revision());
+        for commit in events.chunk_by(|(_, a), (_, b)| a.revision() == b.revision()) {
+            let changes: Vec<Change> = commit.iter().map(|one| self.take_in(one, planned_on)).collect();
+            each(&self.world, &changes)?;
+        }
+        planned_on.clear();
+        Ok(())
+    }
+
+    fn take_in(&mut self, (key, event): &(Key, Event), planned_on: &BTreeMap<Revision, Revision>) -> Change {
+        let revision = event.revision();
+        let cause = event.after.cause();
+        let after =
+            if event.after.is_tombstone() { None } else { in_process::object(key.clone(), &event.after) };
+        let before = match &after {
+            Some(object) => self.world.put(object.clone()),
+            None => self.world.remove(key, revision),
+        };
+        if key.resource().as_str() != "leases.coordination.k8s.io" {
+            self.last_work = revision;
+            self.last_worker = format!("{key} by {}", cause.reconciler);
+        }
+        Change {
+            key: key.clone(),
+            revision,
+            before,
+            after,
+            by: cause.reconciler.split(' ').next().unwrap_or_default().into(),
+            user: cause.user.into(),
+            seen: planned_on.get(&revision).copied().unwrap_or(revision),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A log whose disk can be full: then it refuses what would need room, as the log on a real disk does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use setpoint_api::{Revision, Time};
+use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict};
+use setpoint_store::{Commit, Proposal, Refusal, Snapshot};
+
+/// The switch of a [`FullLog`].
+#[derive(Clone, Debug, Default)]
+pub struct Full(Arc<AtomicBool>);
+
+impl Full {
+    /// Fills the disk, or makes room.
+    pub fn set(&self, full: bool) {
+        self.0.store(full, Ordering::Relaxed);
+    }
+
+    /// Whether the disk is full.
+    #[must_use]
+    pub fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A log in memory that refuses puts while its switch is on; deletes are admitted.
+#[derive(Debug, Default)]
+pub struct FullLog {
+    log: MemoryLog,
+    full: Full,
+}
+
+impl FullLog {
+    /// An empty log with this switch.
+    #[must_use]
+    pub fn new(full: Full) -> FullLog {
+        FullLog { log: MemoryLog::default(), full }
+    }
+}
+
+impl Log for FullLog {
+    fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
+        self.log.replay(into)
+    }
+
+    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+        if !self.full.is() {
+            return self.log.append(batch, heads);
+        }
+        let deletes: Vec<Proposal> = batch.iter().filter(|one| one.only_deletes()).cloned().collect();
+        let mut admitted = self.log.append(&deletes, heads)?.into_iter();
+        let verdict = |proposal: &Proposal| {
+            let deletes = proposal.only_deletes().then(|| admitted.next()).flatten();
+            deletes.unwrap_or(Err(Refusal::DiskFull))
+        };
+        Ok(batch.iter().map(verdict).collect())
+    }
+
+    fn tail(&mut self, after: Revision, each: &mut dyn FnMut(Commit)) -> Result<(), LogError> {
+        self.log.tail(after, each)
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        self.log.reader()
+    }
+
+    fn published(&mut self, snapshot: &Snapshot) {
+        self.log.published(snapshot);
+    }
+
+    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+        self.log.chore(snapshot, now)
+    }
+
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+        self.log.compact(snapshot, now)
+    }
+
+    fn stat(&self) -> LogStat {
+        self.log.stat()
+    }
+}
