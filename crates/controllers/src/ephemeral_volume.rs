@@ -22,6 +22,10 @@ impl Planner for EphemeralVolumes {
         "ephemeral-volume-controller"
     }
 
+    fn source(&self) -> &'static str {
+        "ephemeral_volume"
+    }
+
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
             Watch::itself("pods"),

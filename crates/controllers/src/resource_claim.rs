@@ -112,7 +112,11 @@ fn owner(claim: &Object) -> Option<(&str, &str)> {
 /// Makes the claims of a pod that are to be made, names them, and keeps those that have devices for it.
 fn plan_pod(object: &Object, pod: &Pod, world: &World, before: &[Note], now: Time) -> Plan<Vec<Note>> {
     let mut plan = Plan::<Vec<Note>> { memo: before.to_vec(), ..Plan::default() };
-    if !horizon::reaches(world, ResourceClaim::RESOURCE, object, now) {
+    // A claim that the pod names and that is not here may only be not seen yet: it is not made twice.
+    let is_missing = |(name, _): (&str, bool)| {
+        world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name).is_none()
+    };
+    if pod.device_claims().any(is_missing) && !horizon::reaches(world, ResourceClaim::RESOURCE, object, now) {
         plan.look_again_at(now.after(horizon::SOON));
         return plan;
     }

@@ -1,13 +1,15 @@
 //! ResourceQuota: its status says which limits are in force, and what is used of them.
 //!
-//! What objects use is worked out by [`setpoint_reconcile::quota`], as at admission.
+//! What objects use is worked out by [`setpoint_reconcile::quota`], as at admission, which raises what is used in the
+//! moment in which it admits an object. So this controller is needed to count what was there before a limit, and to
+//! take back what shrank or went. It writes only on the quota that it saw, and takes nothing back while objects may
+//! have been admitted that it does not see yet: what is used is never less than what there is.
 
 use std::time::Duration;
 
-use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::quota::{self, Usage};
+use setpoint_reconcile::quota::{self, Usage, amounts};
 use setpoint_reconcile::views::resource_quota::ResourceQuota;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
@@ -15,6 +17,8 @@ use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, 
 const MANY_PODS: usize = 1000;
 /// How long to let pass for each pod before it is counted again, where there are many.
 const REST: Duration = Duration::from_micros(20);
+/// How long to wait for what was charged to show.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The controller.
 pub struct ResourceQuotaController;
@@ -60,7 +64,13 @@ impl Planner for ResourceQuotaController {
         // What nothing is known of stays as somebody else may have counted it.
         let mut used = known.clone();
         used.retain(|name, _| hard.contains_key(name));
-        used.extend(quota::used(world, namespace, &quota.spec, now));
+        for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
+            if known.get(&name).is_some_and(|known| amount < *known) && !is_whole(world, &name, object) {
+                plan.look_again_at(now.after(PATIENCE));
+                continue;
+            }
+            used.insert(name, amount);
+        }
         if !in_force || used != known {
             let status = value!({
                 "hard": (written(&hard, &quota.status.hard)),
@@ -73,6 +83,12 @@ impl Planner for ResourceQuotaController {
         }
         plan
     }
+}
+
+/// Whether the world shows everything that was charged to a limit of the quota as it is seen.
+fn is_whole(world: &World, name: &str, quota: &Object) -> bool {
+    let mut counted = world.resources().filter(|resource| quota::is_counted_of(name, resource.as_str()));
+    counted.all(|resource| world.revision_of(resource) >= quota.revision())
 }
 
 /// An object concerns the quotas of its namespace that count objects of its resource.
@@ -94,10 +110,6 @@ fn next_end(world: &World, namespace: &str, now: Time) -> Option<Time> {
         Some(end.after(Duration::from_micros(1)))
     });
     ends.filter(|end| *end > now).min()
-}
-
-fn amounts(pairs: &Pairs) -> Usage {
-    pairs.iter().filter_map(|(name, text)| Some((name.to_owned(), Quantity::parse(text).ok()?))).collect()
 }
 
 /// Amounts to write in the place of others, which go if they are not among them.

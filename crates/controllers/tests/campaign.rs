@@ -37,7 +37,8 @@ fn everything_converges_under_faults() {
     }
     let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(2000, |text| text.parse().unwrap());
     if std::env::var("SETPOINT_SIM_SURVEY").is_ok() {
-        let failed = campaign::survey(SETUP, seeds, threads());
+        let (failed, marks) = campaign::survey(SETUP, seeds, threads());
+        println!("{marks:#?}\nnever: {:?}", marks.missing(&RARE));
         failed.iter().for_each(|(seed, why)| println!("{seed}: {why}"));
         assert_eq!(failed.len(), 0, "of {seeds} seeds");
         return;

@@ -1,8 +1,9 @@
 //! What objects use of a quota: one evaluator for the status of ResourceQuotas and for admission.
 //!
 //! [`usage`] says what one object uses, [`Spec::covers`] whether a quota counts it, [`Spec::counts`] whether a
-//! quota counts objects of a resource at all. Admission adds the usage of a new object (for an update, the
-//! difference) to what is used and compares with `hard`; the controller adds up what there is ([`used`]).
+//! quota counts objects of a resource at all, [`unstated`] what it must say to be counted. Admission adds the usage
+//! of a new object (for an update, the difference) to what is used and compares with `hard`; the controller adds up
+//! what there is ([`used`]).
 
 mod pods;
 
@@ -26,8 +27,16 @@ pub type Usage = BTreeMap<String, Quantity>;
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
 /// What is counted of claims.
 const CLAIM_NAMES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
+/// Resources that no quota counts.
+const UNCOUNTED: [&str; 2] = ["events", "events.events.k8s.io"];
 /// Resources whose plain name counts their objects.
 const COUNTED: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+
+/// The amounts that can be read.
+#[must_use]
+pub fn amounts(pairs: &Pairs) -> Usage {
+    pairs.iter().filter_map(|(name, text)| Some((name.to_owned(), Quantity::parse(text).ok()?))).collect()
+}
 
 /// What a quota limits.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -72,7 +81,10 @@ impl Scope {
         let among = || present.iter().any(|value| self.values.iter().any(|wanted| wanted == value));
         match self.operator.as_str() {
             "In" => among(),
-            "NotIn" => !among(),
+            // Of several values it is enough that one is another.
+            "NotIn" => {
+                present.is_empty() || !present.iter().all(|value| self.values.iter().any(|v| v == value))
+            }
             "DoesNotExist" => present.is_empty(),
             _ => !present.is_empty(),
         }
@@ -114,7 +126,7 @@ fn is_in_scope(object: &Object, scope: &Scope) -> bool {
 #[must_use]
 pub fn is_counted_of(name: &str, resource: &str) -> bool {
     if name.strip_prefix("count/") == Some(resource) {
-        return true;
+        return !UNCOUNTED.contains(&resource);
     }
     match resource {
         "pods" => pods::is_counted(name),
@@ -125,6 +137,12 @@ pub fn is_counted_of(name: &str, resource: &str) -> bool {
         }
         other => COUNTED.contains(&other) && name == other,
     }
+}
+
+/// Which of these amounts an object must state and does not, as people are told.
+#[must_use]
+pub fn unstated<'a>(object: &Object, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    pods::unstated(object.view::<Pod>()?, names)
 }
 
 /// What an object uses, by all the names that a quota could have for it.
@@ -164,8 +182,7 @@ fn add_service(service: &Service, usage: &mut Usage) {
 }
 
 fn add_claim(object: &Object, claim: &PersistentVolumeClaim, usage: &mut Usage) {
-    let old_class = object.meta().annotations.get("volume.beta.kubernetes.io/storage-class");
-    let class = old_class.or(claim.spec.storage_class_name.as_deref()).unwrap_or_default();
+    let class = claim.class(object);
     let mut add = |name: &str, amount: Quantity| {
         if !class.is_empty() {
             usage.insert(format!("{class}{OF_CLASS}{name}"), amount);

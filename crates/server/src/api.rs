@@ -6,6 +6,7 @@ mod document;
 mod patching;
 mod review;
 mod subresource;
+mod turns;
 mod write;
 
 use std::future::Future;
@@ -25,6 +26,7 @@ use setpoint_reconcile::Engine;
 use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
+use self::turns::Turns;
 use crate::exchange::{Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
@@ -71,6 +73,7 @@ pub struct Api {
     tokens: Tokens,
     crowd: Arc<Crowd>,
     nodes: OnceLock<Arc<dyn Nodes>>,
+    turns: Turns,
 }
 
 /// In which series a request is counted, and since when.
@@ -91,6 +94,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         tokens: Tokens::new(None),
         crowd: Arc::default(),
         nodes: OnceLock::new(),
+        turns: Turns::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)

@@ -107,10 +107,10 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
                 Sort::Strategic => PatchType::Strategic,
             };
             let patched = Patch::new(sort, patch.clone())
-                .apply(live, served.stored_schema)
+                .apply(live.clone(), served.stored_schema)
                 .map_err(|error| error.to_status())?;
             let wish = Wish::of(typed(served, patched)?);
-            Ok(update::update(served, part_of(part)?, wish, &record, &writer, world)?.step)
+            Ok(update::update_live(served, part_of(part)?, wish, (&record, live), &writer, world)?.step)
         }
         Write::Apply { key, part, config, uid } => {
             let record = find(served, key, world)?;

@@ -12,6 +12,7 @@ pub mod delete;
 pub mod eviction;
 pub mod ownership;
 pub mod part;
+pub mod quota;
 pub mod service_network;
 pub mod update;
 
@@ -145,12 +146,11 @@ impl Writer {
 
     /// A commit that changes these paths of an object.
     pub(crate) fn proposal_of(&self, world: &World<'_>, changed: &FieldSet) -> Proposal {
-        let paths = changed.leaves().paths();
         // A change of everything is told as such: the cause is kept with every version of an object.
-        if paths.len() > CAUSE_PATHS_MAX {
-            return self.proposal(world);
+        match changed.leaf_texts(CAUSE_PATHS_MAX) {
+            Some(paths) => self.proposal_for(world, paths),
+            None => self.proposal(world),
         }
-        self.proposal_for(world, paths.iter().map(ToString::to_string).collect())
     }
 
     fn proposal_for(&self, world: &World<'_>, paths: Vec<String>) -> Proposal {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Key, Revision, Time, Value, json, value};
+use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::election::{Elector, Held, RETRY_PERIOD, Step};
 use setpoint_reconcile::{Ask, Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
 use setpoint_store::Clock;
@@ -37,9 +37,9 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 
 /// What tasks tell the loop.
 enum Report {
-    Listed { resource: setpoint_api::Resource, objects: Vec<Object>, revision: Revision },
+    Listed { resource: Resource, objects: Vec<Object>, revision: Revision },
     Changed(Observed),
-    Reached { resource: setpoint_api::Resource, revision: Revision },
+    Reached { resource: Resource, revision: Revision },
     Replied { controller: &'static str, key: Key, ask: Ask, answer: Result<Value, String> },
     Answered { ticket: Ticket, outcome: Outcome, by: Arc<str> },
 }
@@ -151,9 +151,9 @@ impl Remote {
     async fn lead(&self, elector: &mut Elector, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
-        let mut unknown = 0;
+        // A list may come again before all have come once.
+        let mut unknown: BTreeSet<&Resource> = resources().collect();
         for resource in resources() {
-            unknown += 1;
             let following = Following {
                 client: Arc::clone(&self.watches),
                 clock: Arc::clone(&self.clock),
@@ -171,7 +171,9 @@ impl Remote {
             let mut turn = Turn::default();
             let mut next = first;
             while let Some(report) = next {
-                unknown -= usize::from(matches!(&report, Report::Listed { .. }) && unknown > 0);
+                if let Report::Listed { resource, .. } = &report {
+                    unknown.remove(resource);
+                }
                 self.take(report, &mut engine, &mut known, &mut turn);
                 next = inbox.try_recv().ok();
             }
@@ -179,7 +181,7 @@ impl Remote {
                 self.look(elector).await;
             }
             // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
-            if unknown == 0 {
+            if unknown.is_empty() {
                 let planned = engine.turn(self.clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
                 turn.asks.extend(planned.asks);

@@ -164,21 +164,24 @@ pub fn run_seeds(setup: Setup, seeds: u64, threads: usize) -> Result<Marks, Stri
     }
 }
 
-/// Runs many seeds to the end, and tells in a line each which failed: to see how far a bug reaches.
+/// Runs many seeds to the end, and tells in a line each which failed, and what happened in the others: to see how far
+/// a bug reaches.
 #[must_use]
-pub fn survey(setup: Setup, seeds: u64, threads: usize) -> Vec<(u64, String)> {
+pub fn survey(setup: Setup, seeds: u64, threads: usize) -> (Vec<(u64, String)>, Marks) {
     let failed = Mutex::new(Vec::new());
+    let marks = Mutex::new(Marks::default());
     side_by_side(seeds, threads, |seed| {
         let schedule = Schedule::of(seed, users::ALL.len());
         let ran = run(setup, &schedule, false).map_err(|failure| failure.why).and_then(Report::with_enough);
-        if let Err(why) = ran {
-            failed.lock().push((seed, why));
+        match ran {
+            Ok(report) => marks.lock().join(&report.marks),
+            Err(why) => failed.lock().push((seed, why)),
         }
         true
     });
     let mut failed = failed.into_inner();
     failed.sort();
-    failed
+    (failed, marks.into_inner())
 }
 
 /// Calls for each seed once, on so many threads, until one says that it is enough.

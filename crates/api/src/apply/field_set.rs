@@ -226,15 +226,32 @@ impl FieldSet {
         })
     }
 
-    /// The paths that have no others below them.
+    /// The paths that have no others below them, as people read them; nothing if they are more than `most`.
     #[must_use]
-    pub fn leaves(&self) -> FieldSet {
-        let leaf = |node: &Node| Node {
-            element: node.element.clone(),
-            member: node.below.is_empty(),
-            below: node.below.leaves(),
-        };
-        FieldSet { nodes: self.nodes.iter().map(leaf).collect() }
+    pub fn leaf_texts(&self, most: usize) -> Option<Vec<String>> {
+        let mut found = Vec::new();
+        self.collect_texts(&mut String::new(), most, &mut found).then_some(found)
+    }
+
+    fn collect_texts(&self, prefix: &mut String, most: usize, found: &mut Vec<String>) -> bool {
+        self.nodes.iter().all(|node| {
+            let length = prefix.len();
+            match &node.element {
+                Element::Field(name) => {
+                    prefix.push('.');
+                    prefix.push_str(name);
+                }
+                other => prefix.push_str(&other.to_string()),
+            }
+            let fits = if node.below.is_empty() {
+                found.push(prefix.clone());
+                found.len() <= most
+            } else {
+                node.below.collect_texts(prefix, most, found)
+            };
+            prefix.truncate(length);
+            fits
+        })
     }
 
     /// Keeps the nodes for which `keep` says so.

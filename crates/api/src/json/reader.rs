@@ -72,6 +72,8 @@ pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
 /// The state of a run over one input.
 pub(super) struct Parser<'a> {
     bytes: &'a [u8],
+    /// The same as text, where all of it is: to look at once is cheaper than string by string.
+    text: Option<&'a str>,
     at: usize,
     depth: usize,
     saw_duplicate: bool,
@@ -94,6 +96,7 @@ impl<'a> Parser<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Parser<'a> {
         Parser {
             bytes,
+            text: std::str::from_utf8(bytes).ok(),
             at: 0,
             depth: 0,
             saw_duplicate: false,
@@ -321,7 +324,12 @@ impl<'a> Parser<'a> {
     }
 
     fn text(&self, from: usize, to: usize) -> Result<&'a str, JsonError> {
-        std::str::from_utf8(&self.bytes[from..to]).map_err(|_| JsonError::InvalidUtf8 { offset: from })
+        // Strings begin and end at bytes that are characters of their own.
+        match self.text.and_then(|text| text.get(from..to)) {
+            Some(text) => Ok(text),
+            None => std::str::from_utf8(&self.bytes[from..to])
+                .map_err(|_| JsonError::InvalidUtf8 { offset: from }),
+        }
     }
 
     /// A string with an escape at the current place, and plain text from `start` up to there.

@@ -78,7 +78,12 @@ fn every_line_of_the_tables_is_in_the_schema() {
         let number = field.number().map_or("-".to_owned(), |number| number.to_string());
         let numbers = if numbers.is_empty() { number } else { format!("{}/{number}", numbers.join("/")) };
         assert_eq!(words.next(), Some(numbers.as_str()), "{definition} {name}");
-        let flags = [(field.omits_empty(), 'o'), (field.omits_zero(), 'z'), (field.is_pointer(), 'p')];
+        let flags = [
+            (field.omits_empty(), 'o'),
+            (field.omits_zero(), 'z'),
+            (field.is_pointer(), 'p'),
+            (field.counts_empty(), 'e'),
+        ];
         let flags: String = flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect();
         assert_eq!(
             words.next(),

@@ -45,7 +45,8 @@ fn what_is_used_follows_what_there_is() {
     );
     cluster.assert_quiet();
     cluster.create("pods", "default", pod("a", value!({})));
-    let init = value!([{"name": "i", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}]);
+    let most = value!({"requests": {"cpu": "1500m"}, "limits": {"memory": "1Gi"}});
+    let init = value!([{"name": "i", "image": "i", "resources": (most)}]);
     cluster.create("pods", "default", pod("b", value!({"initContainers": (init)})));
     cluster.create("configmaps", "default", value!({"metadata": {"name": "m"}}));
     let service = value!({"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
@@ -108,4 +109,160 @@ fn a_pod_whose_grace_ran_out_uses_nothing_though_it_is_there() {
     assert!(cluster.get("pods", "default/a").is_some());
     assert_eq!(used(&cluster), r#"{"pods":"0"}"#);
     cluster.assert_quiet();
+}
+
+#[test]
+fn what_a_quota_refuses_is_told_and_made_up_for_when_it_may() {
+    for (resource, selector) in [
+        ("replicasets.apps", value!({"matchLabels": {"app": "web"}})),
+        ("replicationcontrollers", value!({"app": "web"})),
+    ] {
+        let controllers = || -> (Vec<Box<dyn setpoint_reconcile::Controller>>, _) {
+            let list: Vec<Box<dyn setpoint_reconcile::Controller>> = vec![
+                Box::new(crate::replica_set::ReplicaSetController),
+                Box::new(crate::replication_controller::ReplicationControllerController),
+                Box::new(super::ResourceQuotaController),
+            ];
+            (list, crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(controllers, 7);
+        let quota = value!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}});
+        cluster.create("resourcequotas", "default", quota);
+        cluster.settle();
+        let template = value!({
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        let spec = value!({"replicas": 3, "selector": (selector), "template": (template)});
+        cluster.create(resource, "default", value!({"metadata": {"name": "web"}, "spec": (spec)}));
+        cluster.run(Duration::from_secs(2));
+        assert_eq!(
+            (cluster.list("pods").len(), used(&cluster).as_str()),
+            (2, r#"{"pods":"2"}"#),
+            "{resource}"
+        );
+        let failure = |cluster: &Cluster| {
+            let set = cluster.get(resource, "default/web").unwrap();
+            let conditions = set.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
+            conditions.iter().find(|one| one.str_at(&["type"]) == "ReplicaFailure").cloned()
+        };
+        let said = failure(&cluster).unwrap();
+        assert_eq!((said.str_at(&["status"]), said.str_at(&["reason"])), ("True", "FailedCreate"));
+        let why = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2";
+        assert!(said.str_at(&["message"]).ends_with(why), "{said:?}");
+        let events = cluster.list("events");
+        let told = |event: &Value| {
+            event.str_at(&["reason"]) == "FailedCreate" && event.str_at(&["message"]).ends_with(why)
+        };
+        assert!(events.iter().any(told), "{events:?}");
+        cluster.patch(resource, "default/web", "", value!({"spec": {"replicas": 2}})).unwrap();
+        cluster.run(Duration::from_secs(2));
+        assert_eq!(failure(&cluster), None);
+        cluster.assert_quiet();
+        // A larger quota lets the rest in.
+        cluster.patch(resource, "default/web", "", value!({"spec": {"replicas": 4}})).unwrap();
+        cluster.patch("resourcequotas", "default/q", "", value!({"spec": {"hard": {"pods": "4"}}})).unwrap();
+        cluster.run(Duration::from_secs(600));
+        assert_eq!(
+            (cluster.list("pods").len(), used(&cluster).as_str()),
+            (4, r#"{"pods":"4"}"#),
+            "{resource}"
+        );
+        assert_eq!(failure(&cluster), None);
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn a_count_that_began_before_a_pod_was_admitted_does_not_stand() {
+    let mut cluster = cluster(value!({"hard": {"pods": "2"}}));
+    cluster.create("pods", "default", pod("a", value!({})));
+    cluster.settle();
+    cluster.delete("pods", "default/a", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.observe();
+    cluster.plan();
+    assert!(cluster.next_write().is_some());
+    cluster.create("pods", "default", pod("b", value!({})));
+    assert_eq!(used(&cluster), r#"{"pods":"2"}"#);
+    cluster.perform();
+    assert!(cluster.history.last().unwrap().ends_with("Conflict"), "{:?}", cluster.history);
+    assert_eq!(used(&cluster), r#"{"pods":"2"}"#);
+    cluster.settle();
+    assert_eq!(used(&cluster), r#"{"pods":"1"}"#);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_is_used_is_never_less_than_what_there_is_whatever_the_loop_sees() {
+    for seed in 0..16 {
+        let mut cluster = cluster(value!({"hard": {"pods": "5", "count/configmaps": "4"}}));
+        cluster.rng = fastrand::Rng::with_seed(seed);
+        let second = value!({
+            "metadata": {"name": "r"},
+            "spec": {"hard": {"pods": "3"}, "scopes": ["NotBestEffort"]},
+        });
+        cluster.create("resourcequotas", "default", second);
+        cluster.settle();
+        let mut full = 0;
+        for n in 0..120 {
+            match cluster.rng.u8(..10) {
+                0..3 => {
+                    let resources =
+                        if cluster.rng.bool() { value!({"requests": {"cpu": "1m"}}) } else { value!({}) };
+                    let spec =
+                        value!({"containers": [{"name": "c", "image": "i", "resources": (resources)}]});
+                    let pod = value!({"metadata": {"name": (format!("p{n}"))}, "spec": (spec)});
+                    full += usize::from(cluster.try_create("pods", "default", pod).is_err());
+                }
+                3 => {
+                    let map = value!({"metadata": {"name": (format!("m{n}"))}});
+                    let _ = cluster.try_create("configmaps", "default", map);
+                }
+                4 | 5 => {
+                    let (resource, objects) = match cluster.rng.bool() {
+                        true => ("pods", cluster.list("pods")),
+                        false => ("configmaps", cluster.list("configmaps")),
+                    };
+                    if !objects.is_empty() {
+                        let name = objects[cluster.rng.usize(..objects.len())]
+                            .str_at(&["metadata", "name"])
+                            .to_owned();
+                        cluster
+                            .delete(resource, &format!("default/{name}"), &value!({"gracePeriodSeconds": 0}))
+                            .unwrap();
+                    }
+                }
+                6 | 7 => cluster.observe_some(),
+                8 => drop(cluster.plan()),
+                _ => drop(cluster.perform()),
+            }
+            assert_counted(&cluster, "q", "pods", cluster.list("pods").len(), 5, seed);
+            assert_counted(&cluster, "q", "count/configmaps", cluster.list("configmaps").len(), 4, seed);
+            let asks = |pod: &&Value| !json::to_text(pod).contains(r#""resources":{}"#);
+            let asking = cluster.list("pods").iter().filter(asks).count();
+            assert_counted(&cluster, "r", "pods", asking, 3, seed);
+        }
+        assert!(full > 0, "some are refused");
+        cluster.mend_watches();
+        cluster.run(Duration::from_secs(60));
+        let pods = cluster.list("pods").len();
+        let maps = cluster.list("configmaps").len();
+        assert_eq!(
+            used(&cluster),
+            format!(r#"{{"count/configmaps":"{maps}","pods":"{pods}"}}"#),
+            "seed {seed}"
+        );
+        cluster.assert_quiet();
+    }
+}
+
+/// What there is, is no more than what the quota says is used, and that is no more than it allows.
+fn assert_counted(cluster: &Cluster, quota: &str, name: &str, there: usize, hard: usize, seed: u64) {
+    let quota = cluster.get("resourcequotas", &format!("default/{quota}")).unwrap();
+    let used: usize = quota.str_at(&["status", "used", name]).parse().unwrap();
+    assert!(
+        there <= used && used <= hard,
+        "seed {seed}: {there} {name}, {used} used, {:#?}",
+        cluster.history
+    );
 }

@@ -46,10 +46,6 @@ impl Controller for Mutant {
         self.inner.source()
     }
 
-    fn node(&self, key: &Key, world: &World) -> Option<String> {
-        self.inner.node(key, world)
-    }
-
     fn keys(&self, world: &World) -> Vec<Key> {
         self.inner.keys(world)
     }

@@ -1,13 +1,15 @@
 //! What a pod uses of a quota.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Time, Value};
 
-use super::{Scope, Usage};
-use crate::object::{Object, Pairs};
-use crate::views::pod::{Container, Pod};
+use super::{Scope, Usage, amounts};
+use crate::object::Object;
+use crate::views::condition;
+use crate::views::pod::{Container, ContainerStatus, Pod, Resources};
 
 /// The names of pods and of what they ask for; those with prefixes apart.
 const NAMES: [&str; 10] = [
@@ -22,6 +24,9 @@ const NAMES: [&str; 10] = [
     "limits.memory",
     "limits.ephemeral-storage",
 ];
+
+/// What pods ask for that counts by its plain name and by its limits.
+const PLAIN: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 pub(super) fn is_counted(name: &str) -> bool {
     let extended = |name: &str| name.contains('/') && !name.contains("kubernetes.io/");
@@ -42,39 +47,99 @@ pub(super) fn is_alive(object: &Object, pod: &Pod, now: Time) -> bool {
 
 pub(super) fn add_usage(pod: &Pod, usage: &mut Usage) {
     usage.insert("pods".to_owned(), Quantity::from(1_i64));
-    for (name, amount) in total(pod, |container| &container.resources.requests, "requests") {
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
+    let requests = total(pod, "requests", &[requested, set_aside, actually_requested]);
+    for (name, amount) in requests {
+        if PLAIN.contains(&name.as_str()) || name.starts_with("hugepages-") {
             usage.insert(name.clone(), amount);
         }
         usage.insert(format!("requests.{name}"), amount);
     }
-    for (name, amount) in total(pod, |container| &container.resources.limits, "limits") {
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
+    for (name, amount) in total(pod, "limits", &[limited, actually_limited]) {
+        if PLAIN.contains(&name.as_str()) {
             usage.insert(format!("limits.{name}"), amount);
         }
     }
 }
 
-/// What a pod asks for as a whole: what its containers ask for together, or what it takes to start them if that is
-/// more, with what it asks for itself in their place, and its overhead.
-fn total(pod: &Pod, of: fn(&Container) -> &Pairs, what: &str) -> Usage {
+/// What containers must state wherever a quota limits it.
+const STATED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+
+/// Which of these amounts the containers of a pod must state and do not. A pod that states amounts itself needs none.
+pub(super) fn unstated<'a>(pod: &Pod, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let of_pods = |name: &String| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-");
+    let own = |what| listed(pod.spec.resources.as_ref().and_then(|own| own.get(what)));
+    if own("requests").keys().chain(own("limits").keys()).any(of_pods) {
+        return None;
+    }
+    let names: BTreeSet<&str> = names.into_iter().filter(|name| STATED.contains(name)).collect();
+    let faults = names.into_iter().filter_map(|name| {
+        let states = |container: &&Container| match name.strip_prefix("limits.") {
+            Some(name) => container.resources.limits.get(name).is_some(),
+            None => container.resources.requests.get(name.trim_start_matches("requests.")).is_some(),
+        };
+        let containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+        let silent: BTreeSet<&str> =
+            containers.filter(|container| !states(container)).map(|container| &*container.name).collect();
+        let silent: Vec<&str> = silent.into_iter().collect();
+        (!silent.is_empty()).then(|| format!("{name} for: {}", silent.join(",")))
+    });
+    let faults: Vec<String> = faults.collect();
+    (!faults.is_empty()).then(|| format!("must specify {}", faults.join("; ")))
+}
+
+/// One way to see what a container asks for. Where its node says nothing of it, it is what is wanted, unless that
+/// cannot be had.
+type Asking = fn(&Container, Option<&ContainerStatus>, bool) -> Usage;
+
+fn requested(container: &Container, _: Option<&ContainerStatus>, refused: bool) -> Usage {
+    if refused { Usage::new() } else { amounts(&container.resources.requests) }
+}
+
+fn set_aside(container: &Container, status: Option<&ContainerStatus>, refused: bool) -> Usage {
+    match status.map(|status| &status.allocated_resources).filter(|set_aside| !set_aside.is_empty()) {
+        Some(set_aside) => amounts(set_aside),
+        None => requested(container, None, refused),
+    }
+}
+
+fn actually_requested(container: &Container, status: Option<&ContainerStatus>, refused: bool) -> Usage {
+    match status.map(|status| &status.resources.requests).filter(|actual| !actual.is_empty()) {
+        Some(actual) => amounts(actual),
+        None => set_aside(container, status, refused),
+    }
+}
+
+fn limited(container: &Container, _: Option<&ContainerStatus>, refused: bool) -> Usage {
+    if refused { Usage::new() } else { amounts(&container.resources.limits) }
+}
+
+fn actually_limited(container: &Container, status: Option<&ContainerStatus>, refused: bool) -> Usage {
+    match status.map(|status| &status.resources.limits).filter(|actual| !actual.is_empty()) {
+        Some(actual) => amounts(actual),
+        None => limited(container, None, refused),
+    }
+}
+
+/// What a pod asks for as a whole: the most that its containers ask for in any way, with what it asks for itself in
+/// their place, and its overhead.
+fn total(pod: &Pod, what: &str, ways: &[Asking]) -> Usage {
+    let refused = condition(&pod.status.conditions, "PodResizePending")
+        .is_some_and(|pending| pending.reason == "Infeasible");
+    let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    let moved = statuses.clone().any(|status| {
+        let Resources { requests, limits } = &status.resources;
+        !(requests.is_empty() && limits.is_empty() && status.allocated_resources.is_empty())
+    });
+    // Without a word from its node, they are all the same.
+    let ways = if moved { ways } else { &ways[..1] };
     let mut all = Usage::new();
-    for container in &pod.spec.containers {
-        add(&mut all, &amounts(of(container)));
+    for asking in ways {
+        let of = |container: &Container| {
+            let status = statuses.clone().find(|status| status.name == container.name);
+            asking(container, status, refused)
+        };
+        raise(&mut all, &together(pod, of));
     }
-    let (mut beside, mut starting) = (Usage::new(), Usage::new());
-    for container in &pod.spec.init_containers {
-        let mut own = amounts(of(container));
-        if container.restart_policy == "Always" {
-            add(&mut all, &own);
-            add(&mut beside, &own);
-            own.clone_from(&beside);
-        } else {
-            add(&mut own, &beside);
-        }
-        raise(&mut starting, &own);
-    }
-    raise(&mut all, &starting);
     for (name, amount) in listed(pod.spec.resources.as_ref().and_then(|own| own.get(what))) {
         if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
             all.insert(name, amount);
@@ -88,8 +153,26 @@ fn total(pod: &Pod, of: fn(&Container) -> &Pairs, what: &str) -> Usage {
     all
 }
 
-fn amounts(pairs: &Pairs) -> Usage {
-    pairs.iter().filter_map(|(name, text)| Some((name.to_owned(), Quantity::parse(text).ok()?))).collect()
+/// What containers ask for together, or what it takes to start them if that is more.
+fn together(pod: &Pod, of: impl Fn(&Container) -> Usage) -> Usage {
+    let mut all = Usage::new();
+    for container in &pod.spec.containers {
+        add(&mut all, &of(container));
+    }
+    let (mut beside, mut starting) = (Usage::new(), Usage::new());
+    for container in &pod.spec.init_containers {
+        let mut own = of(container);
+        if container.restart_policy == "Always" {
+            add(&mut all, &own);
+            add(&mut beside, &own);
+            own.clone_from(&beside);
+        } else {
+            add(&mut own, &beside);
+        }
+        raise(&mut starting, &own);
+    }
+    raise(&mut all, &starting);
+    all
 }
 
 fn listed(list: Option<&Value>) -> Usage {

@@ -262,6 +262,12 @@ pub struct ContainerStatus {
     pub restart_count: i64,
     /// What it does, as the API shows it.
     pub state: Value,
+    /// What it has.
+    #[serde(deserialize_with = "or_default")]
+    pub resources: Resources,
+    /// What its node set aside for it.
+    #[serde(deserialize_with = "or_default")]
+    pub allocated_resources: Pairs,
 }
 
 impl Pod {

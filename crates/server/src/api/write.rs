@@ -21,13 +21,16 @@ use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Decided, Step, Wish, World, Writer};
+use crate::pipeline::{Decided, Step, Wish, World, Writer, quota};
 use crate::query::Query;
 use crate::route::Target;
 use crate::{answers, list, stored};
 
 /// How often a write is decided anew when others were faster.
 const ATTEMPTS_MAX: usize = 5;
+/// How often it is decided at the most if others write the quotas that it is charged to. Each time one of them got
+/// on, and most of those who would be faster wait for their turn.
+const CHARGES_MAX: usize = 1000;
 
 /// What became of a write.
 pub(super) enum Done {
@@ -235,7 +238,9 @@ impl Api {
         &self,
         mut decide: impl FnMut(&World<'_>) -> Result<Step, Status>,
     ) -> Result<Done, Status> {
-        for _ in 0..ATTEMPTS_MAX {
+        let mut turn = None;
+        let mut attempts = 0;
+        for _ in 0..CHARGES_MAX {
             let snapshot = self.store.snapshot();
             let entropy = [(); 3].map(|()| (self.options.entropy)());
             let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
@@ -247,6 +252,13 @@ impl Api {
                 Step::WouldRemove(object) => return Ok(Done::Removed(object)),
             };
             drop(snapshot);
+            if let Some(charged) = quota::charged(&proposal).filter(|_| turn.is_none()) {
+                let (taken, waited) = self.turns.take(charged).await;
+                turn = Some(taken);
+                if waited {
+                    continue;
+                }
+            }
             match self.store.submit(*proposal).await {
                 Ok(committed) => {
                     return Ok(match removed {
@@ -254,8 +266,16 @@ impl Api {
                         None => Done::Stored(committed.records[0].clone()),
                     });
                 }
-                Err(CommitError::Refused(Refusal::Conflict(_))) => {}
+                Err(CommitError::Refused(Refusal::Conflict(conflict))) if quota::is_quota(&conflict.key) => {
+                    if turn.is_none() {
+                        turn = Some(self.turns.take(&conflict.key).await.0);
+                    }
+                }
+                Err(CommitError::Refused(Refusal::Conflict(_))) => attempts += 1,
                 Err(error) => return Err(commit_status(&error)),
+            }
+            if attempts == ATTEMPTS_MAX {
+                break;
             }
         }
         let message =

@@ -509,9 +509,17 @@ async fn headers_are_bounded() {
         let mut long = request(Method::GET, "/", String::new());
         long.headers_mut().insert("x-long", "x".repeat(HEADER_BYTES_MAX + 1).parse().unwrap());
         for request in [many, long] {
-            let (code, headers, body) = running.client(alpn).await.send(request).await;
-            assert_eq!(code.as_u16(), 431, "{alpn}");
-            assert_eq!(headers["content-type"], "application/json", "{alpn}");
+            let answer = match running.client(alpn).await.open(request).await {
+                Ok(answer) => answer,
+                // The connection may end while the client still writes, and then it does not read.
+                Err(error) => {
+                    assert_eq!(alpn, "http/1.1", "{error}");
+                    continue;
+                }
+            };
+            assert_eq!(answer.status().as_u16(), 431, "{alpn}");
+            assert_eq!(answer.headers()["content-type"], "application/json", "{alpn}");
+            let body = read(answer.into_body()).await.unwrap();
             let status = setpoint_api::json::parse(&body).unwrap();
             assert_eq!(status.str_at(&["kind"]), "Status", "{alpn}");
             assert!(status.str_at(&["message"]).contains("header fields"), "{alpn}");

@@ -1,7 +1,7 @@
 //! The thread that runs the loop: it follows the store, sends writes into it, and sleeps when nothing is to do.
 
-use std::future::Future;
-use std::pin::Pin;
+mod sending;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use setpoint_api::{Key, Resource, Revision};
-use setpoint_reconcile::{Engine, Outcome, Seed, Sent, Ticket, Turn};
+use setpoint_reconcile::{Engine, Seed, Turn};
 use setpoint_store::{Clock, Cursor, Event, Filter, Store};
 use thiserror::Error;
 
-use super::{Prepared, object, observed, outcome, prepare, resources};
+use self::sending::Sending;
+use super::{object, observed, resources};
 use crate::api::Entropy;
 use crate::asks::Oracle;
-use crate::pipeline::World;
 
 /// How long changes gather before they are taken in together.
 const GATHER: Duration = Duration::from_millis(1);
@@ -51,7 +51,7 @@ impl Shell {
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let thread = std::thread::Builder::new().name("loop".to_owned()).spawn(move || {
             let feed = Feed::open(&run.lock());
-            Running { feed, store, clock, entropy, oracle, under_way: Vec::new() }.run(&run, &stopped);
+            Running { feed, store, clock, entropy, oracle, sending: Sending::default() }.run(&run, &stopped);
         })?;
         Ok(Shell { engine, stop, thread: Some(thread) })
     }
@@ -89,7 +89,7 @@ struct Running {
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
     oracle: Arc<Oracle>,
-    under_way: Vec<(Ticket, Box<str>, setpoint_store::Ticket)>,
+    sending: Sending,
 }
 
 impl Running {
@@ -105,8 +105,10 @@ impl Running {
             let planned = engine.turn(now, Seed((self.entropy)()));
             turn.writes.extend(planned.writes);
             // An answer wakes who asked, as a write may.
-            let did_any = !turn.writes.is_empty() || !planned.asks.is_empty();
+            let asked_any = !turn.writes.is_empty() || !planned.asks.is_empty();
             self.send(&mut engine, turn);
+            // What was begun must be asked for once, to be woken when it is done.
+            let did_any = self.sending.take_begun() || asked_any;
             for (controller, key, ask) in planned.asks {
                 let answer = self.oracle.answer(&ask, now, &*self.entropy);
                 if let Err(error) = &answer {
@@ -124,7 +126,7 @@ impl Running {
                 None => std::thread::park(),
             }
             // Whoever waits for its own writes goes on at once; otherwise what happens together is taken in together.
-            if self.under_way.is_empty() {
+            if self.sending.is_empty() {
                 self.gather(stop);
             }
         }
@@ -139,45 +141,6 @@ impl Running {
                 Duration::ZERO => return,
                 rest => std::thread::park_timeout(rest),
             }
-        }
-    }
-
-    /// Decides the writes one after the other, and hands their commits to the store.
-    fn send(&mut self, engine: &mut Engine, mut turn: Turn) {
-        // What is settled without a commit may at once lead to more.
-        while !turn.writes.is_empty() {
-            let mut next = Turn::default();
-            for sent in turn.writes {
-                match self.prepare(&sent) {
-                    Prepared::Settled(outcome) => {
-                        engine.answer(sent.ticket, outcome, self.clock.now(), &mut next);
-                    }
-                    Prepared::Commit(proposal, name) => {
-                        self.under_way.push((sent.ticket, name, self.store.submit(*proposal)));
-                    }
-                }
-            }
-            turn = next;
-        }
-    }
-
-    fn prepare(&self, sent: &Sent) -> Prepared {
-        let snapshot = self.store.snapshot();
-        let entropy = [(); 3].map(|()| (self.entropy)());
-        prepare(sent, &World { snapshot: &snapshot, now: self.clock.now(), entropy })
-    }
-
-    fn take_answers(&mut self, engine: &mut Engine, turn: &mut Turn, context: &mut Context<'_>) {
-        let mut answered: Vec<(Ticket, Outcome)> = Vec::new();
-        self.under_way.retain_mut(|(ticket, name, commit)| match Pin::new(commit).poll(context) {
-            Poll::Ready(committed) => {
-                answered.push((*ticket, outcome(committed, std::mem::take(name))));
-                false
-            }
-            Poll::Pending => true,
-        });
-        for (ticket, outcome) in answered {
-            engine.answer(ticket, outcome, self.clock.now(), turn);
         }
     }
 }

@@ -119,7 +119,7 @@ fn forbidden(served: &Served, object: &Value, why: &str) -> Status {
 }
 
 /// The objects of a resource that is kept under `name`.
-fn table<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Table> {
+pub(super) fn table<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Table> {
     snapshot.table(&Resource::new(name).ok()?)
 }
 

@@ -11,8 +11,8 @@ use setpoint_store::{Expect, Record};
 
 use super::update::Part;
 use super::{
-    Decided, Step, Wish, World, Writer, admission, check, guard_namespace, metadata_rules, service_network,
-    unstorable,
+    Decided, Step, Wish, World, Writer, admission, check, guard_namespace, metadata_rules, quota,
+    service_network, unstorable,
 };
 use crate::served::Served;
 use crate::stored;
@@ -53,6 +53,7 @@ pub fn create(
     admission::inspect(served, &object, None, &mut errors);
     check(served, &object, &errors)?;
     admission::validate(served, &object, None, world.snapshot)?;
+    let charges = quota::charge(served, Part::Whole, &object, None, world)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
     if let Some(record) = world.snapshot.get(&key) {
@@ -63,8 +64,9 @@ pub fn create(
         return Ok(Decided { step: Step::Would(object), warnings });
     }
     let draft = stored::draft(served, object).ok_or_else(unstorable)?;
-    let proposal = proposal.put(key, Expect::Absent, draft);
-    Ok(Decided { step: Step::Commit(Box::new(claims.commit(proposal, writer, world)?)), warnings })
+    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
+    let proposal = charges.commit(proposal, writer, world)?;
+    Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })
 }
 
 /// The name is taken; by an object that is about to go, perhaps.

@@ -11,7 +11,7 @@ use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
 use super::{
-    Decided, Step, Wish, World, Writer, admission, check, metadata_rules, ownership, service_network,
+    Decided, Step, Wish, World, Writer, admission, check, metadata_rules, ownership, quota, service_network,
     unstorable,
 };
 use crate::served::Served;
@@ -72,6 +72,7 @@ pub fn update_live(
         claims = service_network::allocate(served, &mut new, Some(&old), world)?;
     }
     let warnings = judge(served, part, &mut new, &old, writer, world)?;
+    let charges = quota::charge(served, part, &new, Some(&old), world)?;
     let key = served
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -94,7 +95,8 @@ pub fn update_live(
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
     let proposal = writer.proposal_of(world, &changed).put(key, expect, draft);
-    decided(Step::Commit(Box::new(claims.commit(proposal, writer, world)?)))
+    let proposal = charges.commit(claims.commit(proposal, writer, world)?, writer, world)?;
+    decided(Step::Commit(Box::new(proposal)))
 }
 
 /// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.

@@ -113,6 +113,7 @@ impl Trial {
         for number in schedule.scenarios.clone() {
             (users::ALL[number].begin)(&mut trial.desk());
         }
+        trial.check().expect("nothing is broken before anything goes wrong");
         trial
     }
 

@@ -88,7 +88,12 @@ proptest! {
         let is_leaf = |path: &Path| {
             !naive_a.iter().any(|other| other.0.len() > path.0.len() && other.0.starts_with(&path.0))
         };
-        prop_assert_eq!(naive(&a.leaves()), naive_a.iter().filter(|path| is_leaf(path)).cloned().collect::<Naive>());
+        let mut texts = a.leaf_texts(usize::MAX).unwrap();
+        texts.sort();
+        let mut leaves: Vec<String> = naive_a.iter().filter(|path| is_leaf(path)).map(ToString::to_string).collect();
+        leaves.sort();
+        prop_assert_eq!(a.leaf_texts(leaves.len().saturating_sub(1)).is_some(), leaves.is_empty());
+        prop_assert_eq!(texts, leaves);
     }
 }
 

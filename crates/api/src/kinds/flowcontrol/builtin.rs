@@ -26,8 +26,7 @@ const LEVELS: [Level; 7] = [
 ];
 const QUEUE_LENGTH: i64 = 50;
 
-/// A schema: its name, its priority, its precedence, how flows are told apart, and whom it concerns: users, groups,
-/// and whether it concerns the service accounts of the system.
+/// A schema: its name, its priority, its precedence, how flows are told apart, and whose requests it concerns.
 struct Schema {
     name: &'static str,
     level: &'static str,
@@ -46,7 +45,7 @@ enum Subject {
 /// Which requests a schema concerns.
 enum Requests {
     All,
-    /// Leases, and what else: verbs, then the resources of the group `` if there are any.
+    /// Those of these verbs for leases, and for these resources of the core group.
     Leases(&'static [&'static str], &'static [&'static str]),
     Health,
 }

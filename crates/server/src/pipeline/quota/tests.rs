@@ -1,0 +1,406 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+use setpoint_api::{Time, value};
+use setpoint_store::{Cause, CommitError, Refusal, Retention, Snapshot, Store};
+
+use super::*;
+use crate::exchange::Identity;
+use crate::pipeline::admission::testing;
+use crate::pipeline::create::create;
+use crate::pipeline::update::update;
+use crate::pipeline::{Step, Wish};
+
+fn writer(dry_run: bool) -> Writer {
+    let identity = Identity { user: "ann".to_owned(), groups: Vec::new() };
+    Writer { identity, manager: "test".to_owned(), dry_run, reconciler: String::new() }
+}
+
+fn world(snapshot: &Snapshot) -> World<'_> {
+    World { snapshot, now: Time::from_seconds(1_800_000_000), entropy: [1, 2, 3] }
+}
+
+fn quota(name: &str, extra: Value, hard: Value, used: Value) -> Value {
+    let mut quota = value!({
+        "kind": "ResourceQuota", "apiVersion": "v1",
+        "metadata": {"name": (name), "namespace": "a"},
+        "spec": {"hard": (hard.clone())},
+        "status": {"hard": (hard), "used": (used)},
+    });
+    for (field, value) in extra.as_map().unwrap().iter() {
+        quota.ensure_map("spec").insert(field, value.clone());
+    }
+    quota
+}
+
+/// A store with the namespace and these quotas.
+fn store(quotas: &[Value]) -> Store {
+    let store = Store::in_memory(Retention::default());
+    let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
+    put(&store, "namespaces", namespace);
+    quotas.iter().for_each(|quota| put(&store, "resourcequotas", quota.clone()));
+    store
+}
+
+fn put(store: &Store, plural: &str, object: Value) {
+    let served = served::find("", "v1", plural).unwrap();
+    let key = served.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
+    let draft = stored::draft(served, object).unwrap();
+    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft)).unwrap();
+}
+
+fn pod(name: &str, resources: Value) -> Value {
+    value!({
+        "kind": "Pod", "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": (resources)}]},
+    })
+}
+
+/// Makes an object and says why not.
+fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
+    let served = served::find("", "v1", plural).unwrap();
+    let object = testing::object(&json::to_text(&object));
+    let snapshot = store.snapshot();
+    let step = create(served, "a", Wish::of(object), &writer(false), &world(&snapshot));
+    commit(store, step.map(|decided| decided.step))
+}
+
+fn change(store: &Store, plural: &str, part: Part, object: Value) -> Result<(), String> {
+    let served = served::find("", "v1", plural).unwrap();
+    let snapshot = store.snapshot();
+    let key = served.key("a", metadata::name(&object)).unwrap();
+    let record = snapshot.get(&key).unwrap();
+    let step = update(served, part, Wish::of(object), record, &writer(false), &world(&snapshot));
+    commit(store, step.map(|decided| decided.step))
+}
+
+fn commit(store: &Store, step: Result<Step, Status>) -> Result<(), String> {
+    match step.map_err(|status| status.message.to_string())? {
+        Step::Commit(proposal) => store.commit(*proposal).map(drop).map_err(|error| error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn get(store: &Store, plural: &str, name: &str) -> Value {
+    let key = served::find("", "v1", plural).unwrap().key("a", name).unwrap();
+    store.snapshot().get(&key).map(stored::object).unwrap()
+}
+
+fn used(store: &Store, name: &str) -> String {
+    json::to_text(get(store, "resourcequotas", name).at(&["status", "used"]).unwrap())
+}
+
+#[test]
+fn what_is_too_much_is_refused_with_all_its_amounts() {
+    let hard = value!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi", "services": "0"});
+    let before = value!({"pods": "1", "requests.cpu": "900m", "limits.memory": "512Mi", "services": "0"});
+    let store = store(&[quota("q", value!({}), hard, before)]);
+    let resources = |cpu: &str, memory: &str| {
+        pod("x", value!({"requests": {"cpu": (cpu)}, "limits": {"memory": (memory), "cpu": "2"}}))
+    };
+    assert_eq!(
+        make(&store, "pods", resources("200m", "1Gi")).unwrap_err(),
+        "pods \"x\" is forbidden: exceeded quota: q, requested: limits.memory=1Gi,requests.cpu=200m, \
+         used: limits.memory=512Mi,requests.cpu=900m, limited: limits.memory=1Gi,requests.cpu=1"
+    );
+    let service = value!({
+        "kind": "Service", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "a"},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    assert_eq!(
+        make(&store, "services", service).unwrap_err(),
+        "services \"s\" is forbidden: exceeded quota: q, requested: services=1, used: services=0, limited: services=0"
+    );
+    assert_eq!(make(&store, "pods", resources("100m", "512Mi")), Ok(()));
+    assert_eq!(used(&store, "q"), r#"{"limits.memory":"1Gi","pods":"2","requests.cpu":"1","services":"0"}"#);
+}
+
+#[test]
+fn a_pod_must_state_what_is_limited() {
+    let hard =
+        value!({"cpu": "1", "requests.memory": "1Gi", "limits.cpu": "1", "requests.ephemeral-storage": "1"});
+    let none =
+        value!({"cpu": "0", "requests.memory": "0", "limits.cpu": "0", "requests.ephemeral-storage": "0"});
+    let store = store(&[quota("q", value!({}), hard, none)]);
+    let mut silent = pod("x", value!({"limits": {"cpu": "1"}}));
+    let more = value!([{"name": "b", "image": "i"}, {"name": "a", "image": "i"}]);
+    silent.ensure_map("spec").insert("initContainers", more);
+    assert_eq!(
+        make(&store, "pods", silent).unwrap_err(),
+        "pods \"x\" is forbidden: failed quota: q: must specify cpu for: a,b; limits.cpu for: a,b; \
+         requests.memory for: a,b,c"
+    );
+    let mut whole = pod("x", value!({}));
+    let own = value!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
+    whole.ensure_map("spec").insert("resources", own);
+    assert_eq!(make(&store, "pods", whole), Ok(()), "a pod that speaks for itself speaks for its containers");
+}
+
+#[test]
+fn a_quota_that_was_not_counted_lets_nothing_pass() {
+    let store = store(&[quota("q", value!({}), value!({"secrets": "9", "count/secrets": "9"}), value!({}))]);
+    let secret = value!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "a"}});
+    assert_eq!(
+        make(&store, "secrets", secret).unwrap_err(),
+        "secrets \"s\" is forbidden: status unknown for quota: q, resources: count/secrets,secrets"
+    );
+}
+
+#[test]
+fn a_limit_that_is_not_in_force_yet_forestalls_a_count_that_began_before() {
+    let mut fresh = quota("q", value!({}), value!({"configmaps": "0"}), value!({}));
+    fresh.make_map().remove("status");
+    let store = store(&[fresh]);
+    let before = get(&store, "resourcequotas", "q");
+    let map = |name: &str| value!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"}});
+    assert_eq!(make(&store, "configmaps", map("m")), Ok(()));
+    let after = get(&store, "resourcequotas", "q");
+    assert_ne!(before.at(&["metadata", "resourceVersion"]), after.at(&["metadata", "resourceVersion"]));
+    assert_eq!(before.get("status"), after.get("status"));
+    // What it does not count is no concern of it.
+    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    assert_eq!(get(&store, "resourcequotas", "q"), after);
+}
+
+#[test]
+fn every_quota_that_counts_an_object_is_charged_or_none() {
+    let all = quota("all", value!({}), value!({"pods": "9"}), value!({"pods": "0"}));
+    let best =
+        quota("best", value!({"scopes": ["BestEffort"]}), value!({"pods": "1"}), value!({"pods": "0"}));
+    let other =
+        quota("other", value!({"scopes": ["NotBestEffort"]}), value!({"pods": "9"}), value!({"pods": "0"}));
+    let count = quota("sum", value!({}), value!({"count/pods": "9"}), value!({"count/pods": "0"}));
+    let store = store(&[all, best, other, count]);
+    let shown = || ["all", "best", "other", "sum"].map(|name| used(&store, name)).join(" ");
+    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    let first = r#"{"pods":"1"} {"pods":"1"} {"pods":"0"} {"count/pods":"1"}"#;
+    assert_eq!(shown(), first);
+    assert_eq!(
+        make(&store, "pods", pod("y", value!({}))).unwrap_err(),
+        "pods \"y\" is forbidden: exceeded quota: best, requested: pods=1, used: pods=1, limited: pods=1"
+    );
+    assert_eq!(shown(), first);
+    assert_eq!(make(&store, "pods", pod("z", value!({"requests": {"cpu": "1"}}))), Ok(()));
+    assert_eq!(shown(), r#"{"pods":"2"} {"pods":"1"} {"pods":"1"} {"count/pods":"2"}"#);
+}
+
+#[test]
+fn a_quota_may_limit_quotas() {
+    let store =
+        store(&[quota("q", value!({}), value!({"resourcequotas": "2"}), value!({"resourcequotas": "1"}))]);
+    let another = |name: &str| quota(name, value!({}), value!({"pods": "1"}), value!({}));
+    assert_eq!(make(&store, "resourcequotas", another("r")), Ok(()));
+    let refused = make(&store, "resourcequotas", another("s")).unwrap_err();
+    assert!(
+        refused.contains("exceeded quota: q, requested: resourcequotas=1, used: resourcequotas=2"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_change_is_charged_for_what_grows() {
+    let hard = value!({"services": "1", "services.nodeports": "2", "services.loadbalancers": "0"});
+    let none = value!({"services": "0", "services.nodeports": "0", "services.loadbalancers": "0"});
+    let store = store(&[quota("q", value!({}), hard, none)]);
+    let service = value!({
+        "kind": "Service", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "a"},
+        "spec": {"ports": [{"name": "a", "port": 80}]},
+    });
+    assert_eq!(make(&store, "services", service), Ok(()));
+    let become_sort = |sort: &str| {
+        let mut service = get(&store, "services", "s");
+        service.ensure_map("spec").insert("type", sort);
+        change(&store, "services", Part::Whole, service)
+    };
+    assert_eq!(become_sort("NodePort"), Ok(()));
+    assert_eq!(
+        used(&store, "q"),
+        r#"{"services":"1","services.loadbalancers":"0","services.nodeports":"1"}"#
+    );
+    assert_eq!(
+        become_sort("LoadBalancer").unwrap_err(),
+        "services \"s\" is forbidden: exceeded quota: q, requested: services.loadbalancers=1, \
+         used: services.loadbalancers=0, limited: services.loadbalancers=0"
+    );
+    // What shrinks is for the controller to count.
+    assert_eq!(become_sort("ClusterIP"), Ok(()));
+    assert_eq!(
+        used(&store, "q"),
+        r#"{"services":"1","services.loadbalancers":"0","services.nodeports":"1"}"#
+    );
+}
+
+#[test]
+fn a_pod_that_is_resized_is_charged_the_difference() {
+    let store =
+        store(&[quota("q", value!({}), value!({"requests.cpu": "1"}), value!({"requests.cpu": "0"}))]);
+    assert_eq!(make(&store, "pods", pod("x", value!({"requests": {"cpu": "400m"}}))), Ok(()));
+    let resize = |cpu: &str| {
+        let mut pod = get(&store, "pods", "x");
+        let Some(Value::List(containers)) = pod.at_mut(&["spec", "containers"]) else { panic!() };
+        containers[0].ensure_map("resources").ensure_map("requests").insert("cpu", cpu);
+        change(&store, "pods", Part::Resize, pod)
+    };
+    assert_eq!(resize("700m"), Ok(()));
+    assert_eq!(used(&store, "q"), r#"{"requests.cpu":"700m"}"#);
+    assert_eq!(
+        resize("1100m").unwrap_err(),
+        "pods \"x\" is forbidden: exceeded quota: q, requested: requests.cpu=400m, used: requests.cpu=700m, \
+         limited: requests.cpu=1"
+    );
+    assert_eq!(resize("100m"), Ok(()));
+    assert_eq!(used(&store, "q"), r#"{"requests.cpu":"700m"}"#);
+}
+
+#[test]
+fn a_pod_that_comes_into_a_scope_is_charged_as_a_whole() {
+    let scope = value!({"scopes": ["Terminating"]});
+    let store = store(&[quota("q", scope, value!({"pods": "1"}), value!({"pods": "0"}))]);
+    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    assert_eq!(used(&store, "q"), r#"{"pods":"0"}"#);
+    let mut soon = get(&store, "pods", "x");
+    soon.ensure_map("spec").insert("activeDeadlineSeconds", 5);
+    assert_eq!(change(&store, "pods", Part::Whole, soon), Ok(()));
+    assert_eq!(used(&store, "q"), r#"{"pods":"1"}"#);
+}
+
+#[test]
+fn a_claim_is_charged_to_its_class_too() {
+    let hard = value!({
+        "persistentvolumeclaims": "2", "requests.storage": "10Gi",
+        "gold.storageclass.storage.k8s.io/requests.storage": "4Gi",
+    });
+    let none = value!({
+        "persistentvolumeclaims": "0", "requests.storage": "0",
+        "gold.storageclass.storage.k8s.io/requests.storage": "0",
+    });
+    let store = store(&[quota("q", value!({}), hard, none)]);
+    let claim = |name: &str, size: &str| {
+        value!({
+            "kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
+            "spec": {
+                "storageClassName": "gold", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": (size)}},
+            },
+        })
+    };
+    assert_eq!(make(&store, "persistentvolumeclaims", claim("v", "3Gi")), Ok(()));
+    assert_eq!(
+        make(&store, "persistentvolumeclaims", claim("w", "3Gi")).unwrap_err(),
+        "persistentvolumeclaims \"w\" is forbidden: exceeded quota: q, \
+         requested: gold.storageclass.storage.k8s.io/requests.storage=3Gi, \
+         used: gold.storageclass.storage.k8s.io/requests.storage=3Gi, \
+         limited: gold.storageclass.storage.k8s.io/requests.storage=4Gi"
+    );
+    // A volume that has grown is counted, though it is too much.
+    let mut grown = get(&store, "persistentvolumeclaims", "v");
+    grown.ensure_map("status").insert("allocatedResources", value!({"storage": "5Gi"}));
+    assert_eq!(change(&store, "persistentvolumeclaims", Part::Status, grown), Ok(()));
+    assert!(used(&store, "q").contains(r#""requests.storage":"5Gi""#), "{}", used(&store, "q"));
+}
+
+#[test]
+fn a_dry_run_is_judged_and_charged_nothing() {
+    let store = store(&[quota("q", value!({}), value!({"pods": "1"}), value!({"pods": "0"}))]);
+    let served = served::find("", "v1", "pods").unwrap();
+    let snapshot = store.snapshot();
+    let wish = Wish::of(pod("x", value!({})));
+    let step = create(served, "a", wish, &writer(true), &world(&snapshot)).unwrap().step;
+    assert!(matches!(step, Step::Would(_)));
+    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    let snapshot = store.snapshot();
+    let wish = Wish::of(pod("y", value!({})));
+    assert!(create(served, "a", wish, &writer(true), &world(&snapshot)).is_err());
+}
+
+/// Makes a pod as a server does: decided again for as long as others are faster.
+fn insist(store: &Store, served: &Served, pod: &Value) -> Result<(), String> {
+    loop {
+        let snapshot = store.snapshot();
+        let wish = Wish::of(pod.clone());
+        let step = create(served, "a", wish, &writer(false), &world(&snapshot));
+        let Step::Commit(proposal) = step.map_err(|status| status.message.to_string())?.step else {
+            panic!()
+        };
+        drop(snapshot);
+        match store.commit(*proposal) {
+            Ok(_) => return Ok(()),
+            Err(CommitError::Refused(Refusal::Conflict(_))) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn many_who_come_at_once_get_what_there_is_and_not_more() {
+    const HARD: usize = 100;
+    let hard = HARD.to_string();
+    let one = quota("one", value!({}), value!({"pods": (hard.as_str())}), value!({"pods": "0"}));
+    let two = quota("two", value!({}), value!({"requests.cpu": "50"}), value!({"requests.cpu": "0"}));
+    let store = store(&[one, two]);
+    let served = served::find("", "v1", "pods").unwrap();
+    let (admitted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (store, admitted, refused) = (&store, &admitted, &refused);
+            scope.spawn(move || {
+                for n in 0..20 {
+                    let pod = pod(&format!("x-{thread}-{n}"), value!({"requests": {"cpu": "500m"}}));
+                    match insist(store, served, &pod) {
+                        Ok(()) => admitted.fetch_add(1, Ordering::Relaxed),
+                        Err(why) => {
+                            assert!(
+                                why.contains("exceeded quota: one, requested: pods=1, used: pods=100"),
+                                "{why}"
+                            );
+                            refused.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            });
+        }
+        // Whatever is seen meanwhile, what is used is what there is.
+        let pods = &served.resource;
+        loop {
+            let snapshot = store.snapshot();
+            let there = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
+            let key = served::find("", "v1", "resourcequotas").unwrap().key("a", "one").unwrap();
+            let quota = stored::object(snapshot.get(&key).unwrap());
+            assert_eq!(quota.str_at(&["status", "used", "pods"]), there.to_string());
+            if there == HARD {
+                break;
+            }
+        }
+    });
+    assert_eq!((admitted.into_inner(), refused.into_inner()), (HARD, 60));
+    assert_eq!(used(&store, "two"), r#"{"requests.cpu":"50"}"#);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_used_is_the_sum_of_what_was_admitted(
+        cpus in proptest::collection::vec(1_u32..900, 1..20), hard in 100_u32..4000,
+    ) {
+        let limit = format!("{hard}m");
+        let limits = value!({"requests.cpu": (limit.as_str()), "pods": "12"});
+        let store = store(&[quota("q", value!({}), limits, value!({"requests.cpu": "0", "pods": "0"}))]);
+        let (mut sum, mut count) = (0, 0);
+        for (n, cpu) in cpus.iter().enumerate() {
+            let amount = format!("{cpu}m");
+            let made = make(&store, "pods", pod(&format!("x{n}"), value!({"requests": {"cpu": (amount.as_str())}})));
+            prop_assert_eq!(made.is_ok(), sum + cpu <= hard && count < 12);
+            if made.is_ok() {
+                sum += cpu;
+                count += 1;
+            }
+        }
+        let shown = get(&store, "resourcequotas", "q");
+        let shown = |name: &str| {
+            setpoint_api::quantity::Quantity::parse(shown.str_at(&["status", "used", name])).unwrap().milli_value()
+        };
+        prop_assert_eq!(shown("requests.cpu"), i64::from(sum));
+        prop_assert_eq!(shown("pods"), 1000 * count);
+    }
+}

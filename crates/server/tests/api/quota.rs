@@ -1,0 +1,167 @@
+//! Quotas under many who write at once: clients through the API, and the loop beside it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use setpoint_api::{Key, Resource, Time, json, value};
+use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, World as Seeing, Write};
+use setpoint_server::exchange::Service;
+use setpoint_server::in_process::Shell;
+use setpoint_store::{Clock, Filter, Retention, Store};
+
+use super::{MAPS, World, request};
+
+const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas";
+
+/// A quota over ConfigMaps that is in force.
+fn limit(world: &World, hard: usize) {
+    let body = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{{"count/configmaps":"{hard}"}}}}}}"#);
+    let (code, _) = world.call("POST", QUOTA, &body);
+    assert_eq!(code, 201);
+    let status = format!(
+        r#"{{"status":{{"hard":{{"count/configmaps":"{hard}"}},"used":{{"count/configmaps":"0"}}}}}}"#
+    );
+    let (code, quota) = world.call("PATCH", &format!("{QUOTA}/q/status"), &status);
+    assert_eq!(code, 200, "{}", json::to_text(&quota));
+}
+
+fn used(world: &World) -> String {
+    let (_, quota) = world.call("GET", &format!("{QUOTA}/q"), "");
+    quota.str_at(&["status", "used", "count/configmaps"]).to_owned()
+}
+
+/// Sends a request from a thread of its own.
+fn send(world: &World, method: &str, path: &str, body: &str) -> u16 {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let request = request(method, path, body, &[("content-type", kind)]);
+    runtime.block_on(world.api.answer(request)).status.as_u16()
+}
+
+#[test]
+fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
+    const HARD: usize = 50;
+    let world = World::new();
+    limit(&world, HARD);
+    let (made, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let (world, made, refused) = (&world, &made, &refused);
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for n in 0..10 {
+                    let body = format!(r#"{{"metadata":{{"name":"m-{thread}-{n}"}}}}"#);
+                    match send(world, "POST", MAPS, &body) {
+                        201 => made.fetch_add(1, Ordering::Relaxed),
+                        403 => refused.fetch_add(1, Ordering::Relaxed),
+                        other => panic!("{other}"),
+                    };
+                }
+            });
+        }
+        // Somebody who changes the quota itself gets on too.
+        scope.spawn(move || {
+            for n in 0..20 {
+                let body = format!(r#"{{"metadata":{{"labels":{{"n":"{n}"}}}}}}"#);
+                assert_eq!(send(world, "PATCH", &format!("{QUOTA}/q"), &body), 200);
+            }
+        });
+    });
+    assert_eq!((made.into_inner(), refused.into_inner()), (HARD, 30));
+    assert_eq!(used(&world), HARD.to_string());
+    let (code, refusal) = world.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"));
+    assert_eq!(
+        refusal.str_at(&["message"]),
+        "configmaps \"more\" is forbidden: exceeded quota: q, requested: count/configmaps=1, \
+         used: count/configmaps=50, limited: count/configmaps=50"
+    );
+}
+
+/// A clock on which a little time passes whenever somebody looks.
+#[derive(Default)]
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Time {
+        Time(self.0.fetch_add(50, Ordering::Relaxed))
+    }
+}
+
+/// How many ConfigMaps the loop is to make.
+const WANTED: usize = 60;
+
+/// Makes ConfigMaps until there are enough that are its own.
+struct Maker;
+
+impl Planner for Maker {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "maker"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", |_, _, _| ())];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &Seeing, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let name = |n: usize| format!("own-{n}");
+        let maps = Resource::new("configmaps").unwrap();
+        let missing = (0..WANTED)
+            .filter(|n| world.get(&Key::namespaced(&maps, "default", &name(*n)).unwrap()).is_none())
+            .map(|n| {
+                Act::from(Write::create("configmaps", "default", value!({"metadata": {"name": (name(n))}})))
+            });
+        if key.name() == "default" {
+            plan.stage(missing);
+        }
+        plan
+    }
+}
+
+#[test]
+fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
+    const RIVALS: usize = 20;
+    let store = Store::in_memory(Retention::default());
+    let world = World::over(store.clone());
+    limit(&world, WANTED + RIVALS);
+    let maps = Resource::new("configmaps").unwrap();
+    let (before, mut watch) = store.list_and_follow(&maps, Filter::default());
+    let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
+    let counter = AtomicU64::new(1);
+    let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    let engine = Engine::new(vec![Box::new(Maker)], []);
+    let shell = {
+        let (clock, oracle) = (Arc::new(Ticking::default()), Arc::default());
+        Shell::start(store.clone(), engine, clock, Arc::new(chance), oracle).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let world = &world;
+        scope.spawn(move || {
+            for n in 0..RIVALS {
+                let body = format!(r#"{{"metadata":{{"name":"rival-{n}"}}}}"#);
+                assert_eq!(send(world, "POST", MAPS, &body), 201);
+            }
+        });
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        for n in 0..WANTED + RIVALS {
+            let next = poll_fn(|context| watch.poll_next(context));
+            let next = tokio::time::timeout(Duration::from_secs(60), next).await;
+            next.unwrap_or_else(|_| panic!("only {n} were made")).unwrap();
+        }
+    });
+    let engine = Arc::clone(shell.engine());
+    drop(shell);
+    let engine = engine.lock();
+    let (_, _, stats) = engine.stats().next().unwrap();
+    assert_eq!((stats.conflicts, stats.failures), (0, 0));
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.table(&maps).unwrap().len(), before + WANTED + RIVALS);
+    assert_eq!(used(&world), (WANTED + RIVALS).to_string());
+}
