@@ -1,8 +1,10 @@
-//! What simulated containers say: the lines of their scripts, as far as they have come.
+//! What simulated containers say and use: as their scripts tell, as far as they have come.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::Object;
-use std::time::Duration;
 
 use crate::fleet::Fleet;
 use crate::pod::Pod;
@@ -51,4 +53,25 @@ pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Tim
     let lines = said.into_iter().map(|(at, line)| (started.after(at), line.to_owned())).collect();
     let next = next.filter(|_| end.is_none()).map(|at| started.after(at));
     Ok(Said { lines, goes_on: end.is_none(), next })
+}
+
+/// What the containers of a pod use of CPU and memory, in thousandths; nothing if it is not on one of these nodes or does
+/// not run. One of which nothing is said uses nothing.
+#[must_use]
+pub fn used(fleet: &Fleet, object: &Object, now: Time) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
+    let pod = Pod::read(object)?;
+    fleet.number(&pod.spec.node_name)?;
+    let none = |_: &str| false;
+    let host = Host { rules: &fleet.rules, booted: Time::EPOCH, pull: Duration::ZERO, has_image: &none };
+    let runtime = Simulated::new(host, &pod, object.meta(), now);
+    let running = pod.spec.all().filter(|one| runtime.run(one).is_some_and(|run| run.is_running()));
+    let used: BTreeMap<String, BTreeMap<String, i64>> = running
+        .map(|one| {
+            let said = &runtime.script(one).said;
+            let memory = said.memory.unwrap_or(0).saturating_mul(1000);
+            let used = [("cpu".to_owned(), said.cpu.unwrap_or(0)), ("memory".to_owned(), memory)];
+            (one.name.clone(), used.into_iter().collect())
+        })
+        .collect();
+    (!used.is_empty()).then_some(used)
 }

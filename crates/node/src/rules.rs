@@ -121,7 +121,8 @@ pub fn script(rules: &[Rule], container: &Container, labels: &Pairs, annotations
         for (name, value) in annotations.iter() {
             let Some((whose, name)) = name.split_once(PREFIX) else { continue };
             let is_own = whose.strip_suffix('.') == Some(container.name.as_str());
-            if if own { is_own } else { whose.is_empty() } {
+            let counts = if own { is_own } else { whose.is_empty() };
+            if counts {
                 let _ = said.say(name, value);
             }
         }

@@ -41,7 +41,7 @@ impl Server {
     fn start() -> Server {
         let dir = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
-            .args(["up", "--port", "0", "--data-dir"])
+            .args(["up", "--nodes", "0", "--port", "0", "--data-dir"])
             .arg(dir.path().join("data"))
             .stdout(Stdio::piped())
             .spawn()

@@ -1,6 +1,6 @@
 //! `setpoint node`: simulated nodes in a process of their own, and what happens to nodes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -107,7 +107,7 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
     }
 }
 
-fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 

@@ -19,7 +19,6 @@ use setpoint_api::Time;
 use setpoint_api::names::ip::Cidr;
 use setpoint_controllers::Settings;
 use setpoint_server::asks::Oracle;
-use setpoint_server::asks::usage::Unserved;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -196,10 +195,10 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
     let settings = Settings { volumes: places.volumes(), ..settings };
     let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
-    api.ask_nodes(Arc::new(Kubelets(nodes.clone())));
+    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone() });
+    api.ask_nodes(Arc::clone(&kubelets) as _);
     let engine = arguments.controllers.engine_of_store(&settings, nodes);
-    // Whoever knows what pods use takes the place of `Unserved`.
-    let oracle = Arc::new(Oracle::new(Arc::new(Unserved)));
+    let oracle = Arc::new(Oracle::new(kubelets));
     oracle.sign_with(&pki.ca)?;
     let answering = Arc::clone(&oracle);
     let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
