@@ -1,3 +1,5 @@
+//! Claims about the planner of pods, held by tests on the whole control plane in memory.
+
 use setpoint_api::{Value, value};
 use setpoint_reconcile::{Controller, Index};
 use setpoint_sim::cluster::Cluster;

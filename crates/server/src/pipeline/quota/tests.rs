@@ -1,3 +1,5 @@
+//! Claims about what quotas are charged, and that no race gets around them.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
