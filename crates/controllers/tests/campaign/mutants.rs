@@ -150,17 +150,6 @@ fn a_deployment_that_takes_too_many_pods_away_is_caught() {
 }
 
 #[test]
-fn pods_that_are_replaced_while_they_still_run_are_caught() {
-    let force: Controllers = || {
-        spoilt(&["statefulset-controller"], |plan, key, world| {
-            let pods = world.get(key).into_iter().flat_map(|set| world.owned(&set.meta().uid, "pods"));
-            plan.stage(pods.map(|pod| Write::delete(pod).within(0).into()).collect::<Vec<_>>());
-        })
-    };
-    is_caught(mutant(force), "still runs on");
-}
-
-#[test]
 fn a_set_that_does_not_wait_for_lower_ordinals_is_caught() {
     let skip: Controllers = || {
         spoilt(&["statefulset-controller"], |plan, _, _| {

@@ -80,15 +80,12 @@ fn daemon_sets(world: &World) -> Judged {
 }
 
 fn jobs(world: &World) -> Judged {
-    world.views::<Job>().try_for_each(|(object, job)| {
-        let is_still = job.spec.suspend || job.spec.parallelism == 0;
-        match job.status.finish() {
-            None if !is_still => Err(format!("{} has not come to its end: {:?}", object.key(), job.status)),
-            Some(_) if job.spec.ttl_seconds_after_finished.is_some() => {
-                Err(format!("{} has come to its end, and is still to go", object.key()))
-            }
-            _ => Ok(()),
+    world.views::<Job>().try_for_each(|(object, job)| match job.status.finish() {
+        None if !is_still(job) => Err(format!("{} has not come to its end: {:?}", object.key(), job.status)),
+        Some(_) if job.spec.ttl_seconds_after_finished.is_some() => {
+            Err(format!("{} has come to its end, and is still to go", object.key()))
         }
+        _ => Ok(()),
     })
 }
 
@@ -144,11 +141,21 @@ fn addresses(world: &World) -> Judged {
     })
 }
 
-/// What was deleted is gone, but for claims, which stay for as long as somebody uses them.
+/// Whether a Job is to do nothing.
+fn is_still(job: &Job) -> bool {
+    job.spec.suspend || job.spec.parallelism == 0
+}
+
+/// What was deleted is gone, but for claims, which stay for as long as somebody uses them, and for pods of a Job that
+/// stands still: the last failure of an index is counted when its next pod is made.
 fn nothing_lingers(world: &World) -> Judged {
+    let is_kept = |object: &Object| {
+        let job = object.meta().controller().and_then(|owner| world.identified(&owner.uid));
+        job.and_then(|job| job.view::<Job>()).is_some_and(is_still)
+    };
     let resources = world.resources().filter(|resource| resource.as_str() != "persistentvolumeclaims");
-    let objects = resources.flat_map(|resource| world.all(resource.as_str()));
-    match objects.into_iter().find(|object| object.meta().is_deleted()) {
+    let mut objects = resources.flat_map(|resource| world.all(resource.as_str()));
+    match objects.find(|object| object.meta().is_deleted() && !is_kept(object)) {
         Some(object) => Err(format!("{} was deleted and is still there", object.key())),
         None => Ok(()),
     }
