@@ -65,7 +65,7 @@ impl Key {
     pub fn namespaced(resource: &Resource, namespace: &str, name: &str) -> Result<Key, KeyError> {
         check_segment(namespace, PATH_BYTES_MAX)?;
         check_segment(name, PATH_BYTES_MAX)?;
-        Key::from_path(resource, &format!("{namespace}/{name}"))
+        Key::bounded(resource, &[namespace, "/", name].concat())
     }
 
     /// The key of an object of a resource with cluster scope.
@@ -74,7 +74,7 @@ impl Key {
     /// If the name is empty, too long, or holds a slash or a control character.
     pub fn cluster(resource: &Resource, name: &str) -> Result<Key, KeyError> {
         check_segment(name, PATH_BYTES_MAX)?;
-        Key::from_path(resource, name)
+        Key::bounded(resource, name)
     }
 
     /// The key with this path, `name` or `namespace/name`.
@@ -82,12 +82,17 @@ impl Key {
     /// # Errors
     /// If the path is not of that form.
     pub fn from_path(resource: &Resource, path: &str) -> Result<Key, KeyError> {
+        match path.split_once('/') {
+            Some((namespace, name)) => Key::namespaced(resource, namespace, name),
+            None => Key::cluster(resource, path),
+        }
+    }
+
+    /// The key with this path, whose parts are as they should be, if it is not too long.
+    fn bounded(resource: &Resource, path: &str) -> Result<Key, KeyError> {
         if path.len() > PATH_BYTES_MAX {
             return Err(KeyError::TooLong { bytes: path.len(), bytes_max: PATH_BYTES_MAX });
         }
-        let (namespace, name) = path.split_once('/').map_or((None, path), |(ns, name)| (Some(ns), name));
-        namespace.map_or(Ok(()), |ns| check_segment(ns, PATH_BYTES_MAX))?;
-        check_segment(name, PATH_BYTES_MAX)?;
         Ok(Key { resource: resource.clone(), path: path.into() })
     }
 
@@ -153,6 +158,11 @@ fn check_segment(segment: &str, bytes_max: usize) -> Result<(), KeyError> {
     }
     if segment.len() > bytes_max {
         return Err(KeyError::TooLong { bytes: segment.len(), bytes_max });
+    }
+    // Mostly all is plain, which is seen without a look at each character.
+    let is_plain = |plain: bool, byte: u8| plain & (b' '..0x7f).contains(&byte) & (byte != b'/');
+    if segment.bytes().fold(true, is_plain) {
+        return Ok(());
     }
     match segment.chars().find(|c| *c == '/' || c.is_control()) {
         Some(c) => Err(KeyError::BadCharacter(c)),

@@ -15,7 +15,7 @@ use super::{
     service_network, unstorable,
 };
 use crate::served::Served;
-use crate::stored;
+use crate::{stored, uuid};
 
 /// Makes what is wished for in `namespace`.
 ///
@@ -80,18 +80,5 @@ fn taken(served: &Served, name: &str, record: &Record) -> Status {
 
 /// A random uid (version 4).
 pub(crate) fn uid(entropy: [u64; 3]) -> String {
-    let high = (entropy[0] & !0xf000) | 0x4000;
-    let low = (entropy[1] & !(0b11 << 62)) | (0b10 << 62);
-    let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xffff);
-    let (d, e) = (low >> 48, low & 0xffff_ffff_ffff);
-    format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_uid_has_its_form_whatever_chance_says() {
-        assert_eq!(super::uid([0, 0, 0]), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(super::uid([u64::MAX; 3]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-    }
+    uuid::text(entropy[0], entropy[1])
 }
