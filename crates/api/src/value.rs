@@ -30,6 +30,9 @@ pub enum Value {
     List(Vec<Value>),
     /// An object.
     Map(Map),
+    /// The compact JSON of a value that nobody here has to look into, as what owners own. It differs from the same value
+    /// in another form, so all objects that are compared have it in the same places.
+    Raw(CompactString),
 }
 
 impl Value {
@@ -118,6 +121,7 @@ impl Value {
             Value::Str(text) => text.is_empty(),
             Value::List(list) => list.is_empty(),
             Value::Map(map) => map.is_empty(),
+            Value::Raw(json) => json == "{}",
         }
     }
 
@@ -176,7 +180,7 @@ impl Value {
             Value::Int(_) | Value::Float(_) => "number",
             Value::Str(_) => "string",
             Value::List(_) => "array",
-            Value::Map(_) => "object",
+            Value::Map(_) | Value::Raw(_) => "object",
         }
     }
 }

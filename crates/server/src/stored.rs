@@ -38,10 +38,10 @@ fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: 
     assert_eq!(json::parse(&whole).ok(), decoded.ok(), "the pipeline writes what a decoder would");
 }
 
-/// The object of a record.
+/// The object of a record. What its owners own is left as it is written, see [`json::parse_stored`].
 #[must_use]
 pub fn object(record: &Record) -> Value {
-    json::parse(record.value_bytes()).unwrap_or(Value::Null)
+    json::parse_stored(record.value_bytes()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.

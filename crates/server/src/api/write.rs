@@ -2,7 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 use setpoint_api::apply::manager_name;
-use setpoint_api::decode::{StrictError, decode};
+use setpoint_api::decode::{StrictError, decode, strict_errors};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::delete::answers_with_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
@@ -305,8 +305,7 @@ fn applied_config(
     }
     metadata::create::ensure_namespace(&mut config, &target.namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let decoded = decode(config.clone(), target.served.schema, &duplicates);
-    let strict = decoded.map(|decoded| decoded.strict).unwrap_or_default();
+    let strict = strict_errors(&config, target.served.schema, &duplicates);
     match strictness {
         Strictness::Strict if !strict.is_empty() => {
             Err(Status::bad_request(StrictError::join(&strict).to_string()))
