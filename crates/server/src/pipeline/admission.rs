@@ -109,6 +109,14 @@ pub fn validate(
     judged.map_err(|why| forbidden(served, object, &why))
 }
 
+/// Judges the new resources of a pod.
+///
+/// # Errors
+/// If a limit of its namespace forbids them.
+pub fn validate_resize(served: &Served, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
+    limit_range::validate_pod(pod, snapshot).map_err(|why| forbidden(served, pod, &why))
+}
+
 fn forbidden(served: &Served, object: &Value, why: &str) -> Status {
     let name = match (metadata::name(object), metadata::text(object, "generateName")) {
         ("", "") => "Unknown",

@@ -32,7 +32,8 @@ pub fn create(
     if !metadata::text(&wish.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let proposal = guard_namespace(writer.proposal(world), world, namespace, served)?;
+    let name = metadata::name(&wish.object);
+    let proposal = guard_namespace(writer.proposal(world), world, namespace, served, name)?;
     let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
     admission::admit(served, &mut object, world)?;
     wipe(&mut object);
@@ -42,7 +43,7 @@ pub fn create(
         &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
         served.rules.has_generation(),
     );
-    let claims = service_network::allocate(served, &mut object, None, world)?;
+    let claims = service_network::allocate(served, &mut object, None, writer.dry_run, world)?;
     let mut warnings = served.rules.early_warnings(&object);
     served.rules.prepare_create(&mut object);
     served.rules.sign(&mut object, None, &writer.author(world));
