@@ -61,6 +61,7 @@ pub fn create(
         return Err(taken(served, &name, record));
     }
     warnings.extend(served.rules.warnings(&object, None));
+    warnings.extend(admission::pod_security::warnings(served, &object, None, world.snapshot));
     if writer.dry_run {
         return Ok(Decided { step: Step::Would(object), warnings });
     }

@@ -141,7 +141,13 @@ fn judge(
     Ok(match part {
         Part::Whole => {
             admission::validate(served, new, Some(old), world.snapshot)?;
-            rules.warnings(new, Some(old))
+            let mut warnings = rules.warnings(new, Some(old));
+            warnings.extend(admission::pod_security::warnings(served, new, Some(old), world.snapshot));
+            warnings
+        }
+        Part::EphemeralContainers => {
+            admission::validate(served, new, Some(old), world.snapshot)?;
+            Vec::new()
         }
         Part::Status => rules.status_warnings(new),
         Part::Resize => {
