@@ -149,6 +149,18 @@ impl Value {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Puts the fields of all maps in it into the order of their names.
+    pub fn sort_fields(&mut self) {
+        match self {
+            Value::Map(map) => {
+                map.sort();
+                map.iter_mut().for_each(|(_, value)| value.sort_fields());
+            }
+            Value::List(list) => list.iter_mut().for_each(Value::sort_fields),
+            _ => {}
+        }
+    }
+
     /// Makes this an object unless it is one, drops what else it was, and hands it out.
     pub fn make_map(&mut self) -> &mut Map {
         if !matches!(self, Value::Map(_)) {

@@ -152,7 +152,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let store = Store::in_memory(Retention::default());
+        // A server observes all the time; here that waits until all of a plan is written.
+        let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
         let engine = Engine::new(vec![Box::new(Scheduler::default())], []);
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
         let cursors = in_process::resources().map(follow).collect();

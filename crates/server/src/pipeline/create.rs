@@ -1,5 +1,6 @@
 //! Making an object.
 
+use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::validate;
 use setpoint_api::metadata::{
@@ -32,28 +33,9 @@ pub fn create(
     if !metadata::text(&wish.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let name = metadata::name(&wish.object);
-    let proposal = guard_namespace(writer.proposal(world), world, namespace, served, name)?;
-    let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
-    admission::admit(served, &mut object, world)?;
-    wipe(&mut object);
-    let uid = uid(world.entropy);
-    stamp(
-        &mut object,
-        &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
-        served.rules.has_generation(),
-    );
-    let claims = service_network::allocate(served, &mut object, None, writer.dry_run, world)?;
-    let mut warnings = served.rules.early_warnings(&object);
-    served.rules.prepare_create(&mut object);
-    served.rules.sign(&mut object, None, &writer.author(world));
-    let mut errors = ErrorList::new();
-    validate::create(&mut errors, &object, &metadata_rules(served));
-    served.rules.validate(&object, &mut errors);
-    served.rules.validate_create(&object, &mut errors);
-    admission::inspect(served, &object, None, &mut errors);
-    check(served, &object, &errors)?;
-    admission::validate(served, &object, None, world.snapshot)?;
+    let proposal =
+        guard_namespace(writer.proposal(world), world, namespace, served, metadata::name(&wish.object))?;
+    let Made { object, claims, mut warnings } = make(served, wish, writer, world)?;
     let charges = quota::charge(served, Part::Whole, &object, None, world)?;
     let name = metadata::name(&object).to_owned();
     let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -69,6 +51,44 @@ pub fn create(
     let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
     let proposal = charges.commit(proposal, writer, world)?;
     Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })
+}
+
+/// A new object as it will be stored.
+pub(crate) struct Made {
+    /// The object.
+    pub object: Value,
+    /// What it takes of the service network.
+    claims: service_network::Claims,
+    /// What to warn the writer of.
+    warnings: Vec<String>,
+}
+
+/// Completes and judges a new object whose namespace is known to be there.
+///
+/// # Errors
+/// If it may not be made.
+pub(crate) fn make(served: &Served, wish: Wish, writer: &Writer, world: &World<'_>) -> Result<Made, Status> {
+    let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
+    admission::admit(served, &mut object, world)?;
+    wipe(&mut object);
+    let uid = uid(world.entropy);
+    stamp(
+        &mut object,
+        &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
+        served.rules.has_generation(),
+    );
+    let claims = service_network::allocate(served, &mut object, None, writer.dry_run, world)?;
+    let warnings = served.rules.early_warnings(&object);
+    served.rules.prepare_create(&mut object);
+    served.rules.sign(&mut object, None, &writer.author(world));
+    let mut errors = ErrorList::new();
+    validate::create(&mut errors, &object, &metadata_rules(served));
+    served.rules.validate(&object, &mut errors);
+    served.rules.validate_create(&object, &mut errors);
+    admission::inspect(served, &object, None, &mut errors);
+    check(served, &object, &errors)?;
+    admission::validate(served, &object, None, world.snapshot)?;
+    Ok(Made { object, claims, warnings })
 }
 
 /// The name is taken; by an object that is about to go, perhaps.
