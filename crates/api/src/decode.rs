@@ -77,32 +77,6 @@ pub fn decode_keeping(value: Value, of: Struct<'_>, keep: Keep) -> Result<Decode
     walk.run(value, of)
 }
 
-/// What a value says beyond its schema; nothing if it cannot be decoded. It is decoded only if there is something.
-#[must_use]
-pub fn strict_errors(value: &Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Vec<StrictError> {
-    if duplicates.is_empty() && value.as_map().is_none_or(|map| are_known(map, of)) {
-        return Vec::new();
-    }
-    decode(value.clone(), of, duplicates).map(|decoded| decoded.strict).unwrap_or_default()
-}
-
-/// Whether the schema knows the fields of an object, and all below them.
-fn are_known(map: &Map, of: Struct<'_>) -> bool {
-    map.iter().all(|(key, value)| of.field(key).is_some_and(|field| is_known(value, field.ty())))
-}
-
-fn is_known(value: &Value, ty: TypeRef<'_>) -> bool {
-    if !matches!(value, Value::Map(_) | Value::List(_)) {
-        return true;
-    }
-    match (value, ty.shape()) {
-        (Value::Map(map), Shape::Struct(of)) => are_known(map, of),
-        (Value::Map(map), Shape::Map(of)) => map.iter().all(|(_, value)| is_known(value, of)),
-        (Value::List(list), Shape::List(of)) => list.iter().all(|value| is_known(value, of)),
-        _ => true,
-    }
-}
-
 /// The list whose emptiness says that nobody is to own anything.
 const MANAGED_FIELDS: &str = "managedFields";
 

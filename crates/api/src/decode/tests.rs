@@ -25,10 +25,7 @@ fn error(of: Struct<'_>, text: &str) -> String {
 }
 
 fn strict(of: Struct<'_>, text: &str) -> Vec<String> {
-    let found = run(of, text).unwrap().strict;
-    let (value, duplicates) = json::parse_strict(text.as_bytes()).unwrap();
-    assert_eq!(strict_errors(&value, of, &duplicates), found);
-    found.iter().map(ToString::to_string).collect()
+    run(of, text).unwrap().strict.iter().map(ToString::to_string).collect()
 }
 
 #[test]

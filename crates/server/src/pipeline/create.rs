@@ -33,7 +33,8 @@ pub fn create(
     if !metadata::text(&wish.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let proposal = guard_namespace(writer.proposal(world), world, namespace, served)?;
+    let proposal =
+        guard_namespace(writer.proposal(world), world, namespace, served, metadata::name(&wish.object))?;
     let Made { object, claims, mut warnings } = make(served, wish, writer, world)?;
     let charges = quota::charge(served, Part::Whole, &object, None, world)?;
     let name = metadata::name(&object).to_owned();
@@ -42,6 +43,7 @@ pub fn create(
         return Err(taken(served, &name, record));
     }
     warnings.extend(served.rules.warnings(&object, None));
+    warnings.extend(admission::pod_security::warnings(served, &object, None, world.snapshot));
     if writer.dry_run {
         return Ok(Decided { step: Step::Would(object), warnings });
     }
@@ -75,7 +77,7 @@ pub(crate) fn make(served: &Served, wish: Wish, writer: &Writer, world: &World<'
         &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
         served.rules.has_generation(),
     );
-    let claims = service_network::allocate(served, &mut object, None, world)?;
+    let claims = service_network::allocate(served, &mut object, None, writer.dry_run, world)?;
     let warnings = served.rules.early_warnings(&object);
     served.rules.prepare_create(&mut object);
     served.rules.sign(&mut object, None, &writer.author(world));
