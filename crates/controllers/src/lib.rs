@@ -6,6 +6,7 @@
 //! [`revisions`] those that keep their past; [`horizon`] says what may only be not seen yet. To add one, write its file,
 //! add what it reads to the views, and name it in [`all`].
 
+pub mod api_services;
 pub mod attach_detach;
 pub mod bootstrap_tokens;
 pub mod certificate_requests;

@@ -132,6 +132,18 @@ pub enum Power {
     Partitioned,
 }
 
+impl Power {
+    /// What was said of a node.
+    #[must_use]
+    pub fn of(node: &Object) -> Power {
+        match node.meta().annotations.get(POWER) {
+            Some("off") => Power::Off,
+            Some("partitioned") => Power::Partitioned,
+            _ => Power::On,
+        }
+    }
+}
+
 /// The annotation that says whether a node works.
 pub const POWER: &str = "simulate.setpoint.dev/power";
 /// The annotation that says when a node was last started.
@@ -151,11 +163,7 @@ impl Seat<'_> {
     /// Whether it works.
     #[must_use]
     pub fn power(&self) -> Power {
-        match self.object.meta().annotations.get(POWER) {
-            Some("off") => Power::Off,
-            Some("partitioned") => Power::Partitioned,
-            _ => Power::On,
-        }
+        Power::of(self.object)
     }
 
     /// Since when it runs.

@@ -7,6 +7,7 @@ mod patching;
 mod review;
 mod subresource;
 mod turns;
+mod usage;
 mod write;
 
 use std::future::Future;
@@ -27,6 +28,7 @@ use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
 use self::turns::Turns;
+use crate::asks::usage::Usage;
 use crate::exchange::{Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
@@ -73,6 +75,7 @@ pub struct Api {
     tokens: Tokens,
     crowd: Arc<Crowd>,
     nodes: OnceLock<Arc<dyn Nodes>>,
+    usage: OnceLock<Arc<dyn Usage>>,
     turns: Turns,
 }
 
@@ -94,6 +97,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         tokens: Tokens::new(None),
         crowd: Arc::default(),
         nodes: OnceLock::new(),
+        usage: OnceLock::new(),
         turns: Turns::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
@@ -196,6 +200,7 @@ impl Api {
                 answers::warn(&mut answer, &[deprecation.to_owned()]);
                 Ok(answer)
             }
+            Route::Usage(about) => self.measured(&request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
                 Some((endpoint, check)) => {
                     Ok(self.health.answer(endpoint, &check, &request.query, &self.store).await)
@@ -304,7 +309,7 @@ impl Api {
 fn has_forms(route: &Route) -> bool {
     match route {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
-        Route::Objects(_) | Route::Nothing => true,
+        Route::Objects(_) | Route::Usage(_) | Route::Nothing => true,
     }
 }
 
@@ -318,6 +323,12 @@ fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form != Form::Protobuf || view == View::Whole;
     media::wanted(accept, can).ok_or_else(answers::not_acceptable)
+}
+
+/// The form and the view that the client wants of what does not come in one of the forms.
+fn wanted_but(request: &Request, never: Form) -> Result<(Form, View), Status> {
+    let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    media::wanted(accept, |form, _| form != never).ok_or_else(answers::not_acceptable)
 }
 
 /// The form that the client wants of an object that has no other view.

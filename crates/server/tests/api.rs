@@ -8,6 +8,8 @@ mod fuzz;
 mod quota;
 #[path = "api/tokens.rs"]
 mod tokens;
+#[path = "api/usage.rs"]
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -19,3 +19,5 @@ mod nodes;
 #[path = "clients/server.rs"]
 #[expect(dead_code, reason = "other tests do more with a server")]
 mod server;
+#[path = "clients/usage.rs"]
+mod usage;

@@ -47,8 +47,9 @@ impl Api {
             return Err(unknown(&request.method));
         }
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let measures = self.usage.get().is_some();
         match parts[..] {
-            [] => return Ok(answers::document(&discovery::paths(self.health.paths()))),
+            [] => return Ok(answers::document(&discovery::paths(self.health.paths(), measures))),
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
             [".well-known", "openid-configuration"] => return Ok(self.openid()),
             ["openid", "v1", "jwks"] => return self.keys(),
@@ -56,14 +57,14 @@ impl Api {
             _ => {}
         }
         let is_wanted = media::wants_aggregated(accept(request));
-        if let Some(document) = discovery::aggregated(&parts).filter(|_| is_wanted) {
+        if let Some(document) = discovery::aggregated(&parts, measures).filter(|_| is_wanted) {
             let mut answer = answers::json_bytes(200, vec![document.json.clone().into()]);
             answer.headers.insert(CONTENT_TYPE, AGGREGATED);
             let mut answer = tagged(answer, &document.tag, request);
             answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
             return Ok(answer);
         }
-        match discovery::document(&parts, &self.options.address) {
+        match discovery::document(&parts, &self.options.address, measures) {
             Some(value) => Ok(answers::document(&value)),
             None if parts.first() == Some(&"api") => Err(unknown(&request.method)),
             None => Ok(nothing()),

@@ -1,24 +1,16 @@
 //! What can be said of simulated nodes, by whoever runs them.
 
+mod kubelets;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
-use setpoint_api::{Key, Resource, Time};
-use setpoint_node::{Fleet, logs, rules};
-use setpoint_reconcile::Object;
+use setpoint_node::{Fleet, rules};
 use setpoint_reconcile::views::node::Taint;
-use setpoint_server::asks::usage::{PodUsage, Unserved, Used};
-use setpoint_server::in_process;
-use setpoint_server::nodes::{Nodes, Said};
-use setpoint_store::{Clock, Store};
 
-use crate::clock::SystemClock;
-
-/// Over which time usage is measured, as far as anybody asks.
-const WINDOW: Duration = Duration::from_secs(15);
+pub use self::kubelets::Kubelets;
 
 /// What simulated nodes are like.
 #[derive(Debug, clap::Args)]
@@ -65,47 +57,6 @@ impl FleetArguments {
             fleet.rules = rules::file::read(&text).with_context(|| format!("in {}", path.display()))?;
         }
         Ok(fleet)
-    }
-}
-
-/// Answers for simulated nodes.
-pub struct Kubelets {
-    /// Which they are.
-    pub fleet: Fleet,
-    /// Where their pods are.
-    pub store: Store,
-}
-
-impl Nodes for Kubelets {
-    fn refusal(&self, node: &str) -> Option<String> {
-        self.fleet.number(node)?;
-        Some(format!(
-            "node {node} is simulated: its containers do not run, so there is nothing to connect to"
-        ))
-    }
-
-    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, String> {
-        let logs::Said { lines, goes_on, next } = logs::said(&self.fleet, pod, container, previous, now)?;
-        Ok(Said { lines, goes_on, next })
-    }
-}
-
-impl PodUsage for Kubelets {
-    fn usage(&self, namespace: &str, selector: &Selector) -> Result<Vec<Used>, String> {
-        if self.fleet.count == 0 {
-            return Unserved.usage(namespace, selector);
-        }
-        let pods = Resource::new("pods").map_err(|error| error.to_string())?;
-        let (snapshot, now) = (self.store.snapshot(), SystemClock.now());
-        let prefix = format!("{namespace}/");
-        let records = snapshot.table(&pods).into_iter().flat_map(|table| table.range(&prefix, None));
-        let used =
-            records.filter(|record| selector.matches(|name| record.label(name))).filter_map(|record| {
-                let pod = in_process::object(Key::from_path(&pods, record.path()).ok()?, record)?;
-                let containers = logs::used(&self.fleet, &pod, now)?;
-                Some(Used { pod: pod.meta().name.to_string(), containers, at: now, window: WINDOW })
-            });
-        Ok(used.collect())
     }
 }
 

@@ -18,7 +18,10 @@ use anyhow::{Context, bail};
 use setpoint_api::Time;
 use setpoint_api::names::ip::Cidr;
 use setpoint_controllers::Settings;
+use setpoint_server::api::Api;
 use setpoint_server::asks::Oracle;
+use setpoint_server::asks::usage::{Unserved, Usage};
+use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -189,19 +192,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let ranges = Ranges::of(&store.snapshot());
-    let services =
-        ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
-    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings = Settings { volumes: places.volumes(), ..settings };
-    let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
-    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone() });
-    api.ask_nodes(Arc::clone(&kubelets) as _);
-    let engine = arguments.controllers.engine_of_store(&settings, nodes);
-    let oracle = Arc::new(Oracle::new(kubelets));
-    oracle.sign_with(&pki.ca)?;
-    let answering = Arc::clone(&oracle);
-    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api)?;
     api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
@@ -230,6 +221,36 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
         tracing::warn!("some answers did not finish in time");
     }
     Ok(())
+}
+
+/// Starts the loop, and has whoever simulates nodes answer for them.
+fn reconcile(
+    arguments: &Arguments,
+    places: &Places,
+    pki: &Pki,
+    store: Store,
+    api: &Api,
+) -> anyhow::Result<(Shell, Arc<Oracle>)> {
+    let ranges = Ranges::of(&store.snapshot());
+    let services =
+        ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
+    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
+    let settings = Settings { volumes: places.volumes(), ..settings };
+    let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
+    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone() });
+    api.ask_nodes(Arc::clone(&kubelets) as _);
+    // Where nothing is simulated nobody measures: then the group of metrics is not there, as in a cluster without it,
+    // so that whoever asks for it hears why instead of waiting for numbers that never come.
+    let usage: Arc<dyn Usage> = if nodes.count > 0 { kubelets } else { Arc::new(Unserved) };
+    if nodes.count > 0 {
+        api.ask_usage(Arc::clone(&usage));
+    }
+    let engine = arguments.controllers.engine_of_store(&settings, nodes);
+    let oracle = Arc::new(Oracle::new(usage));
+    oracle.sign_with(&pki.ca)?;
+    let answering = Arc::clone(&oracle);
+    let shell = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    Ok((shell, oracle))
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
