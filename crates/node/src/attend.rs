@@ -36,18 +36,21 @@ pub fn attend<M>(
         None => now,
         Some(start) => object.committed().min(start.after(Duration::from_secs(1))),
     };
+    // What runs in this process has started already, and nobody is told that it did.
+    let runs_already = fleet.component(object).is_some();
+    let (pause, rules) =
+        if runs_already { (Duration::ZERO, &[][..]) } else { (fleet.pod_start, &fleet.rules[..]) };
     let case = Case {
         pod: &pod,
         meta: object.meta(),
         host_ips: &host_ips,
         pod_ips: &pod_ips,
         taken_up: pod.status.start_time.unwrap_or(whole(now)),
-        begin: begin.after(fleet.pod_start),
+        begin: begin.after(pause),
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
-    let host =
-        Host { rules: &fleet.rules, booted: seat.booted(), pull: fleet.pod_start, has_image: &has_image };
+    let host = Host { rules, booted: seat.booted(), pull: pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, mut notes) = settle(&case, &mut runtime, &subject);
@@ -57,7 +60,7 @@ pub fn attend<M>(
     if outlook.status != pod.status {
         notes.extend(waits(&case, &outlook.status, &subject));
         let mut act = Act::from(Write::status(object, value_of(&outlook.status)));
-        act.done = notes;
+        act.done = if runs_already { Vec::new() } else { notes };
         plan.act(act);
     }
     // One that waits for finalizers only has been removed already, as far as its node can.

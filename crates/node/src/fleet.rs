@@ -7,6 +7,7 @@ use setpoint_api::{Time, rfc3339};
 use setpoint_reconcile::views::node::{Node, Taint};
 use setpoint_reconcile::{Object, World};
 
+use crate::control_plane::Components;
 use crate::rules::PREFIX;
 use crate::rules::file::Rule;
 
@@ -36,6 +37,8 @@ pub struct Fleet {
     pub rules: Vec<Rule>,
     /// How long a pod takes to start.
     pub pod_start: Duration,
+    /// The components of the control plane that run in this process.
+    pub components: Components,
 }
 
 impl Default for Fleet {
@@ -57,6 +60,7 @@ impl Default for Fleet {
             zones: Vec::new(),
             rules: Vec::new(),
             pod_start: Duration::from_secs(1),
+            components: Components::default(),
         }
     }
 }

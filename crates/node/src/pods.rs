@@ -143,7 +143,11 @@ impl Planner for Pods {
         let Some(object) = world.get(key) else { return plan };
         let Some(pod) = object.view::<PodView>() else { return plan };
         let is_deleted = object.meta().is_deleted();
-        if is_new(object) || pod.is_finished() && !is_deleted {
+        // What stands for a component does not stop when it is deleted: whoever keeps it makes it anew.
+        if is_new(object)
+            || pod.is_finished() && !is_deleted
+            || is_deleted && self.0.component(object).is_some()
+        {
             return plan;
         }
         if let Some(seat) = self.0.running(&pod.spec.node_name, world) {

@@ -8,6 +8,7 @@ use setpoint_sim::cluster::Cluster;
 
 use super::*;
 
+mod components;
 mod converging;
 mod power;
 

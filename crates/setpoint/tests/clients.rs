@@ -6,6 +6,8 @@
 
 #[path = "clients/asking.rs"]
 mod asking;
+#[path = "clients/control_plane.rs"]
+mod control_plane;
 #[path = "clients/controllers.rs"]
 mod controllers;
 #[path = "clients/kube_rs.rs"]

@@ -80,6 +80,18 @@ impl Choice {
         Engine::new(chosen.into_iter().chain(own).collect(), indexes)
     }
 
+    /// The components that the choice comes to in a process that serves.
+    pub fn components(&self, settings: &Settings) -> Vec<&'static str> {
+        let mut components = vec!["kube-apiserver"];
+        if !self.controllers(settings).is_empty() {
+            components.push(LEASE);
+        }
+        if self.takes(SCHEDULER) {
+            components.push(setpoint_scheduler::planner::LEASE);
+        }
+        components
+    }
+
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
         let all = setpoint_controllers::all(settings).into_iter();
         all.filter(|controller| self.takes(controller.name())).collect()

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use setpoint_reconcile::{Engine, Sent, Turn};
+use setpoint_reconcile::{Engine, Outcome, Refusal as Refused, Sent, Turn};
 use setpoint_store::{CommitError, Committed, Proposal, Refusal};
 
 use super::super::{Prepared, outcome, prepare};
@@ -73,6 +73,7 @@ impl Running {
     fn begin(&mut self, wanted: Wanted, engine: &mut Engine, turn: &mut Turn) {
         match self.prepare(&wanted.sent) {
             Prepared::Settled(outcome) => {
+                log(&wanted.sent, &outcome);
                 engine.answer(wanted.sent.ticket, outcome, self.clock.now(), turn);
             }
             Prepared::Commit(proposal, name) => {
@@ -125,6 +126,14 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// What is refused is a line of the log of whoever wanted it.
+fn log(Sent { write, manager, by, .. }: &Sent, outcome: &Outcome) {
+    if let Outcome::Refused(Refused { reason, message }) = outcome {
+        let (verb, resource, by) = (write.verb(), write.resource(), &**by);
+        tracing::warn!(component = *manager, by, verb, %resource, reason, message, "a write was refused");
     }
 }
 

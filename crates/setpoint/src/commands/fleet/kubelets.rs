@@ -14,6 +14,7 @@ use setpoint_server::nodes::{Nodes, Said};
 use setpoint_store::{Clock, Record, Snapshot, Store};
 
 use crate::clock::SystemClock;
+use crate::commands::logging::Rings;
 
 /// Over which time usage is measured, as far as anybody asks.
 const WINDOW: Duration = Duration::from_secs(15);
@@ -24,6 +25,8 @@ pub struct Kubelets {
     pub fleet: Fleet,
     /// Where their pods are.
     pub store: Store,
+    /// What the components of the control plane said.
+    pub rings: Rings,
 }
 
 impl Nodes for Kubelets {
@@ -35,8 +38,18 @@ impl Nodes for Kubelets {
     }
 
     fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, String> {
+        if let Some(component) = self.fleet.component(pod) {
+            return match previous {
+                // What ran before was another process.
+                true => Err(format!(
+                    "previous terminated container {container:?} in pod {:?} not found",
+                    pod.key().name()
+                )),
+                false => Ok(self.rings.said(component)),
+            };
+        }
         let logs::Said { lines, goes_on, next } = logs::said(&self.fleet, pod, container, previous, now)?;
-        Ok(Said { lines, goes_on, next })
+        Ok(Said { lines, dropped: 0, goes_on, next })
     }
 }
 
