@@ -37,6 +37,8 @@ pub struct Fleet {
     pub rules: Vec<Rule>,
     /// How long a pod takes to start.
     pub pod_start: Duration,
+    /// For how long each takes its Lease.
+    pub lease: Duration,
     /// The components of the control plane that run in this process.
     pub components: Components,
 }
@@ -60,6 +62,7 @@ impl Default for Fleet {
             zones: Vec::new(),
             rules: Vec::new(),
             pod_start: Duration::from_secs(1),
+            lease: Duration::from_secs(40),
             components: Components::default(),
         }
     }
@@ -72,6 +75,12 @@ impl Fleet {
             Some((_, known)) => amount.clone_into(known),
             None => self.capacity.push((resource.to_owned(), amount.to_owned())),
         }
+    }
+
+    /// How often nodes renew their Leases.
+    #[must_use]
+    pub fn renewal(&self) -> Duration {
+        self.lease / 4
     }
 
     /// The name of a node.

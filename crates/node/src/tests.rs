@@ -15,7 +15,7 @@ mod power;
 /// Nodes that start pods at once, with the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut all = planners(fleet);
-    all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle));
+    all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle::default()));
     (all, setpoint_controllers::indexes::all())
 }
 

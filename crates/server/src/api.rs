@@ -36,6 +36,7 @@ use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
 use crate::nodes::Nodes;
+use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
@@ -62,6 +63,8 @@ pub struct Options {
     pub advertised: Option<SocketAddr>,
     /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
     pub service_ranges: Vec<Cidr>,
+    /// For how long pods stay on nodes that are not well, unless they say.
+    pub tolerations: Tolerations,
 }
 
 /// The API over a store.

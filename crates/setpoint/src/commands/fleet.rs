@@ -39,6 +39,9 @@ pub struct FleetArguments {
     /// How long a pod takes to start on a simulated node
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pod_start: Duration,
+    /// For how long each simulated node takes its Lease: it renews it four times as often
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = lease)]
+    node_lease_duration: Duration,
 }
 
 impl FleetArguments {
@@ -46,6 +49,7 @@ impl FleetArguments {
     pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
         let mut fleet =
             Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
+        fleet.lease = self.node_lease_duration;
         fleet.set("cpu", &self.node_cpu);
         fleet.set("memory", &self.node_memory);
         fleet.set("pods", &self.node_pods.to_string());
@@ -83,8 +87,16 @@ fn taint(text: &str) -> anyhow::Result<Taint> {
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None })
 }
 
-fn duration(text: &str) -> anyhow::Result<Duration> {
+/// Reads a duration.
+pub fn duration(text: &str) -> anyhow::Result<Duration> {
     rules::duration(text).with_context(|| format!("{text:?} is no duration such as 1s or 500ms"))
+}
+
+fn lease(text: &str) -> anyhow::Result<Duration> {
+    match duration(text)? {
+        span if span.as_secs() > 0 && span.subsec_nanos() == 0 => Ok(span),
+        _ => bail!("a Lease is taken for whole seconds"),
+    }
 }
 
 #[cfg(test)]
@@ -100,5 +112,6 @@ mod tests {
         assert!(quantity("4").is_ok() && quantity("-1").is_err() && quantity("x").is_err());
         assert!(pair("a=b").is_ok() && pair("a").is_err());
         assert_eq!(duration("0").unwrap(), Duration::ZERO);
+        assert!(lease("4s").is_ok() && lease("0").is_err() && lease("500ms").is_err());
     }
 }

@@ -37,6 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::places::Places;
 use super::fleet::{FleetArguments, Kubelets};
 use super::logging::{self, Rings};
+use super::patience::{ControllerArguments, TolerationArguments};
 use super::store::open;
 use super::{counted, human_bytes, loops};
 use crate::clock::{SystemClock, entropy};
@@ -73,6 +74,10 @@ pub struct Arguments {
     controllers: loops::Choice,
     #[command(flatten)]
     network: loops::NetworkArguments,
+    #[command(flatten)]
+    patience: ControllerArguments,
+    #[command(flatten)]
+    tolerations: TolerationArguments,
     /// How many simulated nodes run beside the server
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -190,6 +195,7 @@ async fn serve(
         address: url.trim_start_matches("https://").to_owned(),
         advertised: advertised(address),
         service_ranges: said.unwrap_or_default(),
+        tolerations: arguments.tolerations.tolerations(),
     };
     // The first objects and the certificates know nothing of each other, and each wait for the disk.
     let shared = store.clone();
@@ -243,8 +249,11 @@ fn reconcile(
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
     let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings = Settings { volumes: places.volumes(), ..settings };
+    let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
     let mut nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
+    if nodes.count > 0 {
+        arguments.patience.check(nodes.renewal())?;
+    }
     nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
     nodes.components.names.iter().for_each(|component| rings.begin(component));
     let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone(), rings });
@@ -258,8 +267,9 @@ fn reconcile(
     let engine = arguments.controllers.engine_of_store(&settings, nodes);
     let oracle = Arc::new(Oracle::new(usage));
     oracle.sign_with(&pki.ca)?;
-    let answering = Arc::clone(&oracle);
-    let shell = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    let (answering, tolerations) = (Arc::clone(&oracle), arguments.tolerations.tolerations());
+    let clock = Arc::new(SystemClock);
+    let shell = Shell::start(store, engine, clock, Arc::new(entropy), answering, tolerations)?;
     Ok((shell, oracle))
 }
 

@@ -95,7 +95,10 @@ impl Running {
     fn prepare(&self, sent: &Sent) -> Prepared {
         let snapshot = self.store.snapshot();
         let entropy = [(); 3].map(|()| (self.entropy)());
-        prepare(sent, &World { snapshot: &snapshot, now: self.clock.now(), entropy })
+        prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.clock.now(), entropy, tolerations: self.tolerations },
+        )
     }
 
     /// Tells the loop what became of its writes, and begins those that waited for them.
