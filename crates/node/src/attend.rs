@@ -53,7 +53,9 @@ pub fn attend<M>(
     let host = Host { rules, booted: seat.booted(), pull: pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
-    let (outlook, mut notes) = settle(&case, &mut runtime, &subject);
+    let (outlook, done) = settle(&case, &mut runtime, &subject);
+    let mut notes = ending(&case, &subject);
+    notes.extend(done);
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);
     }
@@ -81,7 +83,10 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
         for deed in &outlook.deeds {
             if runtime.perform(deed) {
                 has_changed = true;
-                notes.extend(told(deed, case.pod, subject));
+                // That a pod which is deleted stops was told when it began to.
+                if !(case.meta.is_deleted() && matches!(deed, Deed::Stop { .. })) {
+                    notes.extend(told(deed, case.pod, subject));
+                }
             }
         }
         if !has_changed {
@@ -89,6 +94,22 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
         }
     }
     (look(case, runtime), notes)
+}
+
+/// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
+/// that its node has seen it.
+fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+    let Case { pod, meta, .. } = case;
+    if !meta.is_deleted() || pod.status.observed_generation == Some(meta.generation) {
+        return Vec::new();
+    }
+    let runs =
+        |one: &&Container| pod.status.of(&one.name).is_some_and(|status| status.state.running.is_some());
+    let note = |one: &Container| {
+        let subject = subject.clone().part(part(pod, &one.name));
+        subject.normal("Killing", format!("Stopping container {}", one.name))
+    };
+    pod.spec.all().filter(runs).map(note).collect()
 }
 
 fn part(pod: &Pod, name: &str) -> String {

@@ -5,10 +5,11 @@
 //! - [`runtime`]: what the life cycle asks of a runtime, and what it tells it to do.
 //! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
 //!   [`logs`]: what they say.
-//! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`control_plane`]: the
-//!   pods of what runs in this process.
+//! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`admission`]: which pods
+//!   a node takes up. [`control_plane`]: the pods of what runs in this process.
 
 pub mod addresses;
+pub mod admission;
 pub mod attend;
 pub mod control_plane;
 pub mod fleet;
