@@ -16,6 +16,8 @@ use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
 const QUARANTINE: Duration = Duration::from_secs(40);
 /// How often pods that ended are counted at the most.
 const COUNT_EVERY: Duration = Duration::from_secs(20);
+/// How many pods that ended are kept unless somebody says otherwise.
+pub const ENDED_MAX: usize = 12_500;
 /// The taint of a node that will not come back.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What stands in the place of a pod's name in the key for the pods that ended.
@@ -25,12 +27,6 @@ const ENDED: &str = "ended";
 pub struct PodGcController {
     /// How many pods that ended are kept; all if it is zero.
     pub ended_max: usize,
-}
-
-impl Default for PodGcController {
-    fn default() -> PodGcController {
-        PodGcController { ended_max: 12_500 }
-    }
 }
 
 impl Planner for PodGcController {

@@ -185,7 +185,7 @@ impl Bench {
         let writer =
             Writer { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let world = World { snapshot: &snapshot, now: self.now, entropy };
+        let world = World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
         match create::create(served, namespace, Wish::of(object), &writer, &world).unwrap().step {
             Step::Commit(proposal) => {
                 self.store.commit(*proposal).unwrap();
@@ -277,8 +277,10 @@ impl Bench {
 
     fn write(&mut self, sent: &Sent) -> Outcome {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let outcome = match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy })
-        {
+        let outcome = match in_process::prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+        ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => {
                 drop(snapshot);

@@ -7,6 +7,7 @@ mod patching;
 mod review;
 mod subresource;
 mod turns;
+mod usage;
 mod write;
 
 use std::future::Future;
@@ -27,6 +28,7 @@ use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
 use self::turns::Turns;
+use crate::asks::usage::Usage;
 use crate::exchange::{Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
@@ -34,6 +36,7 @@ use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
 use crate::nodes::Nodes;
+use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
@@ -60,6 +63,8 @@ pub struct Options {
     pub advertised: Option<SocketAddr>,
     /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
     pub service_ranges: Vec<Cidr>,
+    /// For how long pods stay on nodes that are not well, unless they say.
+    pub tolerations: Tolerations,
 }
 
 /// The API over a store.
@@ -73,6 +78,7 @@ pub struct Api {
     tokens: Tokens,
     crowd: Arc<Crowd>,
     nodes: OnceLock<Arc<dyn Nodes>>,
+    usage: OnceLock<Arc<dyn Usage>>,
     turns: Turns,
 }
 
@@ -94,6 +100,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         tokens: Tokens::new(None),
         crowd: Arc::default(),
         nodes: OnceLock::new(),
+        usage: OnceLock::new(),
         turns: Turns::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
@@ -198,6 +205,7 @@ impl Api {
                 answers::warn(&mut answer, &[deprecation.to_owned()]);
                 Ok(answer)
             }
+            Route::Usage(about) => self.measured(&request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
                 Some((endpoint, check)) => {
                     Ok(self.health.answer(endpoint, &check, &request.query, &self.store).await)
@@ -298,7 +306,7 @@ impl Api {
 fn has_forms(route: &Route) -> bool {
     match route {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
-        Route::Objects(_) | Route::Nothing => true,
+        Route::Objects(_) | Route::Usage(_) | Route::Nothing => true,
     }
 }
 
@@ -312,6 +320,12 @@ fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form != Form::Protobuf || view == View::Whole;
     media::wanted(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
+}
+
+/// The form and the view that the client wants of what does not come in one of the forms.
+fn wanted_but(request: &Request, never: Form) -> Result<(Form, View), Status> {
+    let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    media::wanted(accept, |form, _| form != never).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
 /// The form that the client wants of an object that has no other view.

@@ -25,6 +25,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Resource, Time, Value, metadata};
 use setpoint_store::{Cause, Expect, Proposal, Record, Snapshot};
 
+use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
 use self::update::Part;
 use crate::exchange::Identity;
@@ -45,6 +46,8 @@ pub struct World<'a> {
     pub now: Time,
     /// Chance: for uids and generated names.
     pub entropy: [u64; 3],
+    /// For how long pods stay on nodes that are not well, unless they say.
+    pub tolerations: Tolerations,
 }
 
 /// Who writes, and how.

@@ -7,12 +7,15 @@
 
 use std::borrow::Cow;
 
+use crate::discovery::usage;
 use crate::served::{self, Served};
 
 /// What a path asks for.
 pub enum Route {
     /// Objects.
     Objects(Target),
+    /// What nodes or pods use.
+    Usage(Measured),
     /// A document: discovery, health, a version.
     Document(Vec<String>),
     /// Nothing that is here.
@@ -33,11 +36,27 @@ pub struct Target {
     pub watch: bool,
 }
 
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// `nodes` or `pods`.
+    pub plural: &'static str,
+    /// The namespace; empty for all, and for nodes.
+    pub namespace: String,
+    /// The name; empty for all.
+    pub name: String,
+}
+
 /// Reads a path.
 #[must_use]
 pub fn route(path: &str) -> Route {
     let Some(parts) = split(path) else { return Route::Nothing };
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    if let ["apis", usage::GROUP, usage::VERSION, rest @ ..] = &words[..]
+        && !rest.is_empty()
+    {
+        return measured(rest).map_or(Route::Nothing, Route::Usage);
+    }
     let (group, version, rest) = match &words[..] {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
@@ -75,6 +94,19 @@ pub fn route(path: &str) -> Route {
         subresource: subresource.to_owned(),
         watch,
     })
+}
+
+/// What is measured below the group for that.
+fn measured(rest: &[&str]) -> Option<Measured> {
+    let (plural, namespace, name) = match rest {
+        ["nodes"] => ("nodes", "", ""),
+        ["nodes", name] => ("nodes", "", *name),
+        ["pods"] => ("pods", "", ""),
+        ["namespaces", namespace, "pods"] => ("pods", *namespace, ""),
+        ["namespaces", namespace, "pods", name] => ("pods", *namespace, *name),
+        _ => return None,
+    };
+    Some(Measured { plural, namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Below a namespace there are resources, and its own subresources.
@@ -124,6 +156,9 @@ mod tests {
                 "{} ns={} name={} sub={} watch={}",
                 target.served.info.plural, target.namespace, target.name, target.subresource, target.watch
             ),
+            Route::Usage(Measured { plural, namespace, name }) => {
+                format!("usage of {plural} ns={namespace} name={name}")
+            }
             Route::Document(parts) => format!("document {}", parts.join("/")),
             Route::Nothing => "nothing".to_owned(),
         }
@@ -144,6 +179,11 @@ mod tests {
             ("/api/v1/watch/namespaces/a/configmaps", "configmaps ns=a name= sub= watch=true"),
             ("/api/v1/namespaces/a/configmaps/x%3Ay", "configmaps ns=a name=x:y sub= watch=false"),
             ("/api/v1/namespaces/a/pods/x%2Flog", "pods ns=a name=x sub=log watch=false"),
+            ("/apis/metrics.k8s.io/v1beta1/nodes/n", "usage of nodes ns= name=n"),
+            ("/apis/metrics.k8s.io/v1beta1/pods", "usage of pods ns= name="),
+            ("/apis/metrics.k8s.io/v1beta1/namespaces/a/pods/p", "usage of pods ns=a name=p"),
+            ("/apis/metrics.k8s.io/v1beta1/pods/p", "nothing"),
+            ("/apis/metrics.k8s.io/v1beta1", "document apis/metrics.k8s.io/v1beta1"),
             ("/api/v1", "document api/v1"),
             ("/", "document "),
             ("/apis/apps/v1/", "document apis/apps/v1"),

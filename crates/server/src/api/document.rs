@@ -44,14 +44,15 @@ impl Api {
 
     pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Answer, Status> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let measures = self.usage.get().is_some();
         // The two documents of all groups, and the list of paths, are given whatever the method.
         if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
-            let exists = discovery::document(&parts, &self.options.address).is_some()
+            let exists = discovery::document(&parts, &self.options.address, measures).is_some()
                 || matches!(parts[..], [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]);
             return if exists { Err(not_allowed(&request.method)) } else { missing(request) };
         }
         match parts[..] {
-            [] => return Ok(answers::document(&discovery::paths(self.health.paths()))),
+            [] => return Ok(answers::document(&discovery::paths(self.health.paths(), measures))),
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
             [".well-known", "openid-configuration"] => return Ok(self.openid()),
             ["openid", "v1", "jwks"] => return self.keys(),
@@ -59,14 +60,14 @@ impl Api {
             _ => {}
         }
         let is_wanted = media::wants_aggregated(accept(request));
-        if let Some(document) = discovery::aggregated(&parts).filter(|_| is_wanted) {
+        if let Some(document) = discovery::aggregated(&parts, measures).filter(|_| is_wanted) {
             let mut answer = answers::json_bytes(200, vec![document.json.clone().into()]);
             answer.headers.insert(CONTENT_TYPE, AGGREGATED);
             let mut answer = tagged(answer, &document.tag, request);
             answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
             return Ok(answer);
         }
-        let Some(document) = discovery::document(&parts, &self.options.address) else {
+        let Some(document) = discovery::document(&parts, &self.options.address, measures) else {
             return missing(request);
         };
         if parts == ["version"] {
@@ -183,7 +184,9 @@ pub(super) fn missing(request: &Request) -> Result<Answer, Status> {
     let mut parts = request.path.split('/').skip(1);
     let is_api = match parts.next() {
         Some("api") => true,
-        Some("apis") => parts.next().is_some_and(|group| discovery::document(&["apis", group], "").is_some()),
+        Some("apis") => {
+            parts.next().is_some_and(|group| discovery::document(&["apis", group], "", true).is_some())
+        }
         _ => false,
     };
     if is_api { Err(unknown(&request.method)) } else { Ok(nothing()) }

@@ -245,7 +245,12 @@ impl Api {
         for _ in 0..CHARGES_MAX {
             let snapshot = self.store.snapshot();
             let entropy = [(); 3].map(|()| (self.options.entropy)());
-            let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+            let world = World {
+                snapshot: &snapshot,
+                now: self.options.clock.now(),
+                entropy,
+                tolerations: self.options.tolerations,
+            };
             let (proposal, removed) = match decide(&world)? {
                 Step::Commit(proposal) => (proposal, None),
                 Step::Remove(proposal, object) => (proposal, Some(object)),

@@ -208,7 +208,12 @@ impl Form {
             dry_run: false,
             reconciler: String::new(),
         };
-        let world = World { snapshot: &Snapshot::default(), now: MARKED_NOW, entropy: MARKED_UID };
+        let world = World {
+            snapshot: &Snapshot::default(),
+            now: MARKED_NOW,
+            entropy: MARKED_UID,
+            tolerations: Default::default(),
+        };
         let wish = Wish::of(typed(served, event).ok()?);
         let mut made = create::make(served, wish, &writer, &world).ok()?.object;
         let (text, hole) = stored::text(served, &mut made)?;

@@ -65,15 +65,15 @@ fn admit_pod(pod: &mut Value, world: &World<'_>) -> Result<(), String> {
     limit_range::admit(pod, snapshot);
     service_account::admit(pod, snapshot, world.entropy[0])?;
     priority::admit(pod, snapshot)?;
-    tolerations::admit(pod);
+    tolerations::admit(pod, world.tolerations);
     runtime_class::admit(pod, snapshot)
 }
 
 /// Completes a changed object.
-pub fn admit_update(served: &Served, new: &mut Value, old: &Value) {
+pub fn admit_update(served: &Served, new: &mut Value, old: &Value, world: &World<'_>) {
     if served.info.group.is_empty() && served.info.plural == "pods" {
         priority::keep(new, old);
-        tolerations::admit(new);
+        tolerations::admit(new, world.tolerations);
     }
 }
 

@@ -68,7 +68,7 @@ pub fn update_live(
     keep(&mut new, &old);
     let mut claims = service_network::Claims::default();
     if part == Part::Whole {
-        admission::admit_update(served, &mut new, &old);
+        admission::admit_update(served, &mut new, &old, world);
         claims = service_network::allocate(served, &mut new, Some(&old), writer.dry_run, world)?;
     }
     let warnings = judge(served, part, &mut new, &old, writer, world)?;
