@@ -197,7 +197,11 @@ impl Api {
         match route {
             Route::Objects(target) => {
                 subresource::check_verb(&request, &target)?;
-                check_accept(&request, offered(&request, &target))?;
+                // What comes from a node or through it has whatever form it has.
+                if !matches!(target.subresource.as_str(), "log" | "exec" | "attach" | "portforward" | "proxy")
+                {
+                    check_accept(&request, offered(&request, &target))?;
+                }
                 let deprecation = target.served.deprecation();
                 let answer = self.objects(&request, target, counted).await;
                 let Some(deprecation) = deprecation else { return answer };
