@@ -82,6 +82,8 @@ pub struct Container {
     pub command: Vec<String>,
     /// With which arguments.
     pub args: Vec<String>,
+    /// Whether it can be written to.
+    pub stdin: bool,
     /// What it needs, as it is reported.
     pub resources: Resources,
     /// Its own restart policy.

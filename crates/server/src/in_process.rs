@@ -130,10 +130,9 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
             }
             let mut says = config.clone();
             identify(&mut says, served);
-            let place = says.ensure_map("metadata");
-            place.insert("name", key.name());
-            place.insert("namespace", key.namespace());
-            let config = Configuration { says: &says, force: true };
+            says.ensure_map("metadata").insert("name", key.name());
+            let namespace = key.namespace().unwrap_or_default();
+            let config = Configuration { says: &says, force: true, name: key.name(), namespace };
             Ok(apply(served, part_of(part)?, config, Some(&record), &writer, world)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {

@@ -278,8 +278,10 @@ impl Cluster {
     fn write(&mut self, sent: &Sent) -> Outcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        let outcome = match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy })
-        {
+        let outcome = match in_process::prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+        ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => in_process::outcome(self.store.commit(*proposal), name),
         };
@@ -351,7 +353,10 @@ impl Cluster {
             Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() };
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        match decide(&writer, &World { snapshot: &snapshot, now: self.now, entropy })? {
+        match decide(
+            &writer,
+            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+        )? {
             Step::Commit(proposal) | Step::Remove(proposal, _) => {
                 // Signs of life say nothing, and there are many.
                 let told = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;

@@ -106,7 +106,7 @@ pub(super) fn create(
     let stamp = Stamp { manager: &writer.manager, uid: &uid, now: world.now };
     let (bytes, hole) = form.fill(&texts, &stamp)?;
     let draft = Draft::with_hole(bytes, hole).fields(served.rules.fields(event));
-    let guarded = guard_namespace(writer.proposal(world), world, namespace, served);
+    let guarded = guard_namespace(writer.proposal(world), world, namespace, served, name);
     Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key, Expect::Absent, draft)))))
 }
 
@@ -208,7 +208,12 @@ impl Form {
             dry_run: false,
             reconciler: String::new(),
         };
-        let world = World { snapshot: &Snapshot::default(), now: MARKED_NOW, entropy: MARKED_UID };
+        let world = World {
+            snapshot: &Snapshot::default(),
+            now: MARKED_NOW,
+            entropy: MARKED_UID,
+            tolerations: Default::default(),
+        };
         let wish = Wish::of(typed(served, event).ok()?);
         let mut made = create::make(served, wish, &writer, &world).ok()?.object;
         let (text, hole) = stored::text(served, &mut made)?;

@@ -35,7 +35,12 @@ fn written(proposal: &Proposal) -> String {
 }
 
 fn both(namespace: &str, event: &Value, snapshot: &Snapshot) -> (Option<String>, String) {
-    let world = World { snapshot, now: Time::from_seconds(1_763_280_000), entropy: [7, 8, 9] };
+    let world = World {
+        snapshot,
+        now: Time::from_seconds(1_763_280_000),
+        entropy: [7, 8, 9],
+        tolerations: Default::default(),
+    };
     let printed = create(events(), namespace, event, &writer(), &world).map(told);
     let wish = Wish::of(typed(events(), event.clone()).unwrap());
     (printed, told(create::create(events(), namespace, wish, &writer(), &world).map(|decided| decided.step)))
