@@ -141,7 +141,10 @@ enum Bond {
 fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
     let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
-    let found = world.identified(&owner.uid);
+    // An Event is known by its place alone.
+    let at_its_place = || world.find(kind.resource, namespace.unwrap_or_default(), &owner.name);
+    let is_same = |found: &&Object| found.meta().uid == owner.uid;
+    let found = world.identified(&owner.uid).or_else(|| at_its_place().filter(is_same));
     let elsewhere = found.is_some_and(|found| {
         found.key().namespace().is_some() && found.key().namespace() != object.key().namespace()
     });

@@ -34,115 +34,136 @@ pub(crate) struct Speaker<'a> {
     pub host: &'a str,
 }
 
-/// A note without its words.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Class {
-    source: &'static str,
-    about: Key,
-    part: Box<str>,
-    uid: Box<str>,
-    reason: &'static str,
-}
-
 /// Turns notes into writes of Events.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    told: BTreeMap<(Class, String), Told>,
-    similar: BTreeMap<Class, Similar>,
-    bursts: BTreeMap<(&'static str, Key), Burst>,
+    /// What each source has said about each object.
+    talks: BTreeMap<(&'static str, Key), Talk>,
+    /// How many notes are remembered in all of them.
+    told: usize,
 }
 
-struct Told {
-    event: Key,
-    count: i64,
-    last: Time,
-}
-
-struct Similar {
-    since: Time,
-    count: u32,
-}
-
-struct Burst {
+/// What a source has said about an object.
+struct Talk {
+    /// How many Events it may still write, since when.
     left: u32,
     since: Time,
+    /// When it last said anything.
+    last: Time,
+    topics: Vec<Topic>,
+}
+
+/// Notes that differ only in their words.
+struct Topic {
+    part: Box<str>,
+    uid: Box<str>,
+    reason: &'static str,
+    /// How many there were lately, since when.
+    count: u32,
+    since: Time,
+    told: Vec<Told>,
+}
+
+/// A note that was told.
+struct Told {
+    /// Its words; none if it stands for all that are combined, whatever their words are.
+    words: Option<Box<str>>,
+    event: Key,
+    count: i64,
 }
 
 impl Recorder {
     /// The write that tells people; nothing if enough was said.
     pub fn record(&mut self, speaker: Speaker<'_>, note: Note, now: Time, nonce: u64) -> Option<Write> {
-        let source = speaker.source;
-        if !self.may_speak(source, &note.about.key, now) {
+        self.forget_some();
+        let talk = self.talks.entry((speaker.source, note.about.key.clone()));
+        let talk =
+            talk.or_insert_with(|| Talk { left: BURST_MAX, since: now, last: now, topics: Vec::new() });
+        talk.last = now;
+        if !talk.may_go_on(now) {
             return None;
         }
-        let class = Class {
-            source,
-            about: note.about.key.clone(),
-            part: note.about.part.as_str().into(),
-            uid: note.about.uid.clone(),
-            reason: note.reason,
+        let topic = talk.topic(&note, now);
+        let is_combined = topic.count_one(now) > SIMILAR_MAX;
+        let message = if is_combined {
+            format!("(combined from similar events): {}", note.message)
+        } else {
+            note.message.clone()
         };
-        let message = match self.similar_so_far(&class, now) {
-            count if count > SIMILAR_MAX => format!("(combined from similar events): {}", note.message),
-            _ => note.message.clone(),
-        };
-        // Combined notes share one Event, whatever their words are.
-        let told_as = if message.starts_with("(combined") { String::new() } else { message.clone() };
-        self.forget_some();
-        if let Some(told) = self.told.get_mut(&(class.clone(), told_as.clone())) {
+        let words = (!is_combined).then_some(message.as_str());
+        if let Some(told) = topic.told.iter_mut().find(|told| told.words.as_deref() == words) {
             told.count += 1;
-            told.last = now;
             return Some(again(told, message, now));
         }
-        let namespace = note.about.key.namespace().unwrap_or("default").to_owned();
+        let namespace = note.about.key.namespace().unwrap_or("default");
         let name = format!("{}.{nonce:x}", note.about.key.name());
-        let event = key_of("events", &namespace, &name)?;
-        self.told.insert((class, told_as), Told { event, count: 1, last: now });
-        Some(Write::create("events", &namespace, first(speaker, &note, message, &namespace, &name, now)))
+        let event = key_of("events", namespace, &name)?;
+        topic.told.push(Told { words: words.map(Into::into), event, count: 1 });
+        self.told += 1;
+        Some(Write::create("events", namespace, first(speaker, &note, message, namespace, &name, now)))
     }
 
     /// Forgets an Event that is gone, so that the next note makes another.
     pub fn is_gone(&mut self, event: &Key) {
-        self.told.retain(|_, told| told.event != *event);
+        for topic in self.talks.values_mut().flat_map(|talk| &mut talk.topics) {
+            let before = topic.told.len();
+            topic.told.retain(|told| told.event != *event);
+            self.told -= before - topic.told.len();
+        }
     }
 
-    fn may_speak(&mut self, source: &'static str, about: &Key, now: Time) -> bool {
-        let full = Burst { left: BURST_MAX, since: now };
-        let burst = self.bursts.entry((source, about.clone())).or_insert(full);
-        let earned = now.since(burst.since).as_secs() / BURST_REFILL.as_secs();
+    /// Keeps memory bounded: when too much is remembered, what was not talked about lately goes.
+    fn forget_some(&mut self) {
+        if self.talks.len() < REMEMBERED_MAX && self.told < REMEMBERED_MAX {
+            return;
+        }
+        let middle = median(self.talks.values().map(|talk| talk.last));
+        self.talks.retain(|_, talk| talk.last > middle);
+        self.told = self.talks.values().flat_map(|talk| &talk.topics).map(|topic| topic.told.len()).sum();
+    }
+}
+
+impl Talk {
+    fn may_go_on(&mut self, now: Time) -> bool {
+        let earned = now.since(self.since).as_secs() / BURST_REFILL.as_secs();
         if earned > 0 {
             let earned = u32::try_from(earned).unwrap_or(BURST_MAX);
-            burst.left = burst.left.saturating_add(earned).min(BURST_MAX);
-            burst.since = now;
+            self.left = self.left.saturating_add(earned).min(BURST_MAX);
+            self.since = now;
         }
-        let may = burst.left > 0;
-        burst.left = burst.left.saturating_sub(1);
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
         may
     }
 
-    fn similar_so_far(&mut self, class: &Class, now: Time) -> u32 {
-        let similar = self.similar.entry(class.clone()).or_insert(Similar { since: now, count: 0 });
-        if now.since(similar.since) > SIMILAR_WITHIN {
-            *similar = Similar { since: now, count: 0 };
-        }
-        similar.count += 1;
-        similar.count
+    fn topic(&mut self, note: &Note, now: Time) -> &mut Topic {
+        let Note { about, reason, .. } = note;
+        let is_same =
+            |topic: &Topic| topic.reason == *reason && *topic.part == *about.part && topic.uid == about.uid;
+        let at = self.topics.iter().position(is_same).unwrap_or_else(|| {
+            self.topics.push(Topic {
+                part: about.part.as_str().into(),
+                uid: about.uid.clone(),
+                reason,
+                count: 0,
+                since: now,
+                told: Vec::with_capacity(1),
+            });
+            self.topics.len() - 1
+        });
+        &mut self.topics[at]
     }
+}
 
-    /// Keeps memory bounded: when a table is full, its older half goes.
-    fn forget_some(&mut self) {
-        if self.told.len() >= REMEMBERED_MAX {
-            let middle = median(self.told.values().map(|told| told.last));
-            self.told.retain(|_, told| told.last > middle);
+impl Topic {
+    /// Counts one more; says how many there were lately.
+    fn count_one(&mut self, now: Time) -> u32 {
+        if now.since(self.since) > SIMILAR_WITHIN {
+            self.count = 0;
+            self.since = now;
         }
-        if self.similar.len() >= REMEMBERED_MAX {
-            let middle = median(self.similar.values().map(|similar| similar.since));
-            self.similar.retain(|_, similar| similar.since > middle);
-        }
-        if self.bursts.len() >= REMEMBERED_MAX {
-            let middle = median(self.bursts.values().map(|burst| burst.since));
-            self.bursts.retain(|_, burst| burst.since > middle);
-        }
+        self.count += 1;
+        self.count
     }
 }
 
@@ -284,7 +305,7 @@ mod tests {
             let about = Subject { key: key_of("pods", "a", &format!("p{i}")).unwrap(), ..subject() };
             recorder.record(C, about.normal("Made", "made"), Time(i), 0);
         }
-        assert!(recorder.told.len() <= REMEMBERED_MAX && recorder.bursts.len() <= REMEMBERED_MAX);
-        assert!(recorder.similar.len() <= REMEMBERED_MAX);
+        assert!(recorder.told <= REMEMBERED_MAX && recorder.talks.len() <= REMEMBERED_MAX);
+        assert!(recorder.told > REMEMBERED_MAX / 4, "half of it is kept");
     }
 }

@@ -1,7 +1,8 @@
 //! An object as planners see it: its metadata, and a view of what they read of the rest.
 //!
-//! The bytes are those the API serves. Metadata is read when the object arrives; the view, a plain struct with
-//! the few fields that planners of the kind need, is decoded when somebody first asks, once per object and commit.
+//! The bytes are those the API serves. Metadata is read when the object arrives, or when somebody first asks
+//! ([`Object::unread`]); the view, a plain struct with the few fields that planners of the kind need, is decoded when
+//! somebody first asks, once per object and commit.
 
 use std::any::Any;
 use std::fmt;
@@ -27,10 +28,8 @@ struct Inner {
     key: Key,
     revision: Revision,
     committed: Time,
-    meta: Meta,
     bytes: Bytes,
-    /// Where the comma stands after which there is all but type and metadata; 0 if they do not come first.
-    body: usize,
+    head: OnceLock<Box<Head>>,
     view: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
 }
 
@@ -50,19 +49,24 @@ impl Object {
     /// # Errors
     /// If they are no object with metadata.
     pub fn read(key: Key, revision: Revision, committed: Time, bytes: Bytes) -> Result<Object, Unreadable> {
-        let mut head = Head { meta: None, is_first: true };
-        let mut reader = serde_json::Deserializer::from_slice(&bytes);
-        let read = reader.deserialize_map(&mut head);
-        match (head.meta, read) {
-            (None, Err(source)) => Err(Unreadable { key, revision, source }),
-            // Whoever stops before the end is told off for it, but has what it came for.
-            (meta, _) => {
-                let end = if head.is_first { reader.into_iter::<IgnoredAny>().byte_offset() } else { 0 };
-                let body = if bytes.get(end) == Some(&b',') { end } else { 0 };
-                let (meta, view) = (meta.unwrap_or_default(), OnceLock::new());
-                Ok(Object(Arc::new(Inner { key, revision, committed, meta, bytes, body, view })))
+        match Head::read(&bytes) {
+            Ok(head) => {
+                let (head, view) = (OnceLock::from(Box::new(head)), OnceLock::new());
+                Ok(Object(Arc::new(Inner { key, revision, committed, bytes, head, view })))
             }
+            Err(source) => Err(Unreadable { key, revision, source }),
         }
+    }
+
+    /// Takes in the bytes of an object whose metadata hardly anybody will ask for.
+    #[must_use]
+    pub fn unread(key: Key, revision: Revision, committed: Time, bytes: Bytes) -> Object {
+        let (head, view) = (OnceLock::new(), OnceLock::new());
+        Object(Arc::new(Inner { key, revision, committed, bytes, head, view }))
+    }
+
+    fn head(&self) -> &Head {
+        self.0.head.get_or_init(|| Box::new(Head::read(&self.0.bytes).unwrap_or_default()))
     }
 
     /// Where it is kept.
@@ -86,7 +90,7 @@ impl Object {
     /// What all objects have.
     #[must_use]
     pub fn meta(&self) -> &Meta {
-        &self.0.meta
+        &self.head().meta
     }
 
     /// Its bytes, as the API serves them.
@@ -115,7 +119,7 @@ impl Object {
     /// read as this.
     #[must_use]
     pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
-        let (bytes, body) = (&self.0.bytes, self.0.body);
+        let (bytes, body) = (&self.0.bytes, self.head().body);
         if body == 0 {
             return serde_json::from_slice(bytes).ok();
         }
@@ -126,8 +130,34 @@ impl Object {
     }
 }
 
-/// Reads an object up to its metadata, and stops.
+/// How an object begins.
+#[derive(Default)]
 struct Head {
+    meta: Meta,
+    /// Where the comma stands after which there is all but type and metadata; 0 if they do not come first.
+    body: usize,
+}
+
+impl Head {
+    /// Reads an object up to its metadata.
+    fn read(bytes: &[u8]) -> Result<Head, serde_json::Error> {
+        let mut found = HeadReader { meta: None, is_first: true };
+        let mut reader = serde_json::Deserializer::from_slice(bytes);
+        let read = reader.deserialize_map(&mut found);
+        match (found.meta, read) {
+            (None, Err(error)) => Err(error),
+            // Whoever stops before the end is told off for it, but has what it came for.
+            (meta, _) => {
+                let end = if found.is_first { reader.into_iter::<IgnoredAny>().byte_offset() } else { 0 };
+                let body = if bytes.get(end) == Some(&b',') { end } else { 0 };
+                Ok(Head { meta: meta.unwrap_or_default(), body })
+            }
+        }
+    }
+}
+
+/// Reads an object up to its metadata, and stops.
+struct HeadReader {
     meta: Option<Meta>,
     /// Whether nothing but the type stood before them.
     is_first: bool,
@@ -143,7 +173,7 @@ enum HeadField {
     Other,
 }
 
-impl<'de> Visitor<'de> for &mut Head {
+impl<'de> Visitor<'de> for &mut HeadReader {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -436,6 +466,12 @@ mod tests {
             Object::read(pod.key().clone(), Revision(1), Time::EPOCH, Bytes::from_static(text.as_bytes()))
         };
         assert!(read(r#"{"spec":{}}"#).unwrap().meta().name.is_empty());
+        let unread = |text: &'static str| {
+            Object::unread(pod.key().clone(), Revision(1), Time::EPOCH, Bytes::from_static(text.as_bytes()))
+        };
+        let late = unread(r#"{"kind":"Pod","metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
+        assert_eq!(late.view::<Pod>().unwrap().spec.node_name, "n");
+        assert_eq!((&*late.meta().uid, &*unread("[]").meta().uid), ("u", ""));
         for text in [r#"{"metadata":3}"#, r#"{"metadata":{"name":"x""#, "[]", ""] {
             assert!(read(text).is_err(), "{text}");
         }

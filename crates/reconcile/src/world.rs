@@ -29,14 +29,17 @@ pub type Values = fn(&Object, &mut dyn FnMut(&str));
 
 type Entries = OrdSet<(Arc<str>, Key)>;
 
+/// What there is most of, and what nobody collects: it is known by its place alone.
+const EVENTS: &str = "events";
+
 /// Everything that is true, at one revision.
 #[derive(Clone, Default)]
 pub struct World {
     revision: Revision,
     tables: OrdMap<Resource, Table>,
-    /// Identities and who has them, over all resources.
+    /// Identities and who has them, over all resources but [`EVENTS`].
     identities: OrdMap<Arc<str>, Key>,
-    /// Owner's identity to what it owns, over all resources.
+    /// Owner's identity to what it owns, over all resources but [`EVENTS`].
     owned: Entries,
     indexes: Vec<(Index, Entries)>,
     notebook: Notebook,
@@ -236,7 +239,7 @@ impl World {
         self.tables.keys()
     }
 
-    /// The object with an identity, of whatever resource.
+    /// The object with an identity, of whatever resource but Events.
     #[must_use]
     pub fn identified(&self, uid: &str) -> Option<&Object> {
         let Some(key) = self.identities.get(uid) else {
@@ -247,7 +250,7 @@ impl World {
         self.get(key)
     }
 
-    /// What an identity owns, over all resources.
+    /// What an identity owns, over all resources but Events.
     pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         self.notebook.note(Reads::ALL);
         self.entries(&self.owned, uid)
@@ -294,6 +297,9 @@ impl World {
         let table = self.table(object.key().resource());
         table.revision = table.revision.max(object.revision());
         let before = table.objects.insert(object.key().clone(), object.clone());
+        if object.key().resource().as_str() == EVENTS {
+            return before;
+        }
         if let Some(before) = &before {
             self.unindex(before);
         }
@@ -319,8 +325,10 @@ impl World {
         let table = self.table(key.resource());
         table.revision = table.revision.max(revision);
         let before = table.objects.remove(key)?;
-        self.unindex(&before);
-        self.forget_identity(Some(&before));
+        if key.resource().as_str() != EVENTS {
+            self.unindex(&before);
+            self.forget_identity(Some(&before));
+        }
         Some(before)
     }
 

@@ -76,7 +76,12 @@ pub fn observed(key: Key, event: &Event) -> Option<Observed> {
 /// A stored object as the loop takes it in; nothing if it cannot be read.
 #[must_use]
 pub fn object(key: Key, record: &Record) -> Option<Object> {
-    Object::read(key, record.revision(), record.time(), record.value()).ok()
+    let (revision, time, value) = (record.revision(), record.time(), record.value());
+    // Hardly any planner looks at Events, and there are many.
+    if key.resource().as_str() == "events" {
+        return Some(Object::unread(key, revision, time, value));
+    }
+    Object::read(key, revision, time, value).ok()
 }
 
 fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
@@ -115,7 +120,7 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
             let patched = Patch::new(sort, patch.clone())
                 .apply(live.clone(), served.stored_schema)
                 .map_err(|error| error.to_status())?;
-            let wish = Wish::of(typed(served, patched)?);
+            let wish = Wish::of(typed_where(served, patched, patch)?);
             Ok(update::update_live(served, part_of(part)?, wish, (&record, live), &writer, world)?.step)
         }
         Write::Apply { key, part, config, uid } => {
@@ -207,6 +212,23 @@ fn typed(served: &Served, mut object: Value) -> Result<Value, Status> {
     decode(object, served.stored_schema, &[])
         .map(|decoded| decoded.value)
         .map_err(|error| Status::bad_request(error.to_string()))
+}
+
+/// An object that a patch of the loop's making changed, read as a client's would be. What the patch does not name is as it
+/// was stored, and is left alone.
+fn typed_where(served: &Served, mut object: Value, patch: &Value) -> Result<Value, Status> {
+    let (Some(whole), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
+        return typed(served, object);
+    };
+    let named = patch.keys().filter_map(|field| Some((field, whole.get_mut(field)?.take())));
+    let mut part = typed(served, Value::Map(named.collect()))?;
+    for field in patch.keys() {
+        match part.as_map_mut().and_then(|part| part.remove(field)) {
+            Some(value) => drop(whole.insert(field, value)),
+            None => drop(whole.remove(field)),
+        }
+    }
+    Ok(object)
 }
 
 fn find(served: &Served, key: &Key, world: &World<'_>) -> Result<Record, Status> {

@@ -34,8 +34,10 @@ use crate::stored;
 
 /// The path that stands for all of an object.
 const WHOLE: &str = ".";
-/// How many paths a cause names.
-const CAUSE_PATHS_MAX: usize = 64;
+/// The path that stands for all of a status.
+const STATUS: &str = ".status";
+/// How many paths a cause names. It is kept with every version of an object, in memory too.
+const CAUSE_PATHS_MAX: usize = 16;
 
 /// The world a write meets.
 #[derive(Clone, Copy)]
@@ -148,13 +150,11 @@ impl Writer {
         self.proposal_for(world, vec![WHOLE.to_owned()])
     }
 
-    /// A commit that changes these paths of an object.
-    pub(crate) fn proposal_of(&self, world: &World<'_>, changed: &FieldSet) -> Proposal {
-        // A change of everything is told as such: the cause is kept with every version of an object.
-        match changed.leaf_texts(CAUSE_PATHS_MAX) {
-            Some(paths) => self.proposal_for(world, paths),
-            None => self.proposal(world),
-        }
+    /// A commit that changes these paths of a part of an object. A change of many is told as one of the part.
+    pub(crate) fn proposal_of(&self, world: &World<'_>, part: Part, changed: &FieldSet) -> Proposal {
+        let whole = if part == Part::Status { STATUS } else { WHOLE };
+        let paths = changed.leaf_texts(CAUSE_PATHS_MAX).unwrap_or_else(|| vec![whole.to_owned()]);
+        self.proposal_for(world, paths)
     }
 
     fn proposal_for(&self, world: &World<'_>, paths: Vec<String>) -> Proposal {

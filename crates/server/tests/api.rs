@@ -400,6 +400,9 @@ fn a_commit_says_which_paths_it_changed() {
         r#"{"data":{"k":"w","l":"v"},"metadata":{"labels":{"a":"b"}}}"#,
     );
     assert_eq!(paths(), [".data.k", ".data.l", ".metadata.labels.a"]);
+    let many: Vec<String> = (0..20).map(|i| format!(r#""many-{i}":"v""#)).collect();
+    world.call("PATCH", &format!("{MAPS}/x"), &format!(r#"{{"data":{{{}}}}}"#, many.join(",")));
+    assert_eq!(paths(), ["."], "many changes are told as one of the whole");
 }
 
 #[test]

@@ -71,6 +71,21 @@ fn said(cluster: &Cluster) -> Vec<(String, String)> {
 }
 
 #[test]
+fn what_an_event_owns_stays_while_the_event_is_there() {
+    let mut cluster = cluster();
+    let event = value!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}});
+    cluster.create("events", "default", event);
+    let uid = cluster.get("events", "default/e").unwrap().str_at(&["metadata", "uid"]).to_owned();
+    for (name, uid) in [("mine", uid.as_str()), ("not-mine", "another")] {
+        let owner = value!({"apiVersion": "v1", "kind": "Event", "name": "e", "uid": (uid)});
+        make(&mut cluster, name, vec![owner]);
+    }
+    cluster.settle();
+    assert_eq!(names(&cluster), ["mine"]);
+    cluster.assert_quiet();
+}
+
+#[test]
 fn what_is_owned_goes_after_its_owner_in_the_background() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);

@@ -8,6 +8,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Expect;
 
+use super::update::Part;
 use super::{Step, World, Writer, precondition, unstorable};
 use crate::{served, stored};
 
@@ -50,6 +51,6 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     let draft = stored::draft(pods, pod).ok_or_else(unstorable)?;
     let expect = Expect::Revision(record.revision());
     let node = Path::of_fields(&["spec", "nodeName"]);
-    let proposal = writer.proposal_of(world, &FieldSet::from_paths([&node]));
+    let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&node]));
     Ok(Step::Commit(Box::new(proposal.put(key, expect, draft))))
 }

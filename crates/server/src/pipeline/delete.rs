@@ -11,6 +11,7 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Expect, Record};
 
+use super::update::Part;
 use super::{Step, World, Writer, service_network, unstorable};
 use crate::served::Served;
 use crate::stored;
@@ -88,7 +89,7 @@ pub fn delete_object(
         Deletion::Mark(object) => {
             let draft = stored::draft(served, object).ok_or_else(unstorable)?;
             let mark = Path::of_fields(&["metadata", "deletionTimestamp"]);
-            let proposal = writer.proposal_of(world, &FieldSet::from_paths([&mark]));
+            let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }
         Deletion::Remove(mut object) => {

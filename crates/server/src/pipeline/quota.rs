@@ -79,7 +79,11 @@ impl Charges {
             ownership::note(served, Part::Status, &server, world, live.as_ref(), &mut quota);
             let draft = stored::draft(served, quota).ok_or_else(unstorable)?;
             let used = FieldSet::from_paths([&Path::of_fields(&["status", "used"])]);
-            Ok(proposal.after(writer.proposal_of(world, &used).put(key, Expect::Revision(seen), draft)))
+            Ok(proposal.after(writer.proposal_of(world, Part::Status, &used).put(
+                key,
+                Expect::Revision(seen),
+                draft,
+            )))
         })
     }
 }

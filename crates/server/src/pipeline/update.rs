@@ -94,7 +94,7 @@ pub fn update_live(
         return decided(Step::Unchanged(record.clone()));
     }
     let draft = stored::draft(served, new).ok_or_else(unstorable)?;
-    let proposal = writer.proposal_of(world, &changed).put(key, expect, draft);
+    let proposal = writer.proposal_of(world, part, &changed).put(key, expect, draft);
     let proposal = charges.commit(claims.commit(proposal, writer, world)?, writer, world)?;
     decided(Step::Commit(Box::new(proposal)))
 }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use setpoint_reconcile::{Engine, Outcome, Refusal as Refused, Sent, Turn};
+use setpoint_reconcile::{Engine, Outcome, Refusal as Refused, Sent, Ticket, Turn};
 use setpoint_store::{CommitError, Committed, Proposal, Refusal};
 
 use super::super::{Prepared, outcome, prepare};
@@ -37,11 +37,16 @@ struct Wanted {
 
 /// A commit under way.
 struct UnderWay {
-    wanted: Wanted,
+    ticket: Ticket,
     name: Box<str>,
-    /// The namespace whose quotas it is charged to.
-    charged: Option<Box<str>>,
+    charged: Option<Charged>,
     commit: setpoint_store::Ticket,
+}
+
+/// A write that is charged to quotas. Only such a one may have to be decided again; what others want is not kept.
+struct Charged {
+    namespace: Box<str>,
+    wanted: Wanted,
 }
 
 impl Sending {
@@ -77,16 +82,17 @@ impl Running {
                 engine.answer(wanted.sent.ticket, outcome, self.clock.now(), turn);
             }
             Prepared::Commit(proposal, name) => {
-                let charged = charged_namespace(&proposal);
-                if let Some(namespace) = &charged {
+                let (ticket, namespace) = (wanted.sent.ticket, charged_namespace(&proposal));
+                if let Some(namespace) = &namespace {
                     if let Some(waiting) = self.sending.held.get_mut(namespace) {
                         waiting.push_back(wanted);
                         return;
                     }
                     self.sending.held.insert(namespace.clone(), VecDeque::new());
                 }
+                let charged = namespace.map(|namespace| Charged { namespace, wanted });
                 let commit = self.store.submit(*proposal);
-                self.sending.under_way.push(UnderWay { wanted, name, charged, commit });
+                self.sending.under_way.push(UnderWay { ticket, name, charged, commit });
                 self.sending.begun = true;
             }
         }
@@ -107,26 +113,38 @@ impl Running {
         let mut pending = Vec::new();
         for mut one in self.sending.under_way.drain(..) {
             match Pin::new(&mut one.commit).poll(context) {
-                Poll::Ready(committed) => answered.push((one.wanted, one.name, one.charged, committed)),
+                Poll::Ready(committed) => answered.push((one.ticket, one.name, one.charged, committed)),
                 Poll::Pending => pending.push(one),
             }
         }
         self.sending.under_way = pending;
-        for (mut wanted, name, charged, committed) in answered {
-            let mut waiting =
-                charged.as_ref().and_then(|charged| self.sending.held.remove(charged)).unwrap_or_default();
-            if charged.is_some() && was_forestalled(&committed) && wanted.conflicts < CONFLICTS_MAX {
-                wanted.conflicts += 1;
-                waiting.push_front(wanted);
-            } else {
-                engine.answer(wanted.sent.ticket, outcome(committed, name), self.clock.now(), turn);
+        for (ticket, name, charged, committed) in answered {
+            match charged {
+                None => engine.answer(ticket, outcome(committed, name), self.clock.now(), turn),
+                Some(charged) => self.take_charged(charged, name, committed, engine, turn),
             }
-            while let Some(next) = waiting.pop_front() {
-                self.begin(next, engine, turn);
-                let held = charged.as_ref().and_then(|charged| self.sending.held.get_mut(charged));
-                if let Some(held) = held {
-                    held.append(&mut waiting);
-                }
+        }
+    }
+
+    fn take_charged(
+        &mut self,
+        Charged { namespace, mut wanted }: Charged,
+        name: Box<str>,
+        committed: Result<Committed, CommitError>,
+        engine: &mut Engine,
+        turn: &mut Turn,
+    ) {
+        let mut waiting = self.sending.held.remove(&namespace).unwrap_or_default();
+        if was_forestalled(&committed) && wanted.conflicts < CONFLICTS_MAX {
+            wanted.conflicts += 1;
+            waiting.push_front(wanted);
+        } else {
+            engine.answer(wanted.sent.ticket, outcome(committed, name), self.clock.now(), turn);
+        }
+        while let Some(next) = waiting.pop_front() {
+            self.begin(next, engine, turn);
+            if let Some(held) = self.sending.held.get_mut(&namespace) {
+                held.append(&mut waiting);
             }
         }
     }
