@@ -25,7 +25,7 @@ impl Pod {
     /// Reads an object; nothing if it is no pod.
     #[must_use]
     pub fn read(object: &Object) -> Option<Pod> {
-        serde_json::from_slice(object.bytes()).ok()
+        object.decode()
     }
 }
 

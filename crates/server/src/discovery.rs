@@ -112,8 +112,34 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     if measures {
         groups.push((usage::GROUP, vec![usage::VERSION]));
     }
+    let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
+    groups.sort_by_key(|(group, _)| place(group));
     groups
 }
+
+/// The order in which clients look through the groups for a kind that they know only by its name.
+const PRECEDENCE: [&str; 20] = [
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "storagemigration.k8s.io",
+];
 
 fn api_versions(address: &str) -> Value {
     let server = map([("clientCIDR", "0.0.0.0/0".into()), ("serverAddress", address.into())]);
@@ -249,7 +275,8 @@ fn aggregated_resource(served: &Served) -> Value {
     };
     let mut entry = map([
         ("resource", info.plural.into()),
-        ("responseKind", kind(info.group, info.version, info.kind)),
+        // A kind of the group and version that it is listed under does not name them again.
+        ("responseKind", kind("", "", info.kind)),
         ("scope", if info.namespaced { "Namespaced" } else { "Cluster" }.into()),
         ("singularResource", info.singular.into()),
         ("verbs", verbs(info.verbs)),
@@ -262,9 +289,10 @@ fn aggregated_resource(served: &Served) -> Value {
         fields.insert("categories", texts(&info.categories));
     }
     let subresources = info.subresources.iter().map(|sub| {
+        let (group, version) = if sub.foreign { (sub.group, sub.version) } else { ("", "") };
         map([
             ("subresource", sub.name.into()),
-            ("responseKind", kind(sub.group, sub.version, sub.kind)),
+            ("responseKind", kind(group, version, sub.kind)),
             ("verbs", verbs(sub.verbs)),
         ])
     });

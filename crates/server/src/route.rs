@@ -5,6 +5,8 @@
 //! /apis/GROUP/VERSION/RESOURCE/NAME
 //! ```
 
+use std::borrow::Cow;
+
 use crate::discovery::usage;
 use crate::served::{self, Served};
 
@@ -119,16 +121,18 @@ fn split(path: &str) -> Option<Vec<String>> {
     if path.is_empty() {
         return Some(Vec::new());
     }
-    path.split('/').map(|part| decode(part).filter(|part| !part.is_empty())).collect()
+    // A slash is one however it is written.
+    let path = decode(path)?;
+    path.split('/').map(|part| (!part.is_empty()).then(|| part.to_owned())).collect()
 }
 
 /// Resolves percent signs; nothing if they or what they stand for are malformed.
-fn decode(part: &str) -> Option<String> {
-    if !part.contains('%') {
-        return Some(part.to_owned());
+fn decode(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') {
+        return Some(Cow::Borrowed(path));
     }
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
         rest = tail;
         if *first != b'%' {
@@ -139,7 +143,7 @@ fn decode(part: &str) -> Option<String> {
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = &rest[2..];
     }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]
@@ -179,6 +183,7 @@ mod tests {
             ("/apis/metrics.k8s.io/v1beta1/namespaces/a/pods/p", "usage of pods ns=a name=p"),
             ("/apis/metrics.k8s.io/v1beta1/pods/p", "nothing"),
             ("/apis/metrics.k8s.io/v1beta1", "document apis/metrics.k8s.io/v1beta1"),
+            ("/api/v1/namespaces/a/pods/x%2Flog", "pods ns=a name=x sub=log watch=false"),
             ("/api/v1", "document api/v1"),
             ("/", "document "),
             ("/apis/apps/v1/", "document apis/apps/v1"),

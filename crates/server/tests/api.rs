@@ -10,6 +10,8 @@ mod quota;
 mod tokens;
 #[path = "api/usage.rs"]
 mod usage;
+#[path = "api/words.rs"]
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -37,10 +37,10 @@ pub(super) fn answer_one(
     let whole = Value::from(whole);
     match view {
         View::Whole => Ok(written(&whole, query)),
-        View::Table => Ok(written(&table(&[(used, whole)], query)?, query)),
-        View::Metadata => {
+        View::Table(version) => Ok(written(&table(&[(used, whole)], query, version)?, query)),
+        View::Metadata(version) | View::MetadataList(version) => {
             let mut out = Vec::new();
-            write_partial(&whole, MetaVersion::V1, &mut out);
+            write_partial(&whole, version, &mut out);
             Ok(answers::json_bytes(200, vec![out.into()]))
         }
     }
@@ -66,13 +66,13 @@ pub(super) fn answer_list(
             });
             Ok(written(&list, query))
         }
-        View::Table => {
+        View::Table(version) => {
             let rows: Vec<(&Used, Value)> = used.iter().zip(objects).collect();
-            Ok(written(&table(&rows, query)?, query))
+            Ok(written(&table(&rows, query, version)?, query))
         }
-        View::Metadata => {
+        View::Metadata(version) | View::MetadataList(version) => {
             let (objects, mut out): (Vec<Value>, _) = (objects.collect(), Vec::new());
-            write_partial_list(&objects, ListMeta::default(), MetaVersion::V1, &mut out);
+            write_partial_list(&objects, ListMeta::default(), version, &mut out);
             Ok(answers::json_bytes(200, vec![out.into()]))
         }
     }
@@ -139,14 +139,14 @@ fn span(window: Duration) -> String {
 }
 
 /// A table whose columns are the resources that were measured.
-fn table(rows: &[(&Used, Value)], query: &Query) -> Result<Value, Status> {
-    let include = table_options(query)?.include;
+fn table(rows: &[(&Used, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
+    let include = table_options(query, version)?.include;
     let resources: BTreeSet<&str> = rows
         .iter()
         .flat_map(|(used, _)| used.parts.values())
         .flat_map(|usage| usage.keys().map(String::as_str))
         .collect();
-    let mut table = value!({"kind": "Table", "apiVersion": (MetaVersion::V1.api_version()), "metadata": {}});
+    let mut table = value!({"kind": "Table", "apiVersion": (version.api_version()), "metadata": {}});
     let fields = table.make_map();
     if rows.is_empty() {
         fields.insert("columnDefinitions", Value::Null);
@@ -171,7 +171,7 @@ fn table(rows: &[(&Used, Value)], query: &Query) -> Result<Value, Status> {
         cells.push(Value::from(span(used.window)));
         let beside = match include {
             IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => partial(object, MetaVersion::V1),
+            IncludeObject::Metadata => partial(object, version),
             IncludeObject::Object => object.clone(),
         };
         value!({"cells": (cells), "object": (beside)})
