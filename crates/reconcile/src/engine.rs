@@ -271,6 +271,13 @@ impl Engine {
             let running = &mut self.running[*i];
             let watch = running.controller.watches()[*j];
             let name = running.controller.name();
+            if before
+                .as_ref()
+                .zip(after.as_ref())
+                .is_some_and(|(before, after)| !(watch.matters)(before, after))
+            {
+                continue;
+            }
             for object in before.iter().chain(&after) {
                 let queue = &mut running.queue;
                 (watch.wakes)(object, &self.world, &mut |key| {

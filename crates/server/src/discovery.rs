@@ -109,11 +109,11 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     }
     // Of two versions of a group the newer comes first, which clients take to be the preferred one.
     groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
+    let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
+    groups.sort_by_key(|(group, _)| place(group));
     if measures {
         groups.push((usage::GROUP, vec![usage::VERSION]));
     }
-    let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
-    groups.sort_by_key(|(group, _)| place(group));
     groups
 }
 

@@ -185,7 +185,7 @@ pub(super) fn missing(request: &Request) -> Result<Answer, Status> {
     let is_api = match parts.next() {
         Some("api") => true,
         Some("apis") => {
-            parts.next().is_some_and(|group| discovery::document(&["apis", group], "", false).is_some())
+            parts.next().is_some_and(|group| discovery::document(&["apis", group], "", true).is_some())
         }
         _ => false,
     };

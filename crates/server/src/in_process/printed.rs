@@ -208,10 +208,12 @@ impl Form {
             dry_run: false,
             reconciler: String::new(),
         };
-        let snapshot = &Snapshot::default();
-        // Nothing is said of tolerations in an Event.
-        let tolerations = Default::default();
-        let world = World { snapshot, now: MARKED_NOW, entropy: MARKED_UID, tolerations };
+        let world = World {
+            snapshot: &Snapshot::default(),
+            now: MARKED_NOW,
+            entropy: MARKED_UID,
+            tolerations: Default::default(),
+        };
         let wish = Wish::of(typed(served, event).ok()?);
         let mut made = create::make(served, wish, &writer, &world).ok()?.object;
         let (text, hole) = stored::text(served, &mut made)?;
