@@ -326,10 +326,11 @@ fn wanted(request: &Request) -> Result<(Form, View), Status> {
     media::wanted(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
-/// The form and the view that the client wants of what does not come in one of the forms.
-fn wanted_but(request: &Request, never: Form) -> Result<(Form, View), Status> {
+/// The view that the client wants of what comes as text only.
+fn wanted_view(request: &Request) -> Result<View, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    media::wanted(accept, |form, _| form != never).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
+    let view = media::wanted(accept, |form, _| form != Form::Protobuf).map(|(_, view)| view);
+    view.ok_or_else(|| Status::not_acceptable(&media::ACCEPTED[..2]))
 }
 
 /// The form that the client wants of an object that has no other view.

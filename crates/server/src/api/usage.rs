@@ -12,12 +12,11 @@ use setpoint_api::labels;
 use setpoint_api::status::{Generic, Qualified, Status};
 
 use self::shown::{answer_list, answer_one};
-use super::{Api, wanted_but};
+use super::{Api, wanted_view};
 use crate::answers;
 use crate::asks::usage::{Usage, Used, Which};
 use crate::discovery::usage::GROUP;
 use crate::exchange::{Answer, Request};
-use crate::media::Form;
 use crate::query::Query;
 use crate::route::Measured;
 use crate::served;
@@ -79,7 +78,7 @@ impl Api {
         if query.flag("watch") == Some(true) && about.name.is_empty() {
             return Err(Status::method_not_supported(resource, "watch"));
         }
-        let (_, view) = wanted_but(request, Form::Protobuf)?;
+        let view = wanted_view(request)?;
         let wanted = Wanted::read(about.clone(), &query)?;
         let used = wanted.ask(Arc::clone(source)).await?;
         let now = self.options.clock.now();

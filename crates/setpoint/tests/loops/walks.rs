@@ -29,6 +29,10 @@ const WORKLOADS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
  "selector":{"matchLabels":{"app":"agent"}},"template":{"metadata":{"labels":{"app":"agent"}},
  "spec":{"containers":[{"name":"c","image":"agent"}]}}}}]}"#;
 
+/// Not one pod of the Deployment may be missing.
+const BUDGET: &str = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"web"},
+ "spec":{"minAvailable":6,"selector":{"matchLabels":{"app":"web"}}}}"#;
+
 /// Says something to `setpoint node` that must succeed.
 pub fn node(server: &Server, deed: &str, name: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
@@ -129,7 +133,7 @@ fn a_drained_node_is_empty_and_the_budget_was_kept() {
     assert!(kubectl(&server, &["cordon", "node-1"]).contains("node/node-1 cordoned"));
     let nodes = kubectl(&server, &["get", "nodes", "--no-headers"]);
     assert_eq!(nodes.matches("SchedulingDisabled").count(), 1, "{nodes}");
-    kubectl(&server, &["create", "pdb", "web", "--selector=app=web", "--min-available=6"]);
+    create(&server, BUDGET);
     let allowed =
         ["get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}/{.status.disruptionsAllowed}"];
     wait_for(&server, &allowed, |said| said == "6/0");
@@ -137,7 +141,7 @@ fn a_drained_node_is_empty_and_the_budget_was_kept() {
     let refused = kubectl(&server, &drain);
     assert!(refused.contains("would violate the pod's disruption budget"), "{refused}");
 
-    kubectl(&server, &["patch", "pdb", "web", "-p", r#"{"spec":{"minAvailable":5}}"#]);
+    kubectl(&server, &["patch", "pdb", "web", "--type=merge", "-p", r#"{"spec":{"minAvailable":5}}"#]);
     wait_for(&server, &allowed, |said| said == "6/1");
     let drained = kubectl(&server, &["drain", "node-1", "--ignore-daemonsets"]);
     assert!(drained.contains("node/node-1 drained"), "{drained}");

@@ -154,7 +154,7 @@ impl Running {
 fn log(Sent { write, manager, by, .. }: &Sent, outcome: &Outcome) {
     if let Outcome::Refused(Refused { reason, message }) = outcome {
         let (verb, resource, by) = (write.verb(), write.resource(), &**by);
-        tracing::warn!(component = *manager, by, verb, %resource, reason, message, "a write was refused");
+        tracing::warn!(component = *manager, by, verb, %resource, reason, why = message, "a write was refused");
     }
 }
 
