@@ -104,6 +104,7 @@ fn main() -> anyhow::Result<()> {
         entropy: Arc::new(chance),
         oracle: Arc::default(),
         patience: PATIENCE,
+        timing: Default::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(remote.run(|| Engine::new(vec![Box::new(TeamCards)], [])))?)

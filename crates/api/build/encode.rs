@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::layout::{
-    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, RANK_BYTES, SECTIONS, STRUCT_BYTES,
-    Section, flag, name_hash,
+    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, SECTIONS, SLOT_BYTES, STRUCT_BYTES,
+    Section, first_slot, flag,
 };
 use crate::model::{Field, Model, Node, Of};
 
@@ -28,16 +28,19 @@ pub fn encode(model: &Model) -> Encoded {
     for (definition, entry) in &model.structs {
         let ints = [definition, &entry.group, &entry.version].map(|text| encoder.text(text));
         let first = encoder.records(Section::Fields, FIELD_BYTES);
+        let slot = encoder.records(Section::Slots, SLOT_BYTES);
         let (at, len) = encoder.description(&entry.description);
         let always = entry.fields.iter().filter(|field| field.always).count();
         let out = encoder.section(Section::Structs);
         ints.into_iter().chain([first]).for_each(|int| put32(out, int));
         put16(out, entry.fields.len());
         out.extend([entry.map_type, u8::try_from(always).expect("structs are small")]);
+        put32(out, slot);
+        put32(out, count(slots(entry.fields.len())));
         put32(out, at);
         put32(out, len);
         entry.fields.iter().for_each(|field| encoder.field(field));
-        encoder.ranks(&entry.fields);
+        encoder.slots(&entry.fields);
     }
     encoder.kinds(model, &indexes);
     encoder.finish()
@@ -47,6 +50,7 @@ pub fn encode(model: &Model) -> Encoded {
 struct Encoder {
     sections: [Vec<u8>; SECTIONS],
     texts: BTreeMap<String, u32>,
+    names: BTreeMap<String, u32>,
     text_bytes: String,
     lists: BTreeMap<Vec<String>, u16>,
     embeds: BTreeMap<(String, Vec<u16>), u16>,
@@ -86,6 +90,20 @@ impl Encoder {
         let at = (count(self.text_bytes.len()) << 8) | u32::from(len);
         self.text_bytes.push_str(text);
         self.texts.insert(text.to_owned(), at);
+        at
+    }
+
+    /// The name of a field, which lies among the texts as it is written before a value.
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.names.get(name) {
+            return *at;
+        }
+        self.text_bytes.push('"');
+        let len = u8::try_from(name.len()).expect("names are short");
+        let at = (count(self.text_bytes.len()) << 8) | u32::from(len);
+        self.text_bytes.push_str(name);
+        self.text_bytes.push_str("\":");
+        self.names.insert(name.to_owned(), at);
         at
     }
 
@@ -151,7 +169,7 @@ impl Encoder {
 
     fn field(&mut self, field: &Field) {
         let facts = &field.facts;
-        let name = self.text(&facts.name);
+        let name = self.name(&facts.name);
         let values = self.list(&facts.values);
         let merge_key = facts.patch.as_ref().and_then(|(_, key)| key.as_deref()).unwrap_or_default();
         let merge_key = self.text(merge_key);
@@ -173,15 +191,17 @@ impl Encoder {
         put32(out, len);
     }
 
-    fn ranks(&mut self, fields: &[Field]) {
-        let mut order: Vec<(u16, usize)> =
-            fields.iter().enumerate().map(|(index, field)| (name_hash(&field.facts.name), index)).collect();
-        order.sort_unstable();
-        let out = self.section(Section::Ranks);
-        for (hash, index) in order {
-            put16(out, hash.into());
-            put16(out, index);
+    fn slots(&mut self, fields: &[Field]) {
+        let mut table = vec![0; slots(fields.len())];
+        for (index, field) in fields.iter().enumerate() {
+            let mut at = first_slot(&field.facts.name, table.len());
+            while table[at] != 0 {
+                at = (at + 1) % table.len();
+            }
+            table[at] = index + 1;
         }
+        let out = self.section(Section::Slots);
+        table.into_iter().for_each(|slot| put16(out, slot));
     }
 
     fn kinds(&mut self, model: &Model, indexes: &BTreeMap<&str, u16>) {
@@ -200,7 +220,7 @@ impl Encoder {
     }
 
     fn finish(self) -> Encoded {
-        let bytes = [STRUCT_BYTES, FIELD_BYTES, RANK_BYTES, NODE_BYTES, LIST_BYTES, 4, EMBED_BYTES, 2];
+        let bytes = [STRUCT_BYTES, FIELD_BYTES, SLOT_BYTES, NODE_BYTES, LIST_BYTES, 4, EMBED_BYTES, 2];
         let mut table = Vec::new();
         let mut offset = HEADER_BYTES;
         for (section, bytes) in self.sections.iter().zip(bytes) {
@@ -211,6 +231,11 @@ impl Encoder {
         self.sections.iter().for_each(|section| table.extend_from_slice(section));
         Encoded { table, texts: self.text_bytes, descriptions: self.descriptions }
     }
+}
+
+/// How many slots a struct with so many fields has: twice as many, so that a name is mostly found at once.
+fn slots(fields: usize) -> usize {
+    (2 * fields).next_power_of_two()
 }
 
 fn flags(field: &Field) -> u16 {

@@ -10,8 +10,11 @@
 pub mod compare;
 pub mod config;
 pub mod conflict;
+mod created;
 pub mod element;
 pub mod field_set;
+pub mod fields;
+mod fields_text;
 pub mod filter;
 pub mod last_applied;
 pub mod managers;

@@ -288,7 +288,7 @@ fn sort_by_rank(entries: &mut [(CompactString, Value)], ranks: &mut [usize]) {
 }
 
 /// What Go writes for a field that nothing was said about.
-fn zero_field(field: Field<'_>) -> Value {
+pub(crate) fn zero_field(field: Field<'_>) -> Value {
     if field.is_pointer() { Value::Null } else { zero(field.ty()) }
 }
 
@@ -311,7 +311,8 @@ fn zero(ty: TypeRef<'_>) -> Value {
     }
 }
 
-fn zero_struct(of: Struct<'_>) -> Value {
+/// What Go writes for a struct that nothing was said about.
+pub(crate) fn zero_struct(of: Struct<'_>) -> Value {
     let zero = |field: Field<'_>| (CompactString::from(field.name()), zero_field(field));
     Value::Map(Map::from_unique(of.always_written().map(|rank| zero(of.field_at(rank))).collect()))
 }

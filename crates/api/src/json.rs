@@ -8,13 +8,15 @@
 use crate::value::Value;
 
 mod reader;
+mod scan;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use reader::Parser;
 pub use reader::{Duplicate, JsonError};
-pub use writer::{write_float, write_str};
+pub use writer::{write_escaped, write_float, write_str};
 
 /// How deep arrays and objects may nest. Upstream allows 10,000; ours is what every recursive walk over a
 /// value can afford on a small stack, and far beyond what any kind needs.
@@ -22,17 +24,6 @@ pub const DEPTH_MAX: usize = 512;
 
 /// How many duplicate fields are named, as upstream bounds its strict errors.
 pub const DUPLICATES_MAX: usize = 100;
-
-/// How many bytes at the start can be passed over without a look at each: whole blocks without a byte that is
-/// `special`, which must not branch, so that the bytes of a block are compared together.
-fn plain_blocks(bytes: &[u8], special: impl Fn(u8) -> bool) -> usize {
-    const BLOCK: usize = 32;
-    if bytes.len() < BLOCK {
-        return 0;
-    }
-    let is_plain = |block: &&[u8]| !block.iter().fold(false, |any, byte| any | special(*byte));
-    bytes.chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK
-}
 
 /// Reads one JSON value. Of a field that came twice, the last value counts.
 ///
@@ -51,6 +42,15 @@ pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), JsonError> 
     let value = parser.document()?;
     let duplicates = if parser.saw_duplicate() { reader::duplicates(bytes)? } else { Vec::new() };
     Ok((value, duplicates))
+}
+
+/// Reads an object as it is stored. What its owners own (`fieldsV1`) is left as it is written, as [`Value::Raw`]: it is
+/// about half of the text, and mostly nobody looks into it.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_stored(bytes: &[u8]) -> Result<Value, JsonError> {
+    reader::Parser::leaving_owners(bytes).document()
 }
 
 /// Appends the compact form.

@@ -65,7 +65,9 @@ impl Key {
     pub fn namespaced(resource: &Resource, namespace: &str, name: &str) -> Result<Key, KeyError> {
         check_segment(namespace, PATH_BYTES_MAX)?;
         check_segment(name, PATH_BYTES_MAX)?;
-        Key::from_path(resource, &format!("{namespace}/{name}"))
+        let path = [namespace, "/", name].concat();
+        check_length(&path, PATH_BYTES_MAX)?;
+        Ok(Key { resource: resource.clone(), path: path.into() })
     }
 
     /// The key of an object of a resource with cluster scope.
@@ -74,7 +76,7 @@ impl Key {
     /// If the name is empty, too long, or holds a slash or a control character.
     pub fn cluster(resource: &Resource, name: &str) -> Result<Key, KeyError> {
         check_segment(name, PATH_BYTES_MAX)?;
-        Key::from_path(resource, name)
+        Ok(Key { resource: resource.clone(), path: name.into() })
     }
 
     /// The key with this path, `name` or `namespace/name`.
@@ -82,9 +84,7 @@ impl Key {
     /// # Errors
     /// If the path is not of that form.
     pub fn from_path(resource: &Resource, path: &str) -> Result<Key, KeyError> {
-        if path.len() > PATH_BYTES_MAX {
-            return Err(KeyError::TooLong { bytes: path.len(), bytes_max: PATH_BYTES_MAX });
-        }
+        check_length(path, PATH_BYTES_MAX)?;
         let (namespace, name) = path.split_once('/').map_or((None, path), |(ns, name)| (Some(ns), name));
         namespace.map_or(Ok(()), |ns| check_segment(ns, PATH_BYTES_MAX))?;
         check_segment(name, PATH_BYTES_MAX)?;
@@ -147,12 +147,22 @@ pub enum KeyError {
     BadCharacter(char),
 }
 
+fn check_length(text: &str, bytes_max: usize) -> Result<(), KeyError> {
+    if text.len() > bytes_max {
+        return Err(KeyError::TooLong { bytes: text.len(), bytes_max });
+    }
+    Ok(())
+}
+
 fn check_segment(segment: &str, bytes_max: usize) -> Result<(), KeyError> {
     if segment.is_empty() {
         return Err(KeyError::Empty);
     }
-    if segment.len() > bytes_max {
-        return Err(KeyError::TooLong { bytes: segment.len(), bytes_max });
+    check_length(segment, bytes_max)?;
+    // Almost every name is of plain characters, which are told without a look at each.
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'/');
+    if segment.bytes().fold(true, |all, byte| all & plain(byte)) {
+        return Ok(());
     }
     match segment.chars().find(|c| *c == '/' || c.is_control()) {
         Some(c) => Err(KeyError::BadCharacter(c)),

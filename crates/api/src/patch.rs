@@ -185,6 +185,37 @@ impl Patch {
         self.refuse(patched, format!("strict decoding error: {}", texts.join(", ")))
     }
 
+    /// The answer when the patched object says that it is of another type than `expected`, by version and kind. What
+    /// names no version is no object that could be told apart, and comes back without its fields.
+    ///
+    /// # Errors
+    /// If it says so.
+    pub fn typed(&self, mut patched: Value, expected: (&str, &str)) -> Result<Value, Status> {
+        let (api_version, kind) = expected;
+        let said = [patched.str_at(&["apiVersion"]), patched.str_at(&["kind"])];
+        if self.sort != PatchType::Strategic {
+            if said[0].is_empty() && patched.as_map().is_some() {
+                patched = Value::map();
+            } else if said[0] != api_version {
+                let scheme = "pkg/api/legacyscheme/scheme.go:30";
+                let (version, kind) = (said[0], if said[1].is_empty() { kind } else { said[1] });
+                let why =
+                    format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
+                return Err(self.refuse(&patched, why));
+            } else if !said[1].is_empty() && said[1] != kind {
+                let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
+                let (group, other) = (group.split('.').next().unwrap_or_default(), said[1]);
+                let why = format!("converting ({version}.{other}) to ({group}.{kind}): unknown conversion");
+                return Err(self.refuse(&patched, why));
+            }
+        }
+        if let Value::Map(map) = &mut patched {
+            map.insert("kind", kind);
+            map.insert("apiVersion", api_version);
+        }
+        Ok(patched)
+    }
+
     fn refuse(&self, patched: &Value, detail: String) -> Status {
         let shown = match self.sort {
             PatchType::Json => json::shown(patched, &self.body),

@@ -20,7 +20,7 @@ pub(crate) mod wire;
 mod write;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use envelope::{Envelope, ListWriter, open, write_object, write_watch_event};
 

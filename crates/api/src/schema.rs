@@ -16,10 +16,7 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-use layout::{
-    EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, RANK_BYTES, SECTIONS, STRUCT_BYTES,
-    Section,
-};
+use layout::{EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, SECTIONS, SLOT_BYTES, Section};
 pub use types::{Field, ListType, MapType, Patch, SchemaOr, Shape, Struct, TypeRef};
 
 /// The package of the types that every group shares.
@@ -97,85 +94,78 @@ impl Schemas {
     }
 
     fn kind_at(&self, at: usize) -> Struct<'_> {
-        let at = self.u16(self.sections[Section::Kinds as usize].0 + at * 2);
+        let at = u16::from_le_bytes(*self.record(Section::Kinds, at));
         self.struct_at(at.into())
     }
 
+    #[inline]
     fn struct_at(&self, at: usize) -> Struct<'_> {
-        Struct::new(self, self.record(Section::Structs, STRUCT_BYTES, at))
+        Struct::new(self, self.record(Section::Structs, at))
     }
 
     fn count(&self, section: Section) -> usize {
         self.sections[section as usize].1
     }
 
-    /// The offset of a record.
+    /// A record of a section, which has records of this many bytes.
     #[inline]
-    fn record(&self, section: Section, bytes: usize, at: usize) -> usize {
-        self.sections[section as usize].0 + at * bytes
-    }
-
-    fn field_record(&self, at: usize) -> usize {
-        self.record(Section::Fields, FIELD_BYTES, at)
-    }
-
-    fn node_record(&self, at: u16) -> usize {
-        self.record(Section::Nodes, NODE_BYTES, at.into())
-    }
-
-    fn embed_record(&self, at: u16) -> usize {
-        self.record(Section::Embeds, EMBED_BYTES, at.into())
-    }
-
-    /// The hashes of the names of a struct's fields, in order, with their places in the order of the struct.
-    #[inline]
-    fn ranks(&self, first_field: usize, fields: usize) -> &'static [[u8; RANK_BYTES]] {
-        let at = self.record(Section::Ranks, RANK_BYTES, first_field);
-        self.table[at..at + fields * RANK_BYTES].as_chunks().0
+    fn record<const BYTES: usize>(&self, section: Section, at: usize) -> &'static [u8; BYTES] {
+        let start = self.sections[section as usize].0 + at * BYTES;
+        self.table[start..].first_chunk().expect("a record is whole")
     }
 
     #[inline]
-    fn u8(&self, at: usize) -> u8 {
-        self.table[at]
+    fn field_record(&self, at: usize) -> &'static [u8; FIELD_BYTES] {
+        self.record(Section::Fields, at)
     }
 
     #[inline]
-    fn u16(&self, at: usize) -> u16 {
-        u16::from_le_bytes(*self.table[at..].first_chunk().expect("a record is whole"))
+    fn node_record(&self, at: u16) -> &'static [u8; NODE_BYTES] {
+        self.record(Section::Nodes, at.into())
     }
 
-    #[inline]
-    fn u32(&self, at: usize) -> u32 {
-        u32_at(self.table, at)
+    fn embed_record(&self, at: u16) -> &'static [u8; EMBED_BYTES] {
+        self.record(Section::Embeds, at.into())
     }
 
-    /// The text named at an offset.
+    /// The hash table of the names of a struct's fields.
     #[inline]
-    fn text(&self, at: usize) -> &str {
-        let named = self.u32(at);
+    fn slots(&self, first: usize, slots: usize) -> &'static [[u8; SLOT_BYTES]] {
+        let start = self.sections[Section::Slots as usize].0 + first * SLOT_BYTES;
+        self.table[start..start + slots * SLOT_BYTES].as_chunks().0
+    }
+
+    /// The text of this name.
+    #[inline]
+    fn text(&self, named: u32) -> &'static str {
         let start = (named >> 8) as usize;
         &self.texts[start..start + (named & 0xff) as usize]
     }
 
-    /// Whether the text named at an offset is this one: mostly its length says all.
+    /// The name of a field as it is written before a value.
     #[inline]
-    fn is_text(&self, at: usize, other: &str) -> bool {
-        let named = self.u32(at);
+    fn quoted(&self, named: u32) -> &'static [u8] {
+        let start = (named >> 8) as usize;
+        &self.texts.as_bytes()[start - 1..start + (named & 0xff) as usize + 2]
+    }
+
+    /// Whether the text of this name is this one: mostly its length says all.
+    #[inline]
+    fn is_text(&self, named: u32, other: &str) -> bool {
         let (start, len) = ((named >> 8) as usize, (named & 0xff) as usize);
         len == other.len() && self.texts.as_bytes()[start..start + len] == *other.as_bytes()
     }
 
     /// The texts of a list.
     fn list(&self, at: u16) -> impl ExactSizeIterator<Item = &str> + Clone {
-        let record = self.record(Section::Lists, LIST_BYTES, at.into());
-        let first = self.u32(record) as usize;
-        let items = self.sections[Section::Items as usize].0;
-        (0..self.u32(record + 4) as usize).map(move |at| self.text(items + (first + at) * 4))
+        let record: &[u8; LIST_BYTES] = self.record(Section::Lists, at.into());
+        let first = u32_in(record, 0) as usize;
+        (0..u32_in(record, 4) as usize)
+            .map(move |at| self.text(u32::from_le_bytes(*self.record(Section::Items, first + at))))
     }
 
-    fn description(&self, at: usize) -> &str {
-        let start = self.u32(at) as usize;
-        &self.descriptions[start..start + self.u32(at + 4) as usize]
+    fn description(&self, start: u32, len: u32) -> &'static str {
+        &self.descriptions[start as usize..][..len as usize]
     }
 }
 
@@ -185,8 +175,19 @@ impl fmt::Debug for Schemas {
     }
 }
 
+/// A number at a place in a record. Records have a known size, so the place is checked when this is compiled.
+#[inline]
+fn u16_in<const BYTES: usize>(record: &[u8; BYTES], at: usize) -> u16 {
+    u16::from_le_bytes([record[at], record[at + 1]])
+}
+
+/// A number at a place in a record.
+#[inline]
+fn u32_in<const BYTES: usize>(record: &[u8; BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+}
+
 const fn u32_at(table: &[u8], at: usize) -> u32 {
-    // Taken as a chunk, its bounds are looked at once and it is read at once.
     u32::from_le_bytes(*table.split_at(at).1.first_chunk().expect("a record is whole"))
 }
 

@@ -4,6 +4,7 @@
 //! Nesting, nodes, aliases and text are bounded, so that no document costs more than its size allows. A body that
 //! is JSON, as apply requests mostly are, is read as JSON.
 
+mod repeated;
 mod writer;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_saphyr::options::DuplicateKeyPolicy;
 use thiserror::Error as ThisError;
 
+pub use self::repeated::repeated_keys;
 pub use self::writer::write;
 
 use crate::json::{self, DUPLICATES_MAX, Duplicate};
@@ -42,6 +44,15 @@ pub enum YamlError {
         /// What is wrong.
         problem: String,
     },
+}
+
+impl YamlError {
+    /// The text without the word that it was to become JSON.
+    #[must_use]
+    pub fn plainly(&self) -> String {
+        let text = self.to_string();
+        text.strip_prefix("error converting YAML to JSON: ").unwrap_or(&text).to_owned()
+    }
 }
 
 /// Reads one document and names the fields that came more than once, of which the last counts.

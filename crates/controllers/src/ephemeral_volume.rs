@@ -6,7 +6,7 @@
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim, path};
 use crate::pods::Owner;
@@ -28,7 +28,11 @@ impl Planner for EphemeralVolumes {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::itself("pods"),
+            Watch::via("pods", |pod, _, wake| {
+                if asks(pod) {
+                    wake(pod.key().clone());
+                }
+            }),
             Watch::via("persistentvolumeclaims", |claim, world, wake| {
                 let meta = claim.meta();
                 for pod in world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name)) {
@@ -37,6 +41,10 @@ impl Planner for EphemeralVolumes {
             }),
         ];
         &WATCHES
+    }
+
+    fn keys(&self, world: &World) -> Vec<Key> {
+        world.all("pods").filter(|pod| asks(pod)).map(|pod| pod.key().clone()).collect()
     }
 
     fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, _: Time, _: Seed) -> Plan<String> {
@@ -70,6 +78,11 @@ impl Planner for EphemeralVolumes {
         }
         plan
     }
+}
+
+/// Whether a pod wants claims of its own.
+fn asks(pod: &Object) -> bool {
+    pod.view::<Pod>().is_some_and(|pod| pod.spec.volumes.iter().any(|volume| volume.ephemeral.is_some()))
 }
 
 fn claim(name: &str, source: &Value, owner: &Owner<'_>) -> Value {

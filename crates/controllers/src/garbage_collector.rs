@@ -34,14 +34,15 @@ impl Planner for GarbageCollector {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::via("*", concerns)];
+        const WATCHES: [Watch; 1] = [Watch::via("*", concerns).when(is_other)];
         &WATCHES
     }
 
     fn keys(&self, world: &World) -> Vec<Key> {
         let resources = world.resources().filter(|resource| resource.as_str() != "events");
         let objects = resources.flat_map(|resource| world.all(resource.as_str()));
-        objects.filter(|object| has_business(object)).map(|object| object.key().clone()).collect()
+        let unsettled = objects.filter(|object| has_business(object) && !is_settled(object, world));
+        unsettled.map(|object| object.key().clone()).collect()
     }
 
     fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
@@ -69,6 +70,21 @@ fn has_business(object: &Object) -> bool {
     !meta.owner_references.is_empty()
         || meta.is_deleted()
             && (meta.has_finalizer(FINALIZER_FOREGROUND) || meta.has_finalizer(FINALIZER_ORPHAN))
+}
+
+/// Whether all owners of an object are there and nobody wants it gone, as is so of nearly everything at any time.
+fn is_settled(object: &Object, world: &World) -> bool {
+    let is_solid = |owner: &Owner| bond(object, owner, world, object.committed()) == Bond::Solid;
+    !object.meta().is_deleted() && object.meta().owner_references.iter().all(is_solid)
+}
+
+/// Whether an object is another than it was in anything that decides what goes with what.
+fn is_other(before: &Object, after: &Object) -> bool {
+    let (before, after) = (before.meta(), after.meta());
+    before.uid != after.uid
+        || before.is_deleted() != after.is_deleted()
+        || before.finalizers != after.finalizers
+        || before.owner_references != after.owner_references
 }
 
 /// Whether it goes as soon as all is gone that it owns and that holds it back.

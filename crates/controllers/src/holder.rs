@@ -5,7 +5,7 @@
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::election::{Held, LEASE_DURATION, RENEW_DEADLINE};
+use setpoint_reconcile::election::{Held, Timing};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
 
@@ -51,8 +51,9 @@ impl Planner for Holder {
         if key.name() != self.lease || world.find("namespaces", "", NAMESPACE).is_none() {
             return plan;
         }
+        let Timing { lease_duration, renew_deadline, .. } = Timing::default();
         let (time, seconds) =
-            (Micros(now).to_string(), i64::try_from(LEASE_DURATION.as_secs()).unwrap_or(15));
+            (Micros(now).to_string(), i64::try_from(lease_duration.as_secs()).unwrap_or(15));
         let spec = |acquired: &str, transitions: i64| {
             value!({
                 "holderIdentity": (self.identity.as_str()),
@@ -62,14 +63,14 @@ impl Planner for Holder {
                 "leaseTransitions": (transitions),
             })
         };
-        plan.look_again_at(now.after(RENEW_DEADLINE));
+        plan.look_again_at(now.after(renew_deadline));
         let Some(lease) = world.get(key) else {
             let lease = value!({"metadata": {"name": (self.lease)}, "spec": (spec(&time, 0))});
             plan.act(Act::from(Write::create("leases.coordination.k8s.io", NAMESPACE, lease)));
             return plan;
         };
         let held = Held::of(&lease.value(), lease.revision());
-        let due = lease.committed().after(RENEW_DEADLINE);
+        let due = lease.committed().after(renew_deadline);
         let patch: Value = if held.holder != self.identity {
             spec(&time, held.transitions + 1)
         } else if due <= now {

@@ -6,6 +6,7 @@
 //! [`revisions`] those that keep their past; [`horizon`] says what may only be not seen yet. To add one, write its file,
 //! add what it reads to the views, and name it in [`all`].
 
+pub mod api_services;
 pub mod attach_detach;
 pub mod bootstrap_tokens;
 pub mod certificate_requests;
@@ -78,6 +79,10 @@ pub struct Settings {
     pub service_cidrs: Vec<node_ipam::Cidr>,
     /// Where the built-in provisioner has its volumes, on every node.
     pub volumes: String,
+    /// How long nodes are waited for, and how fast they are given up.
+    pub patience: node_lifecycle::Patience,
+    /// How many pods that ended are kept; all if it is zero.
+    pub ended_pods_max: usize,
 }
 
 impl Default for Settings {
@@ -87,6 +92,8 @@ impl Default for Settings {
             pod_ranges: Vec::new(),
             service_cidrs: Vec::new(),
             volumes: volume_binder::host_path::DIRECTORY.to_owned(),
+            patience: node_lifecycle::Patience::default(),
+            ended_pods_max: pod_gc::ENDED_MAX,
         }
     }
 }
@@ -117,9 +124,9 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(job::JobController),
         Box::new(legacy_tokens::LegacyTokenCleaner),
         Box::new(namespace::NamespaceController),
-        Box::new(node_lifecycle::NodeLifecycle),
+        Box::new(node_lifecycle::NodeLifecycle(settings.patience.clone())),
         Box::new(node_ttl::NodeTtl),
-        Box::new(pod_gc::PodGcController::default()),
+        Box::new(pod_gc::PodGcController { ended_max: settings.ended_pods_max }),
         Box::new(replica_set::ReplicaSetController),
         Box::new(replication_controller::ReplicationControllerController),
         Box::new(resource_claim::ResourceClaims),

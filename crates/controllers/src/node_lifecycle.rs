@@ -16,14 +16,8 @@ use setpoint_reconcile::views::node::{Node, NodeCondition, Taint};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
+use self::zones::Pace;
 use crate::indexes::PODS_BY_NODE;
-
-/// How long a node may be silent.
-pub const MONITOR_GRACE: Duration = Duration::from_secs(50);
-/// How long a new node may take to say anything.
-pub const STARTUP_GRACE: Duration = Duration::from_secs(60);
-/// How often a node is looked at that is not well.
-pub const MONITOR_PERIOD: Duration = Duration::from_secs(5);
 
 /// Where nodes renew their Leases.
 const LEASES: &str = "kube-node-lease";
@@ -50,8 +44,33 @@ const TAINTED: [(&str, &str, &str); 6] = [
 const LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
+/// How long nodes are waited for, and how fast they are given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patience {
+    /// How long a node may be silent.
+    pub monitor_grace: Duration,
+    /// How long a new node may take to say anything.
+    pub startup_grace: Duration,
+    /// How often a node is looked at that is not well.
+    pub monitor_period: Duration,
+    /// How fast nodes are given up.
+    pub pace: Pace,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            monitor_grace: Duration::from_secs(50),
+            startup_grace: Duration::from_secs(60),
+            monitor_period: Duration::from_secs(5),
+            pace: Pace::default(),
+        }
+    }
+}
+
 /// The controller.
-pub struct NodeLifecycle;
+#[derive(Default)]
+pub struct NodeLifecycle(pub Patience);
 
 /// What is remembered of a node: since when it is watched, and when its status was last heard.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +114,7 @@ impl Planner for NodeLifecycle {
             let message = format!("Registered Node {} in Controller", key.name());
             plan.notes.push(subject.normal("RegisteredNode", message));
         }
-        let (heard, grace) = last_heard(object, node, &plan.memo, world);
+        let (heard, grace) = self.last_heard(object, node, &plan.memo, world);
         let deadline = heard.after(grace);
         let silenced = if now > deadline { silence(object, node, now) } else { Vec::new() };
         if !silenced.is_empty() {
@@ -112,12 +131,12 @@ impl Planner for NodeLifecycle {
         if now <= deadline {
             plan.look_again_at(deadline.after(Duration::from_micros(1)));
         }
-        plan.stage(mend(object, node, world, now));
+        plan.stage(mend(object, node, world, now, &self.0.pace));
         if node.readiness() == Some("Unknown") {
             plan.stage(mark_pods(object, world, now));
         }
         if !node.is_ready() {
-            plan.look_again_at(now.after(MONITOR_PERIOD));
+            plan.look_again_at(now.after(self.0.monitor_period));
         }
         plan
     }
@@ -159,15 +178,18 @@ fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
     Some(about.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
 }
 
-/// When a node was last heard, and how long it may be silent. While the loop did not watch, silence does not count.
-fn last_heard(object: &Object, node: &Node, watched: &Watched, world: &World) -> (Time, Duration) {
-    let lease = world.find("leases.coordination.k8s.io", LEASES, object.key().name()).map(Object::committed);
-    if node.condition("Ready").is_none() {
-        let made = object.meta().created();
-        return (lease.map_or(made, |renewed| renewed.max(made)), STARTUP_GRACE);
+impl NodeLifecycle {
+    /// When a node was last heard, and how long it may be silent. While the loop did not watch, silence does not count.
+    fn last_heard(&self, object: &Object, node: &Node, watched: &Watched, world: &World) -> (Time, Duration) {
+        let lease = world.find("leases.coordination.k8s.io", LEASES, object.key().name());
+        let lease = lease.map(Object::committed);
+        if node.condition("Ready").is_none() {
+            let made = object.meta().created();
+            return (lease.map_or(made, |renewed| renewed.max(made)), self.0.startup_grace);
+        }
+        let heard = [lease, watched.heard, watched.since].into_iter().flatten().max();
+        (heard.unwrap_or(Time::EPOCH), self.0.monitor_grace)
     }
-    let heard = [lease, watched.heard, watched.since].into_iter().flatten().max();
-    (heard.unwrap_or(Time::EPOCH), MONITOR_GRACE)
 }
 
 /// The conditions of a silent node that must change.
@@ -195,9 +217,9 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
 }
 
 /// Brings taints and labels in line with the conditions, in one write.
-fn mend(object: &Object, node: &Node, world: &World, now: Time) -> Option<Act> {
+fn mend(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> Option<Act> {
     let mut patch = Value::map();
-    let taints = taints(object, node, world, now);
+    let taints = taints(object, node, world, now, pace);
     if taints != node.spec.taints {
         patch.ensure_map("spec").insert("taints", value_of(&taints));
     }
@@ -212,7 +234,7 @@ fn mend(object: &Object, node: &Node, world: &World, now: Time) -> Option<Act> {
 }
 
 /// The taints that a node should have: those of others as they are, ours as the conditions say.
-fn taints(object: &Object, node: &Node, world: &World, now: Time) -> Vec<Taint> {
+fn taints(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> Vec<Taint> {
     let is_so = |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
     let mut wanted: Vec<(&str, &str)> = TAINTED
         .into_iter()
@@ -222,7 +244,7 @@ fn taints(object: &Object, node: &Node, world: &World, now: Time) -> Vec<Taint> 
     if node.spec.unschedulable {
         wanted.push((UNSCHEDULABLE, "NoSchedule"));
     }
-    wanted.extend(zones::evicting_taint(object, node, world, now).map(|key| (key, "NoExecute")));
+    wanted.extend(zones::evicting_taint(object, node, world, now, pace).map(|key| (key, "NoExecute")));
     let ours = |taint: &Taint| match taint.effect.as_str() {
         "NoSchedule" => taint.key == UNSCHEDULABLE || TAINTED.iter().any(|(_, _, key)| taint.key == *key),
         "NoExecute" => taint.key == NOT_READY || taint.key == UNREACHABLE,

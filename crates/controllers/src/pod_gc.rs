@@ -16,6 +16,8 @@ use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
 const QUARANTINE: Duration = Duration::from_secs(40);
 /// How often pods that ended are counted at the most.
 const COUNT_EVERY: Duration = Duration::from_secs(20);
+/// How many pods that ended are kept unless somebody says otherwise.
+pub const ENDED_MAX: usize = 12_500;
 /// The taint of a node that will not come back.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// What stands in the place of a pod's name in the key for the pods that ended.
@@ -25,12 +27,6 @@ const ENDED: &str = "ended";
 pub struct PodGcController {
     /// How many pods that ended are kept; all if it is zero.
     pub ended_max: usize,
-}
-
-impl Default for PodGcController {
-    fn default() -> PodGcController {
-        PodGcController { ended_max: 12_500 }
-    }
 }
 
 impl Planner for PodGcController {
@@ -47,7 +43,9 @@ impl Planner for PodGcController {
     }
 
     fn keys(&self, world: &World) -> Vec<Key> {
-        let pods = world.all(Pod::RESOURCE).map(|pod| pod.key().clone());
+        let pods =
+            world.all(Pod::RESOURCE).filter(|pod| pod.view().is_some_and(|view| is_left(pod, view, world)));
+        let pods = pods.map(|pod| pod.key().clone());
         pods.chain(key_of(Pod::RESOURCE, "", ENDED)).collect()
     }
 
@@ -157,8 +155,7 @@ fn is_out_of_service(node: &Object) -> bool {
 /// A pod concerns itself, if it has a node or was deleted; one that ended, the number of them.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
-    let node = pod.spec.node_name.as_str();
-    if object.meta().is_deleted() || !node.is_empty() && world.find("nodes", "", node).is_none() {
+    if is_left(object, pod, world) {
         wake(object.key().clone());
     }
     if pod.is_finished()
@@ -166,6 +163,12 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     {
         wake(key);
     }
+}
+
+/// Whether a pod may be left over: it was deleted, or its node is not there.
+fn is_left(object: &Object, pod: &Pod, world: &World) -> bool {
+    let node = pod.spec.node_name.as_str();
+    object.meta().is_deleted() || !node.is_empty() && world.find("nodes", "", node).is_none()
 }
 
 /// A node concerns the pods on it when it goes, or is said not to come back.

@@ -106,10 +106,12 @@ impl<'a> Past<'a> {
     }
 }
 
-/// What a revision holds of a template: a patch that makes a workload have it.
+/// What a revision holds of a template: a patch that makes a workload have it. Clients compare its bytes with what
+/// they make of a template themselves, so its fields are in the order of their names.
 fn data(template: &Value) -> Value {
     let mut template = template.clone();
     template.make_map().insert("$patch", "replace");
+    template.sort_fields();
     value!({"spec": {"template": (template)}})
 }
 

@@ -36,28 +36,33 @@ pub fn attend<M>(
         None => now,
         Some(start) => object.committed().min(start.after(Duration::from_secs(1))),
     };
+    // What runs in this process has started already, and nobody is told that it did.
+    let runs_already = fleet.component(object).is_some();
+    let (pause, rules) =
+        if runs_already { (Duration::ZERO, &[][..]) } else { (fleet.pod_start, &fleet.rules[..]) };
     let case = Case {
         pod: &pod,
         meta: object.meta(),
         host_ips: &host_ips,
         pod_ips: &pod_ips,
         taken_up: pod.status.start_time.unwrap_or(whole(now)),
-        begin: begin.after(fleet.pod_start),
+        begin: begin.after(pause),
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
-    let host =
-        Host { rules: &fleet.rules, booted: seat.booted(), pull: fleet.pod_start, has_image: &has_image };
+    let host = Host { rules, booted: seat.booted(), pull: pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
-    let (outlook, mut notes) = settle(&case, &mut runtime, &subject);
+    let (outlook, done) = settle(&case, &mut runtime, &subject);
+    let mut notes = ending(&case, &subject);
+    notes.extend(done);
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);
     }
     if outlook.status != pod.status {
         notes.extend(waits(&case, &outlook.status, &subject));
         let mut act = Act::from(Write::status(object, value_of(&outlook.status)));
-        act.done = notes;
+        act.done = if runs_already { Vec::new() } else { notes };
         plan.act(act);
     }
     // One that waits for finalizers only has been removed already, as far as its node can.
@@ -78,7 +83,10 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
         for deed in &outlook.deeds {
             if runtime.perform(deed) {
                 has_changed = true;
-                notes.extend(told(deed, case.pod, subject));
+                // That a pod which is deleted stops was told when it began to.
+                if !(case.meta.is_deleted() && matches!(deed, Deed::Stop { .. })) {
+                    notes.extend(told(deed, case.pod, subject));
+                }
             }
         }
         if !has_changed {
@@ -86,6 +94,22 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
         }
     }
     (look(case, runtime), notes)
+}
+
+/// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
+/// that its node has seen it.
+fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+    let Case { pod, meta, .. } = case;
+    if !meta.is_deleted() || pod.status.observed_generation == Some(meta.generation) {
+        return Vec::new();
+    }
+    let runs =
+        |one: &&Container| pod.status.of(&one.name).is_some_and(|status| status.state.running.is_some());
+    let note = |one: &Container| {
+        let subject = subject.clone().part(part(pod, &one.name));
+        subject.normal("Killing", format!("Stopping container {}", one.name))
+    };
+    pod.spec.all().filter(runs).map(note).collect()
 }
 
 fn part(pod: &Pod, name: &str) -> String {

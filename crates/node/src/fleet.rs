@@ -7,6 +7,7 @@ use setpoint_api::{Time, rfc3339};
 use setpoint_reconcile::views::node::{Node, Taint};
 use setpoint_reconcile::{Object, World};
 
+use crate::control_plane::Components;
 use crate::rules::PREFIX;
 use crate::rules::file::Rule;
 
@@ -36,6 +37,10 @@ pub struct Fleet {
     pub rules: Vec<Rule>,
     /// How long a pod takes to start.
     pub pod_start: Duration,
+    /// For how long each takes its Lease.
+    pub lease: Duration,
+    /// The components of the control plane that run in this process.
+    pub components: Components,
 }
 
 impl Default for Fleet {
@@ -57,6 +62,8 @@ impl Default for Fleet {
             zones: Vec::new(),
             rules: Vec::new(),
             pod_start: Duration::from_secs(1),
+            lease: Duration::from_secs(40),
+            components: Components::default(),
         }
     }
 }
@@ -68,6 +75,12 @@ impl Fleet {
             Some((_, known)) => amount.clone_into(known),
             None => self.capacity.push((resource.to_owned(), amount.to_owned())),
         }
+    }
+
+    /// How often nodes renew their Leases.
+    #[must_use]
+    pub fn renewal(&self) -> Duration {
+        self.lease / 4
     }
 
     /// The name of a node.
@@ -132,6 +145,18 @@ pub enum Power {
     Partitioned,
 }
 
+impl Power {
+    /// What was said of a node.
+    #[must_use]
+    pub fn of(node: &Object) -> Power {
+        match node.meta().annotations.get(POWER) {
+            Some("off") => Power::Off,
+            Some("partitioned") => Power::Partitioned,
+            _ => Power::On,
+        }
+    }
+}
+
 /// The annotation that says whether a node works.
 pub const POWER: &str = "simulate.setpoint.dev/power";
 /// The annotation that says when a node was last started.
@@ -151,11 +176,7 @@ impl Seat<'_> {
     /// Whether it works.
     #[must_use]
     pub fn power(&self) -> Power {
-        match self.object.meta().annotations.get(POWER) {
-            Some("off") => Power::Off,
-            Some("partitioned") => Power::Partitioned,
-            _ => Power::On,
-        }
+        Power::of(self.object)
     }
 
     /// Since when it runs.

@@ -7,21 +7,39 @@ pub enum Impossible {
     Invalid,
     /// Its registry has a name that is promised never to be found.
     NoSuchHost(String),
+    /// Its own name says that there is none.
+    NotFound,
 }
 
 /// Names that are promised to lead nowhere (RFC 2606, RFC 6761).
 const NOWHERE: [&str; 3] = [".invalid", ".test", ".example"];
 
+/// How people call an image of which they want to see that it is missing.
+const MISSING: [&str; 5] = ["nonexistent", "non-existent", "does-not-exist", "doesnotexist", "not-found"];
+
 /// Why an image can never be had; nothing if it may exist.
 #[must_use]
 pub fn impossible(image: &str) -> Option<Impossible> {
-    let Some(host) = host(image) else { return Some(Impossible::Invalid) };
+    let Some((host, path, tag)) = parts(image) else { return Some(Impossible::Invalid) };
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    NOWHERE.iter().any(|end| name.ends_with(end)).then(|| Impossible::NoSuchHost(name.to_owned()))
+    if NOWHERE.iter().any(|end| name.ends_with(end)) {
+        return Some(Impossible::NoSuchHost(name.to_owned()));
+    }
+    // A registry answers 404 for what it does not have: as a tag, the number says so by itself.
+    let is_missing = tag == "404" || MISSING.iter().any(|word| path.contains(word) || tag.contains(word));
+    is_missing.then_some(Impossible::NotFound)
 }
 
-/// The registry of an image, empty for the usual one; nothing if the name is none.
-fn host(image: &str) -> Option<&str> {
+/// What an image is called for short: the last part of its path.
+#[must_use]
+pub fn short_name(image: &str) -> &str {
+    let path = image.split_once('@').map_or(image, |(path, _)| path);
+    let last = path.rsplit('/').next().unwrap_or(path);
+    last.split_once(':').map_or(last, |(name, _)| name)
+}
+
+/// The registry of an image (empty for the usual one), its path and its tag; nothing if the name is none.
+fn parts(image: &str) -> Option<(&str, &str, &str)> {
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     if digest.is_some_and(|digest| !is_digest(digest)) {
         return None;
@@ -32,7 +50,7 @@ fn host(image: &str) -> Option<&str> {
     };
     let (path, tag) = path.rsplit_once(':').map_or((path, None), |(path, tag)| (path, Some(tag)));
     let is_fine = is_host(host) && path.split('/').all(is_part) && tag.is_none_or(is_tag);
-    is_fine.then_some(host)
+    is_fine.then_some((host, path, tag.unwrap_or_default()))
 }
 
 fn is_host(host: &str) -> bool {
@@ -115,6 +133,10 @@ mod tests {
             assert!(matches!(impossible(image), Some(Impossible::NoSuchHost(_))), "{image}");
         }
         assert_eq!(impossible("example/x"), None);
+        for image in ["web:404", "foo:non-existent", "nonexistent", "quay.io/a/does-not-exist:1"] {
+            assert_eq!(impossible(image), Some(Impossible::NotFound), "{image}");
+        }
+        assert_eq!(impossible("web404:1.404"), None);
     }
 
     #[test]

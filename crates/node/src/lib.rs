@@ -5,10 +5,13 @@
 //! - [`runtime`]: what the life cycle asks of a runtime, and what it tells it to do.
 //! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
 //!   [`logs`]: what they say.
-//! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners.
+//! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`admission`]: which pods
+//!   a node takes up. [`control_plane`]: the pods of what runs in this process.
 
 pub mod addresses;
+pub mod admission;
 pub mod attend;
+pub mod control_plane;
 pub mod fleet;
 pub mod images;
 pub mod lifecycle;
@@ -34,11 +37,13 @@ pub use fleet::Fleet;
 #[must_use]
 pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
     let fleet = Arc::new(fleet);
-    vec![
-        Box::new(nodes::Nodes(Arc::clone(&fleet))),
-        Box::new(pods::Admission(Arc::clone(&fleet))),
-        Box::new(pods::Pods(fleet)),
-    ]
+    let mut planners: Vec<Box<dyn Controller>> =
+        vec![Box::new(nodes::Nodes(Arc::clone(&fleet))), Box::new(pods::Admission(Arc::clone(&fleet)))];
+    if !fleet.components.names.is_empty() {
+        planners.push(Box::new(control_plane::ControlPlane(Arc::clone(&fleet))));
+    }
+    planners.push(Box::new(pods::Pods(fleet)));
+    planners
 }
 
 /// The questions that they ask of the world.

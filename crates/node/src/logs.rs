@@ -55,12 +55,12 @@ pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Tim
     Ok(Said { lines, goes_on: end.is_none(), next })
 }
 
-/// What the containers of a pod use of CPU and memory, in thousandths; nothing if it is not on one of these nodes or does
-/// not run. One of which nothing is said uses nothing.
+/// What the containers of a pod use of CPU and memory, in thousandths; nothing if it is not on one of these nodes, does
+/// not run, or stands for what runs in this process. One of which nothing is said uses nothing.
 #[must_use]
 pub fn used(fleet: &Fleet, object: &Object, now: Time) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
     let pod = Pod::read(object)?;
-    fleet.number(&pod.spec.node_name)?;
+    fleet.number(&pod.spec.node_name).filter(|_| fleet.component(object).is_none())?;
     let none = |_: &str| false;
     let host = Host { rules: &fleet.rules, booted: Time::EPOCH, pull: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);

@@ -21,10 +21,6 @@ use crate::images::hash;
 const LEASES: &str = "kube-node-lease";
 /// The resource of Leases.
 const LEASE: &str = "leases.coordination.k8s.io";
-/// How long a Lease holds, in seconds.
-const LEASE_SECONDS: i64 = 40;
-/// How often it is renewed.
-const RENEW: Duration = Duration::from_secs(10);
 /// In how many steps of the period nodes renew.
 const STEPS: u64 = 100;
 
@@ -122,10 +118,11 @@ impl Nodes {
         if world.find("namespaces", "", LEASES).is_none() {
             return;
         }
-        let (last, next) = step(name, now);
+        let (last, next) = step(name, self.0.renewal(), now);
+        let seconds = i64::try_from(self.0.lease.as_secs()).unwrap_or(i64::MAX);
         plan.look_again_at(next);
         let spec = value!({
-            "holderIdentity": (name), "leaseDurationSeconds": (LEASE_SECONDS), "renewTime": (Micros(now).to_string()),
+            "holderIdentity": (name), "leaseDurationSeconds": (seconds), "renewTime": (Micros(now).to_string()),
         });
         match world.find(LEASE, LEASES, name) {
             None => {
@@ -163,8 +160,8 @@ impl Nodes {
 }
 
 /// The last and the next moment at which a node renews its Lease.
-fn step(name: &str, now: Time) -> (Time, Time) {
-    let period = i64::try_from(RENEW.as_micros()).unwrap_or(i64::MAX);
+fn step(name: &str, renewal: Duration, now: Time) -> (Time, Time) {
+    let period = i64::try_from(renewal.as_micros()).unwrap_or(i64::MAX).max(1);
     let steps = i64::try_from(hash(name) % STEPS).unwrap_or(0);
     let offset = period / i64::try_from(STEPS).unwrap_or(1) * steps;
     let last = (now.0 - offset).div_euclid(period) * period + offset;
@@ -178,10 +175,11 @@ mod tests {
     #[test]
     fn renewals_are_spread_in_steps_and_come_once_in_a_period() {
         let now = Time::from_seconds(1_800_000_003);
+        let renewal = Fleet::default().renewal();
         let mut steps = std::collections::BTreeSet::new();
         for number in 0..5000 {
-            let (last, next) = step(&format!("node-{number}"), now);
-            assert!(last <= now && now < next && next.since(last) == RENEW);
+            let (last, next) = step(&format!("node-{number}"), renewal, now);
+            assert!(last <= now && now < next && next.since(last) == renewal);
             steps.insert(next);
         }
         assert_eq!(steps.len(), 100);

@@ -25,7 +25,7 @@ impl Pod {
     /// Reads an object; nothing if it is no pod.
     #[must_use]
     pub fn read(object: &Object) -> Option<Pod> {
-        serde_json::from_slice(object.bytes()).ok()
+        object.decode()
     }
 }
 
@@ -82,6 +82,8 @@ pub struct Container {
     pub command: Vec<String>,
     /// With which arguments.
     pub args: Vec<String>,
+    /// Whether it can be written to.
+    pub stdin: bool,
     /// What it needs, as it is reported.
     pub resources: Resources,
     /// Its own restart policy.

@@ -12,6 +12,7 @@ use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
 
 use crate::addresses;
+use crate::admission::{Room, refuse};
 use crate::attend::attend;
 use crate::fleet::{Fleet, is_played_with};
 use crate::images::hash;
@@ -62,9 +63,17 @@ impl Planner for Admission {
             plan.look_again_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
         }
         let mut taken = taken(world, key.name());
+        let mut room = Room::of(&seat, world);
         for pod in new {
-            let is_host = pod.view::<PodView>().is_some_and(|pod| pod.spec.host_network);
-            let found = if is_host {
+            let Some(view) = pod.view::<PodView>() else { continue };
+            // What runs in this process is there already.
+            if self.0.component(pod).is_none()
+                && let Err(refusal) = room.admit(pod, view)
+            {
+                refuse(pod, &refusal, now).into_iter().for_each(|act| plan.act(act));
+                continue;
+            }
+            let found = if view.spec.host_network {
                 Some(Vec::new())
             } else {
                 addresses::free(&ranges, &taken, hash(&pod.meta().uid))
@@ -143,7 +152,11 @@ impl Planner for Pods {
         let Some(object) = world.get(key) else { return plan };
         let Some(pod) = object.view::<PodView>() else { return plan };
         let is_deleted = object.meta().is_deleted();
-        if is_new(object) || pod.is_finished() && !is_deleted {
+        // What stands for a component does not stop when it is deleted: whoever keeps it makes it anew.
+        if is_new(object)
+            || pod.is_finished() && !is_deleted
+            || is_deleted && self.0.component(object).is_some()
+        {
             return plan;
         }
         if let Some(seat) = self.0.running(&pod.spec.node_name, world) {

@@ -7,11 +7,13 @@
 pub mod file;
 pub mod shell;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use setpoint_reconcile::object::Pairs;
 use thiserror::Error;
 
+use crate::images;
 use crate::pod::Container;
 use file::Rule;
 use shell::Course;
@@ -109,12 +111,17 @@ impl Script {
     }
 }
 
-/// The script of a container. What is said and cannot be is left out.
+/// The script of a container that was started again so many times. What is said and cannot be is left out.
 #[must_use]
-pub fn script(rules: &[Rule], container: &Container, labels: &Pairs, annotations: &Pairs) -> Script {
+pub fn script(
+    rules: &[Rule],
+    container: &Container,
+    restarts: i64,
+    labels: &Pairs,
+    annotations: &Pairs,
+) -> Script {
     let words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
-    // What runs where no command is given is in the image, and nobody looks into that.
-    let course = if words.is_empty() { Course::default() } else { shell::read(&words, Default::default()) };
+    let course = course(container, &words, restarts);
     let rule = rules.iter().find(|rule| rule.selects(container, &words, labels));
     let mut said = rule.map(|rule| rule.said.clone()).unwrap_or_default();
     for own in [false, true] {
@@ -128,6 +135,36 @@ pub fn script(rules: &[Rule], container: &Container, labels: &Pairs, annotations
         }
     }
     Script { course, said }
+}
+
+/// Images whose own command is a shell. It ends at once where there is nothing for it to read.
+const SHELLS: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
+
+/// What the command of a container says, in one of its runs.
+fn course(container: &Container, words: &[String], restarts: i64) -> Course {
+    if words.is_empty() {
+        // What else runs where no command is given is in the image, and nobody looks into that.
+        let ends = SHELLS.contains(&images::short_name(&container.image)) && !container.stdin;
+        return Course { end: ends.then_some((Duration::ZERO, 0)), ..Course::default() };
+    }
+    let mut files = BTreeMap::new();
+    let mut course = shell::read(words, files.clone());
+    for _ in 0..restarts {
+        // Only what is on a volume outlives a run. Where nothing new is left there, all further runs are alike.
+        let mut left = course.files_at(Duration::MAX);
+        left.retain(|file, _| container.volume_mounts.iter().any(|mount| is_in(file, &mount.mount_path)));
+        if left == files {
+            break;
+        }
+        files = left;
+        course = shell::read(words, files.clone());
+    }
+    course
+}
+
+/// Whether a file is in a directory, at any depth.
+fn is_in(file: &str, directory: &str) -> bool {
+    file.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Said {
@@ -229,7 +266,7 @@ mod tests {
         let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
         let sleeping = container("a", &["sleep", "1"]);
         let end = |rules: &[Rule], annotations: &str| {
-            let script = script(rules, &sleeping, &Pairs::default(), &pairs(annotations));
+            let script = script(rules, &sleeping, 0, &Pairs::default(), &pairs(annotations));
             script.end().map(|end| (end.after.as_secs(), end.code, end.reason))
         };
         assert_eq!(end(&[], "{}"), Some((1, 0, "Completed")));
@@ -238,6 +275,39 @@ mod tests {
         let own = r#"{"a.simulate.setpoint.dev/oom-after":"2s","b.simulate.setpoint.dev/exit-after":"1s"}"#;
         assert_eq!(end(&rules, own), Some((2, 137, "OOMKilled")));
         assert_eq!(end(&[], r#"{"simulate.setpoint.dev/exit-code":"4"}"#), Some((1, 4, "Error")));
+    }
+
+    #[test]
+    fn an_image_that_is_a_shell_ends_at_once_without_a_command() {
+        let end = |image: &str, stdin: bool| {
+            let container = Container { image: image.to_owned(), stdin, ..Container::default() };
+            script(&[], &container, 0, &Pairs::default(), &Pairs::default()).end().map(|end| end.code)
+        };
+        assert_eq!(
+            (end("busybox", false), end("quay.io/a/busybox:1.37@sha256:0", false)),
+            (Some(0), Some(0))
+        );
+        assert_eq!(
+            (end("busybox", true), end("nginx", false), end("a/busybox/b", false)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn what_a_run_leaves_on_a_volume_the_next_one_finds() {
+        let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
+        let mut container = container("a", &["sh", "-c", text]);
+        let code = |container: &Container, restarts| {
+            let script = script(&[], container, restarts, &Pairs::default(), &Pairs::default());
+            script.end().map(|end| end.code)
+        };
+        assert_eq!((code(&container, 0), code(&container, 1)), (Some(1), Some(1)), "its own files are gone");
+        container.volume_mounts =
+            vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
+        assert_eq!(
+            (code(&container, 0), code(&container, 1), code(&container, 9)),
+            (Some(1), Some(0), Some(0))
+        );
     }
 
     #[test]

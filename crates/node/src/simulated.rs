@@ -47,7 +47,7 @@ pub struct Host<'a> {
 pub struct Simulated<'a> {
     host: Host<'a>,
     pod: &'a Pod,
-    uid: &'a str,
+    meta: &'a Meta,
     now: Time,
     runs: BTreeMap<String, Run>,
     scripts: BTreeMap<String, Script>,
@@ -59,26 +59,23 @@ impl<'a> Simulated<'a> {
     /// The runtime, as far as the status of a pod tells it.
     #[must_use]
     pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> Simulated<'a> {
-        let written = pod.spec.all().map(|container| {
-            let script = script(host.rules, container, &meta.labels, &meta.annotations);
-            (container.name.clone(), script)
-        });
-        let mut simulated = Simulated {
-            scripts: written.collect(),
-            host,
-            pod,
-            uid: &meta.uid,
-            now,
-            runs: BTreeMap::new(),
-            stops: None,
-        };
+        let mut simulated =
+            Simulated { host, pod, meta, now, runs: BTreeMap::new(), scripts: BTreeMap::new(), stops: None };
         for container in pod.spec.all() {
-            if let Some(run) = pod.status.of(&container.name).and_then(reported) {
+            let run = pod.status.of(&container.name).and_then(reported);
+            simulated.write_script(container, run.as_ref().map_or(0, |run| run.restarts));
+            if let Some(run) = run {
                 simulated.runs.insert(container.name.clone(), run);
                 simulated.advance(container);
             }
         }
         simulated
+    }
+
+    /// Writes down what a container does in one of its runs.
+    fn write_script(&mut self, container: &Container, restarts: i64) {
+        let script = script(self.host.rules, container, restarts, &self.meta.labels, &self.meta.annotations);
+        self.scripts.insert(container.name.clone(), script);
     }
 
     /// When a container ends next, by itself or because it has been asked to.
@@ -100,13 +97,14 @@ impl<'a> Simulated<'a> {
                 let last = self.runs.get(name).and_then(|run| run.end.clone());
                 let run = Run {
                     restarts: *restarts,
-                    id: format!("{SCHEME}{}", hex(&format!("{}/{name}/{restarts}", self.uid))),
+                    id: format!("{SCHEME}{}", hex(&format!("{}/{name}/{restarts}", self.meta.uid))),
                     started: whole(self.now),
                     end: None,
                     last,
                     wait: None,
                 };
                 self.runs.insert(name.clone(), run);
+                self.write_script(container, *restarts);
                 self.advance(container);
                 true
             }

@@ -8,13 +8,15 @@ use setpoint_sim::cluster::Cluster;
 
 use super::*;
 
+mod admission;
+mod components;
 mod converging;
 mod power;
 
 /// Nodes that start pods at once, with the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut all = planners(fleet);
-    all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle));
+    all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle::default()));
     (all, setpoint_controllers::indexes::all())
 }
 
@@ -287,11 +289,13 @@ fn a_pod_that_is_deleted_stops_and_goes() {
     cluster.settle();
     assert!(cluster.get("pods", "default/quick").is_none());
     assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    let killing = events(&cluster, "Killing");
+    assert_eq!(killing, ["Stopping container c"; 2], "it is told when they begin to stop");
     seconds(&mut cluster, 19);
     assert_eq!(shown(&cluster, "slow"), "Running | ready");
     seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
-    assert!(events(&cluster, "Killing").contains(&"Stopping container c".to_owned()));
+    assert_eq!(events(&cluster, "Killing"), killing, "and not when they have");
     cluster.assert_quiet();
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A candidate that finds the Lease free, or unchanged for as long as it was given out, writes its own name into
 //! it; the precondition on the revision lets only one succeed. The leader renews, and stops acting when it has not
-//! managed to for [`RENEW_DEADLINE`], which ends before anyone can take the Lease. Clocks of candidates are never
+//! managed to for [`Timing::renew_deadline`], which ends before anyone can take the Lease. Clocks of candidates are never
 //! compared: each counts from when it saw the Lease change.
 //!
 //! [`Elector`] is a state machine without I/O, so that a simulator can hold it to its promise.
@@ -12,12 +12,26 @@ use std::time::Duration;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Revision, Time, Value, value};
 
-/// For how long a Lease is given out.
-pub const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// How long a leader acts without having renewed.
-pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often a candidate looks, and a leader renews.
-pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// How a candidate counts the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// For how long a Lease is given out.
+    pub lease_duration: Duration,
+    /// How long a leader acts without having renewed. It is shorter, so that nobody acts beside it.
+    pub renew_deadline: Duration,
+    /// How often a candidate looks, and a leader renews.
+    pub retry_period: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
 
 /// The Lease as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +81,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Elector {
     identity: String,
+    timing: Timing,
     /// The Lease as it was last seen to change, and when.
     observed: Option<(Held, Time)>,
     /// Until when it may act; the beginning of time while it does not lead.
@@ -78,7 +93,14 @@ impl Elector {
     /// A candidate of this name, as `host_id`.
     #[must_use]
     pub fn new(identity: String) -> Elector {
-        Elector { identity, observed: None, acts_until: Time::EPOCH, next: Time::EPOCH }
+        let timing = Timing::default();
+        Elector { identity, timing, observed: None, acts_until: Time::EPOCH, next: Time::EPOCH }
+    }
+
+    /// The same, with its own way to count the time.
+    #[must_use]
+    pub fn with_timing(self, timing: Timing) -> Elector {
+        Elector { timing, ..self }
     }
 
     /// Whether it may act.
@@ -101,7 +123,7 @@ impl Elector {
 
     /// It is about to look at the Lease: whatever comes of that, the next time is a while from now.
     pub fn tries(&mut self, now: Time) {
-        self.next = now.after(RETRY_PERIOD);
+        self.next = now.after(self.timing.retry_period);
     }
 
     /// Takes in the Lease as it is (none if there is none), and says what to do.
@@ -128,13 +150,13 @@ impl Elector {
 
     /// The write of the last step was committed; it was sent at `sent`.
     pub fn won(&mut self, sent: Time) {
-        self.acts_until = sent.after(RENEW_DEADLINE);
+        self.acts_until = sent.after(self.timing.renew_deadline);
     }
 
     fn spec(&self, now: &Time, acquired: &str, transitions: i64) -> Value {
         value!({
             "holderIdentity": (self.identity.as_str()),
-            "leaseDurationSeconds": (i64::try_from(LEASE_DURATION.as_secs()).unwrap_or(15)),
+            "leaseDurationSeconds": (i64::try_from(self.timing.lease_duration.as_secs()).unwrap_or(15)),
             "acquireTime": (acquired),
             "renewTime": (Micros(*now).to_string()),
             "leaseTransitions": (transitions),

@@ -21,7 +21,7 @@ use crate::plan::{Act, Ask, Note, Plan, Write};
 use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
 use crate::queue::{End, Popped, Queue, Why};
 use crate::stats::{KeyState, Stats};
-use crate::world::{Index, World};
+use crate::world::{Index, Reads, World};
 use sending::Sending;
 
 pub(crate) use asking::Asking;
@@ -33,6 +33,9 @@ pub const TURN_PLANS_MAX: usize = 256;
 pub const RESYNC: Duration = Duration::from_secs(30);
 /// In how many slices a resync is spread out.
 pub const RESYNC_SLICES: u32 = 30;
+/// One in so many resyncs looks at everything. The others leave out keys for which nothing can have changed: a change of
+/// anything that their controller has read would not be missed, whatever its watches say.
+pub const RESYNC_WHOLE: u32 = 10;
 
 /// A change that the shell observed.
 #[derive(Clone, Debug)]
@@ -121,6 +124,12 @@ struct Running {
     user: Arc<str>,
     resync: Vec<Key>,
     resync_slice: usize,
+    /// Keys whose last plan was not quiet: nobody knows whether the next one will be.
+    unquiet: BTreeSet<Key>,
+    /// What its plans have read since a resync last looked at everything.
+    reads: Reads,
+    /// The revision at which the last resync began.
+    resync_began: Revision,
 }
 
 impl Running {
@@ -130,12 +139,25 @@ impl Running {
         node.map_or_else(|| Arc::clone(&self.user), |node| account(&node))
     }
 
+    /// The keys that a resync has to look at.
+    fn keys_to_resync(&mut self, world: &World, is_whole: bool) -> Vec<Key> {
+        let mut keys = self.controller.keys(world);
+        let since = std::mem::replace(&mut self.resync_began, world.revision());
+        if is_whole {
+            self.reads = Reads::default();
+        } else if !world.has_changed(self.reads, since) {
+            let is_changed = |key: &Key| world.get(key).is_none_or(|object| object.revision() > since);
+            keys.retain(|key| is_changed(key) || self.unquiet.contains(key) || self.queue.has(key));
+        }
+        keys
+    }
+
     /// Keeps in mind that a write of a key could not be done.
-    fn fail(&mut self, key: &Key, write: &Write, reason: &str, message: &str, now: Time) {
+    fn fail(&mut self, key: &Key, act: &Awaited, reason: &str, message: &str, now: Time) {
         self.stats.failures += 1;
         self.queue.entry(key).soft.failure = Some(Failure {
-            verb: write.verb(),
-            resource: write.resource().clone(),
+            verb: act.verb,
+            resource: act.resource.clone(),
             reason: reason.to_owned(),
             message: message.to_owned(),
             at: now,
@@ -145,8 +167,16 @@ impl Running {
 
 /// Whose write it is.
 enum Flight {
-    Act { running: usize, key: Key, act: Box<Act> },
+    Act { running: usize, key: Key, act: Box<Awaited> },
     Note { event: Option<Key> },
+}
+
+/// What is left of an act whose write was handed out.
+struct Awaited {
+    verb: &'static str,
+    resource: Resource,
+    done: Vec<Note>,
+    failed: Option<Note>,
 }
 
 /// The loop.
@@ -159,6 +189,7 @@ pub struct Engine {
     recorder: Recorder,
     resync_due: Option<Time>,
     resync_slice: u32,
+    resyncs: u32,
     is_narrow: bool,
 }
 
@@ -180,6 +211,9 @@ impl Engine {
             stats: Stats::default(),
             resync: Vec::new(),
             resync_slice: 0,
+            unquiet: BTreeSet::new(),
+            reads: Reads::default(),
+            resync_began: Revision::ZERO,
         });
         Engine {
             world: World::new(indexes),
@@ -190,6 +224,7 @@ impl Engine {
             recorder: Recorder::default(),
             resync_due: None,
             resync_slice: 0,
+            resyncs: 0,
             is_narrow: false,
         }
     }
@@ -236,6 +271,13 @@ impl Engine {
             let running = &mut self.running[*i];
             let watch = running.controller.watches()[*j];
             let name = running.controller.name();
+            if before
+                .as_ref()
+                .zip(after.as_ref())
+                .is_some_and(|(before, after)| !(watch.matters)(before, after))
+            {
+                continue;
+            }
             for object in before.iter().chain(&after) {
                 let queue = &mut running.queue;
                 (watch.wakes)(object, &self.world, &mut |key| {
@@ -290,24 +332,24 @@ impl Engine {
         match outcome {
             Outcome::Done { revision, name } => {
                 running.stats.writes += 1;
-                running.queue.entry(&key).note_write(act.write.resource().clone(), revision);
+                running.queue.entry(&key).note_write(act.resource, revision);
                 told.extend(act.done.into_iter().map(|note| fill(note, "{name}", &name)));
             }
             // What was to go is gone: that is what was wanted.
-            Outcome::Gone if matches!(act.write, Write::Delete { .. }) => {}
+            Outcome::Gone if act.verb == "delete" => {}
             Outcome::Gone | Outcome::Conflict => {
                 running.stats.conflicts += 1;
                 sending.stop(End::Conflict);
             }
             Outcome::Lost { by } => {
                 sending.stop(End::Failed);
-                running.queue.entry(&key).note_write(act.write.resource().clone(), by);
-                running.fail(&key, &act.write, "Unknown", "the connection broke", now);
+                running.queue.entry(&key).note_write(act.resource.clone(), by);
+                running.fail(&key, &act, "Unknown", "the connection broke", now);
             }
             Outcome::Refused(Refusal { reason, message }) => {
                 sending.stop(End::Failed);
+                running.fail(&key, &act, &reason, &message, now);
                 told.extend(act.failed.map(|note| fill(note, "{error}", &message)));
-                running.fail(&key, &act.write, &reason, &message, now);
             }
         }
         for note in told {
@@ -373,9 +415,11 @@ impl Engine {
         if entry.failures > 0 {
             running.stats.retries += 1;
         }
+        self.world.begin_reading(&key);
         let (controller, world) = (&running.controller, &self.world);
         let soft = Soft(&mut entry.soft);
         let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, soft, now, seed)));
+        running.reads = running.reads.and(world.reads());
         let Ok(Plan { stages, notes, mut asks, mut look_again, memo: Remembered(memo) }) = planned else {
             running.stats.panics += 1;
             entry.soft.failure = Some(Failure {
@@ -400,6 +444,11 @@ impl Engine {
         let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
         if quiet && world.get(&key).is_none() {
             entry.soft.forget_answers();
+        }
+        if quiet {
+            running.unquiet.remove(&key);
+        } else {
+            running.unquiet.insert(key.clone());
         }
         running.stats.quiet += u64::from(quiet);
         running.stats.resync_gaps += u64::from(only_resync && !quiet);
@@ -431,10 +480,10 @@ impl Engine {
         }
         let by: Arc<str> = tag(running.controller.name(), key).into();
         let (user, manager) = (running.user_for(key, &self.world), running.controller.manager());
-        for act in batch {
+        for Act { write, done, failed } in batch {
             self.last_ticket += 1;
             let ticket = Ticket(self.last_ticket);
-            let write = act.write.clone();
+            let act = Awaited { verb: write.verb(), resource: write.resource().clone(), done, failed };
             self.flights.insert(ticket, Flight::Act { running: at, key: key.clone(), act: Box::new(act) });
             let (user, by) = (Arc::clone(&user), Arc::clone(&by));
             turn.writes.push(Sent { ticket, write, user, manager, by, seen });
@@ -486,9 +535,11 @@ impl Engine {
             return;
         }
         self.resync_due = Some(now.after(RESYNC / RESYNC_SLICES));
+        let is_whole = self.resyncs.is_multiple_of(RESYNC_WHOLE);
+        self.resyncs = self.resyncs.wrapping_add(u32::from(self.resync_slice == 0));
         for running in &mut self.running {
             if self.resync_slice == 0 {
-                running.resync = running.controller.keys(&self.world);
+                running.resync = running.keys_to_resync(&self.world, is_whole);
                 running.resync_slice = running.resync.len().div_ceil(RESYNC_SLICES as usize);
             }
             let rest = running.resync.len().saturating_sub(running.resync_slice);

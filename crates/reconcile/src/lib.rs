@@ -23,6 +23,7 @@ pub mod planner;
 pub mod queue;
 pub mod quota;
 pub mod stats;
+mod to_value;
 pub mod views;
 pub mod world;
 

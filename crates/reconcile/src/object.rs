@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use setpoint_api::{Key, Revision, Time, Value, json, rfc3339};
 use thiserror::Error;
@@ -29,6 +29,8 @@ struct Inner {
     committed: Time,
     meta: Meta,
     bytes: Bytes,
+    /// Where the comma stands after which there is all but type and metadata; 0 if they do not come first.
+    body: usize,
     view: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
 }
 
@@ -42,22 +44,24 @@ pub struct Unreadable {
 }
 
 impl Object {
-    /// Takes in the bytes of an object, committed at `revision` and `committed`.
+    /// Takes in the bytes of an object, committed at `revision` and `committed`. What follows the metadata is not looked
+    /// at before somebody asks for the view.
     ///
     /// # Errors
     /// If they are no object with metadata.
     pub fn read(key: Key, revision: Revision, committed: Time, bytes: Bytes) -> Result<Object, Unreadable> {
-        #[derive(Deserialize)]
-        struct Part {
-            #[serde(default)]
-            metadata: Meta,
-        }
-        match serde_json::from_slice::<Part>(&bytes) {
-            Ok(Part { metadata: meta }) => {
-                let view = OnceLock::new();
-                Ok(Object(Arc::new(Inner { key, revision, committed, meta, bytes, view })))
+        let mut head = Head { meta: None, is_first: true };
+        let mut reader = serde_json::Deserializer::from_slice(&bytes);
+        let read = reader.deserialize_map(&mut head);
+        match (head.meta, read) {
+            (None, Err(source)) => Err(Unreadable { key, revision, source }),
+            // Whoever stops before the end is told off for it, but has what it came for.
+            (meta, _) => {
+                let end = if head.is_first { reader.into_iter::<IgnoredAny>().byte_offset() } else { 0 };
+                let body = if bytes.get(end) == Some(&b',') { end } else { 0 };
+                let (meta, view) = (meta.unwrap_or_default(), OnceLock::new());
+                Ok(Object(Arc::new(Inner { key, revision, committed, meta, bytes, body, view })))
             }
-            Err(source) => Err(Unreadable { key, revision, source }),
         }
     }
 
@@ -103,11 +107,62 @@ impl Object {
         if self.0.key.resource().as_str() != V::RESOURCE {
             return None;
         }
-        let decode = || {
-            let view: V = serde_json::from_slice(&self.0.bytes).ok()?;
-            Some(Box::new(view) as Box<dyn Any + Send + Sync>)
-        };
+        let decode = || Some(Box::new(self.decode::<V>()?) as Box<dyn Any + Send + Sync>);
         self.0.view.get_or_init(decode).as_ref()?.downcast_ref()
+    }
+
+    /// Reads the object, but for type and metadata, anew: for what is dropped again with the plan. Nothing if it cannot be
+    /// read as this.
+    #[must_use]
+    pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
+        let (bytes, body) = (&self.0.bytes, self.0.body);
+        if body == 0 {
+            return serde_json::from_slice(bytes).ok();
+        }
+        // Who owns which field can be half of an object; so it is not even passed over.
+        let mut rest = bytes[body..].to_vec();
+        rest[0] = b'{';
+        serde_json::from_slice(&rest).ok()
+    }
+}
+
+/// Reads an object up to its metadata, and stops.
+struct Head {
+    meta: Option<Meta>,
+    /// Whether nothing but the type stood before them.
+    is_first: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum HeadField {
+    Metadata,
+    Kind,
+    ApiVersion,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Visitor<'de> for &mut Head {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(field) = map.next_key()? {
+            match field {
+                HeadField::Metadata => {
+                    self.meta = Some(map.next_value()?);
+                    break;
+                }
+                HeadField::Kind | HeadField::ApiVersion => {}
+                HeadField::Other => self.is_first = false,
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
     }
 }
 
@@ -288,8 +343,23 @@ impl<'de> Deserialize<'de> for Pairs {
 /// # Errors
 /// If it is there and is none.
 pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
-    let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-    text.map(|text| rfc3339::parse(&text)).transpose().map_err(serde::de::Error::custom)
+    struct Reader;
+    impl<'de> Visitor<'de> for Reader {
+        type Value = Option<Time>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a time")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<Time>, E> {
+            Ok(None)
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<Time>, E> {
+            rfc3339::parse(text).map(Some).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Reader)
 }
 
 /// Reads a value or `null`, which stands for the default.
@@ -340,6 +410,35 @@ mod tests {
         assert!(pod.meta().is_controlled_by("o") && !pod.meta().is_deleted());
         assert_eq!(pod.meta().creation_timestamp.map(|t| t.0 % 60_000_000), Some(0));
         assert_eq!(pod.view::<Pod>().unwrap().spec.node_name, "n");
+    }
+
+    #[test]
+    fn metadata_are_found_wherever_they_stand() {
+        let spec = r#""spec":{"nodeName":"n"}"#;
+        let metadata = r#""metadata":{"uid":"u","name":"x","managedFields":[{"spec":{}}]}"#;
+        let [kind, data] = [r#""kind":"Pod""#, r#""data":{"metadata":{"name":"no"}}"#];
+        let orders = [
+            [kind, metadata, data, spec],
+            [metadata, spec, data, kind],
+            [data, metadata, spec, kind],
+            [spec, kind, data, metadata],
+        ];
+        for order in orders {
+            for comma in [",", " ,\n "] {
+                let text = format!("{{{}}}", order.join(comma));
+                let pod = object(text.leak());
+                assert_eq!((&*pod.meta().name, &*pod.meta().uid), ("x", "u"));
+                assert_eq!(pod.view::<Pod>().unwrap().spec.node_name, "n", "{order:?}");
+            }
+        }
+        let pod = object("{}");
+        let read = |text: &'static str| {
+            Object::read(pod.key().clone(), Revision(1), Time::EPOCH, Bytes::from_static(text.as_bytes()))
+        };
+        assert!(read(r#"{"spec":{}}"#).unwrap().meta().name.is_empty());
+        for text in [r#"{"metadata":3}"#, r#"{"metadata":{"name":"x""#, "[]", ""] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //! is planned anew. Every write carries its precondition, and every act the words that people get to read.
 
 use serde::Serialize;
-use setpoint_api::{Key, Resource, Revision, Time, Value, json};
+use setpoint_api::{Key, Resource, Revision, Time, Value};
 
 use crate::object::Object;
+use crate::to_value::to_value;
 
 /// What to do about a key.
 #[derive(Clone, Debug)]
@@ -297,8 +298,7 @@ impl Write {
 /// A plain struct as a value, to write it. What is absent becomes `null`, which removes it in a merge patch.
 #[must_use]
 pub fn value_of(part: &impl Serialize) -> Value {
-    // Only written when there is a gap, so the detour through text costs little.
-    serde_json::to_vec(part).ok().and_then(|text| json::parse(&text).ok()).unwrap_or_default()
+    to_value(part).unwrap_or_default()
 }
 
 /// Whether a note is good news.

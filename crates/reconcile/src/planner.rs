@@ -85,19 +85,28 @@ pub struct Watch {
     pub is_primary: bool,
     /// The keys that an object concerns: asked of what it was and of what it became.
     pub wakes: fn(&Object, &World, &mut dyn FnMut(Key)),
+    /// Whether it matters that an object is no longer what it was. That one comes or goes always matters.
+    pub matters: fn(&Object, &Object) -> bool,
 }
 
 impl Watch {
     /// The objects of the resource are the keys.
     #[must_use]
     pub const fn itself(resource: &'static str) -> Watch {
-        Watch { resource, is_primary: true, wakes: |object, _, wake| wake(object.key().clone()) }
+        let wakes: fn(&Object, &World, &mut dyn FnMut(Key)) = |object, _, wake| wake(object.key().clone());
+        Watch { resource, is_primary: true, wakes, matters: |_, _| true }
     }
 
     /// Changes of the resource concern other keys.
     #[must_use]
     pub const fn via(resource: &'static str, wakes: fn(&Object, &World, &mut dyn FnMut(Key))) -> Watch {
-        Watch { resource, is_primary: false, wakes }
+        Watch { resource, is_primary: false, wakes, matters: |_, _| true }
+    }
+
+    /// The same, but only for changes that matter.
+    #[must_use]
+    pub const fn when(self, matters: fn(&Object, &Object) -> bool) -> Watch {
+        Watch { matters, ..self }
     }
 }
 

@@ -186,6 +186,11 @@ impl Queue {
         None
     }
 
+    /// Whether there is anything to say about a key.
+    pub fn has(&self, key: &Key) -> bool {
+        self.entries.contains_key(key)
+    }
+
     pub fn entry(&mut self, key: &Key) -> &mut Entry {
         self.entries.entry(key.clone()).or_insert_with(Entry::new)
     }

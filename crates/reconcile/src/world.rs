@@ -7,8 +7,9 @@
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 use setpoint_api::{Key, Resource, Revision};
+use std::cell::Cell;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::object::{Object, View};
 
@@ -38,13 +39,52 @@ pub struct World {
     /// Owner's identity to what it owns, over all resources.
     owned: Entries,
     indexes: Vec<(Index, Entries)>,
+    notebook: Notebook,
 }
 
 #[derive(Clone, Default)]
 struct Table {
+    /// Its place among the tables, in the order in which they were made.
+    number: usize,
     /// The revision up to which changes of this resource have been taken in.
     revision: Revision,
     objects: OrdMap<Key, Object>,
+}
+
+/// Which resources somebody has read: a bit for the number of each table, several tables to a bit if there are many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads(u128);
+
+impl Reads {
+    /// Every resource.
+    const ALL: Reads = Reads(u128::MAX);
+
+    fn of(table: &Table) -> Reads {
+        Reads(1 << (table.number % 128))
+    }
+
+    fn has(self, other: Reads) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn and(self, other: Reads) -> Reads {
+        Reads(self.0 | other.0)
+    }
+}
+
+/// What is being read of a world, apart from one object.
+#[derive(Clone, Default)]
+struct Notebook {
+    own: Option<Key>,
+    reads: Cell<Reads>,
+}
+
+impl Notebook {
+    fn note(&self, reads: Reads) {
+        self.reads.set(self.reads.get().and(reads));
+    }
 }
 
 /// The objects of a resource at some moment, to know later what changed since. It copies a pointer.
@@ -52,10 +92,33 @@ struct Table {
 pub struct Then(OrdMap<Key, Object>);
 
 impl World {
+    /// Notes from now on what is read, but for the object at `own`.
+    pub(crate) fn begin_reading(&mut self, own: &Key) {
+        self.notebook = Notebook { own: Some(own.clone()), reads: Cell::default() };
+    }
+
+    /// What has been read since [`World::begin_reading`].
+    pub(crate) fn reads(&self) -> Reads {
+        self.notebook.reads.get()
+    }
+
+    /// Whether any of these resources has changed since a revision.
+    pub(crate) fn has_changed(&self, reads: Reads, since: Revision) -> bool {
+        self.tables.values().any(|table| table.revision > since && reads.has(Reads::of(table)))
+    }
+
+    /// The table of a resource, for who reads it.
+    fn read(&self, resource: &str) -> Option<(&Resource, &Table)> {
+        let found = self.tables.get_key_value(resource);
+        // Nobody can tell which table it will be.
+        self.notebook.note(found.map_or(Reads::ALL, |(_, table)| Reads::of(table)));
+        found
+    }
+
     /// The objects of a resource as they are now: see [`World::changes_since`].
     #[must_use]
     pub fn then(&self, resource: &str) -> Then {
-        Then(self.tables.get(resource).map(|table| table.objects.clone()).unwrap_or_default())
+        Then(self.read(resource).map(|(_, table)| table.objects.clone()).unwrap_or_default())
     }
 
     /// What changed of a resource since then: what each object was, and what it is. It takes time proportional to the
@@ -65,7 +128,7 @@ impl World {
         then: &'a Then,
         resource: &str,
     ) -> impl Iterator<Item = (Option<&'a Object>, Option<&'a Object>)> {
-        let table = self.tables.get(resource);
+        let table = self.read(resource).map(|(_, table)| table);
         let gone = table.is_none().then(|| then.0.values().map(|object| (Some(object), None)));
         let changed = table.map(|table| then.0.diff(&table.objects));
         let changed = changed.into_iter().flatten().map(|change| match change {
@@ -109,19 +172,26 @@ impl World {
     /// The object at a key.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Object> {
-        self.tables.get(key.resource())?.objects.get(key)
+        let table = self.tables.get(key.resource())?;
+        if self.notebook.own.as_ref() != Some(key) {
+            self.notebook.note(Reads::of(table));
+        }
+        table.objects.get(key)
     }
 
     /// The object of a resource in a namespace (empty for none) with a name.
     #[must_use]
     pub fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<&Object> {
-        let (resource, table) = self.tables.get_key_value(resource)?;
+        let Some((resource, _)) = self.tables.get_key_value(resource) else {
+            self.notebook.note(Reads::ALL);
+            return None;
+        };
         let key = if namespace.is_empty() {
             Key::cluster(resource, name)
         } else {
             Key::namespaced(resource, namespace, name)
         };
-        table.objects.get(&key.ok()?)
+        self.get(&key.ok()?)
     }
 
     /// An object and its view.
@@ -133,7 +203,7 @@ impl World {
 
     /// All objects of a resource, in the order of their paths.
     pub fn all(&self, resource: &str) -> impl Iterator<Item = &Object> {
-        self.tables.get(resource).into_iter().flat_map(|table| table.objects.values())
+        self.read(resource).into_iter().flat_map(|(_, table)| table.objects.values())
     }
 
     /// All objects of a resource with their views.
@@ -147,7 +217,7 @@ impl World {
         resource: &str,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a Object> {
-        let table = self.tables.get_key_value(resource);
+        let table = self.read(resource).filter(|(_, table)| !table.objects.is_empty());
         let start = table.and_then(|(resource, _)| Key::namespaced(resource, namespace, "\u{20}").ok());
         table.zip(start).into_iter().flat_map(move |((_, table), start)| {
             let range = table.objects.range((Bound::Included(start), Bound::Unbounded));
@@ -158,7 +228,7 @@ impl World {
     /// How many objects of a resource there are.
     #[must_use]
     pub fn count(&self, resource: &str) -> usize {
-        self.tables.get(resource).map_or(0, |table| table.objects.len())
+        self.read(resource).map_or(0, |(_, table)| table.objects.len())
     }
 
     /// The resources of which anything was ever known.
@@ -169,11 +239,17 @@ impl World {
     /// The object with an identity, of whatever resource.
     #[must_use]
     pub fn identified(&self, uid: &str) -> Option<&Object> {
-        self.get(self.identities.get(uid)?)
+        let Some(key) = self.identities.get(uid) else {
+            // Whoever will have it may be of any resource.
+            self.notebook.note(Reads::ALL);
+            return None;
+        };
+        self.get(key)
     }
 
     /// What an identity owns, over all resources.
     pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
+        self.notebook.note(Reads::ALL);
         self.entries(&self.owned, uid)
     }
 
@@ -184,7 +260,8 @@ impl World {
         resource: &'static str,
     ) -> impl Iterator<Item = &'a Object> + use<'a> {
         // Entries order by resource within an identity, so the range could start there; owners rarely own several.
-        self.dependents(uid).filter(move |object| object.key().resource().as_str() == resource)
+        self.read(resource);
+        self.entries(&self.owned, uid).filter(move |object| object.key().resource().as_str() == resource)
     }
 
     /// What an index holds under a value.
@@ -193,7 +270,8 @@ impl World {
     /// If there is no such index: planners and the world are put together in one place.
     pub fn indexed<'a>(&'a self, index: &str, value: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
-        let (_, entries) = declared.expect("the index was declared");
+        let (declared, entries) = declared.expect("the index was declared");
+        self.read(declared.resource);
         self.entries(entries, value)
     }
 
@@ -202,12 +280,13 @@ impl World {
         entries: &'a Entries,
         value: &str,
     ) -> impl Iterator<Item = &'a Object> + use<'a> {
-        let value: Arc<str> = value.into();
-        let least = Key::from_path(&least_resource(), "!").expect("a path");
-        entries
-            .range((Bound::Included((Arc::clone(&value), least)), Bound::Unbounded))
-            .take_while(move |(found, _)| *found == value)
-            .filter_map(|(_, key)| self.get(key))
+        let start = (!entries.is_empty()).then(|| (Arc::from(value), LEAST.clone()));
+        let range = start.into_iter().flat_map(|start: (Arc<str>, Key)| {
+            let value = Arc::clone(&start.0);
+            let range = entries.range((Bound::Included(start), Bound::Unbounded));
+            range.take_while(move |(found, _)| *found == value)
+        });
+        range.filter_map(|(_, key)| self.tables.get(key.resource())?.objects.get(key))
     }
 
     /// Puts an object in its place, and gives what stood there.
@@ -264,7 +343,8 @@ impl World {
     }
 
     fn table(&mut self, resource: &Resource) -> &mut Table {
-        self.tables.entry(resource.clone()).or_default()
+        let number = self.tables.len();
+        self.tables.entry(resource.clone()).or_insert_with(|| Table { number, ..Table::default() })
     }
 
     fn unindex(&mut self, object: &Object) {
@@ -279,10 +359,11 @@ impl World {
     }
 }
 
-/// The least resource name there can be, where a range over all of them starts.
-fn least_resource() -> Resource {
-    Resource::new("!").expect("a name")
-}
+/// The least key there can be, where a range over all of them starts.
+static LEAST: LazyLock<Key> = LazyLock::new(|| {
+    let least = Resource::new("!").and_then(|resource| Key::from_path(&resource, "!"));
+    least.expect("a name and a path")
+});
 
 /// The indexes over the resource of a key.
 fn indexes_of<'a>(
@@ -345,6 +426,34 @@ mod tests {
         assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);
         assert_eq!(world.revision_of(&Resource::new("pods").unwrap()), Revision(5));
         assert!(world.find("pods", "a", "y").is_none() && world.find("pods", "a", "x").is_some());
+    }
+
+    #[test]
+    fn what_was_read_is_known_but_for_what_one_reads_of_oneself() {
+        let mut world = World::new([BY_APP]);
+        let own = pod("a/x", 1, "web", "o1");
+        world.put(own.clone());
+        world.reach_of(&Resource::new("nodes").unwrap(), Revision(1));
+        let mut changes = |read: &dyn Fn(&World) -> bool| {
+            world.begin_reading(own.key());
+            read(&world);
+            let reads = world.reads();
+            let mut later = world.clone();
+            later.reach_of(&Resource::new("nodes").unwrap(), Revision(2));
+            let nodes = later.has_changed(reads, Revision(1));
+            let mut later = world.clone();
+            later.put(pod("a/y", 2, "web", "o2"));
+            (nodes, later.has_changed(reads, Revision(1)))
+        };
+        assert_eq!(changes(&|world| world.get(own.key()).is_some()), (false, false));
+        assert_eq!(changes(&|world| world.find("pods", "a", "x").is_some()), (false, false));
+        assert_eq!(changes(&|world| world.find("pods", "a", "y").is_some()), (false, true));
+        assert_eq!(changes(&|world| world.find("nodes", "", "n").is_some()), (true, false));
+        assert_eq!(changes(&|world| world.indexed("app", "none").count() > 0), (false, true));
+        assert_eq!(changes(&|world| world.owned("none", "pods").count() > 0), (false, true));
+        assert_eq!(changes(&|world| world.dependents("none").count() > 0), (true, true));
+        assert_eq!(changes(&|world| world.identified("none").is_some()), (true, true));
+        assert_eq!(changes(&|world| world.all("unheard of").count() > 0), (true, true));
     }
 
     #[test]

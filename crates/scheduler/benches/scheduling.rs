@@ -152,7 +152,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let store = Store::in_memory(Retention::default());
+        // A server observes all the time; here that waits until all of a plan is written.
+        let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
         let engine = Engine::new(vec![Box::new(Scheduler::default())], []);
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
         let cursors = in_process::resources().map(follow).collect();
@@ -184,7 +185,7 @@ impl Bench {
         let writer =
             Writer { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let world = World { snapshot: &snapshot, now: self.now, entropy };
+        let world = World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
         match create::create(served, namespace, Wish::of(object), &writer, &world).unwrap().step {
             Step::Commit(proposal) => {
                 self.store.commit(*proposal).unwrap();
@@ -276,8 +277,10 @@ impl Bench {
 
     fn write(&mut self, sent: &Sent) -> Outcome {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let outcome = match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy })
-        {
+        let outcome = match in_process::prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+        ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => {
                 drop(snapshot);

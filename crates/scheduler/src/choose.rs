@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cache::Cache;
 use crate::cache::counters::NOWHERE;
+use crate::class::ranks::{Found, tie};
 use crate::class::{Cell, Class};
 use crate::gates::Open;
 use crate::rules::{Helps, Rejection, node_affinity, pod_affinity, spread, taints};
@@ -18,6 +19,11 @@ pub fn best(class: &Class, cache: &Cache, chance: u32) -> Option<usize> {
     let gates = open(class, cache);
     let mut best = Best::default();
     if class.pulls.is_empty() && class.wishes.all.is_empty() && !class.has_opinions {
+        match class.ranks.best(chance, |at| gates.iter().all(|gate| gate.takes(class.node(at)))) {
+            Found::Best(at) => return Some(class.node(at)),
+            Found::None => return None,
+            Found::NotYet => {}
+        }
         for (at, cell) in class.cells().iter().enumerate() {
             if cell.will_do() && gates.iter().all(|gate| gate.takes(class.node(at))) {
                 best.offer(at, i64::from(cell.base), cell, chance);
@@ -160,9 +166,7 @@ impl Best {
         if self.at.is_some() && score < self.score {
             return;
         }
-        // One multiplication spreads names evenly; the order in which nodes are looked at must not matter.
-        let mixed = (cell.hash ^ chance).wrapping_mul(0x9e37_79b1);
-        let tie = mixed ^ (mixed >> 15);
+        let tie = tie(cell.hash, chance);
         if self.at.is_none() || (score, tie) > (self.score, self.tie) {
             *self = Best { at: Some(at), score, tie };
         }

@@ -1,6 +1,8 @@
 //! What was found out for all pods of one shape: of each node whether it will do, and how well. Only nodes that
 //! changed are looked at again.
 
+pub mod ranks;
+
 use setpoint_reconcile::World;
 
 use crate::cache::Cache;
@@ -13,6 +15,7 @@ use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
 use crate::rules::{Helps, Rejection, fit, images, node_affinity, ports, taints, unschedulable, volumes};
 use crate::shape::Shape;
+use ranks::Ranks;
 
 /// The verdict on a node that does not exist.
 const ABSENT: u16 = u16::MAX;
@@ -38,6 +41,8 @@ pub struct Class {
     /// The nodes that alone come into question; all if nothing is said.
     spots: Option<Vec<usize>>,
     cells: Vec<Cell>,
+    /// Those that will do, the best last.
+    pub ranks: Ranks,
     moment: (u64, usize),
     said: usize,
     /// Whether any node is discouraged or liked.
@@ -78,6 +83,7 @@ impl Class {
         let mut class = Class {
             spots,
             cells: Vec::new(),
+            ranks: Ranks::default(),
             moment: (u64::MAX, 0),
             said: usize::MAX,
             has_opinions: false,
@@ -117,6 +123,7 @@ impl Class {
         for at in stale.into_iter().filter(|at| *at < known).chain(known..count) {
             let cell = self.look(self.node(at), shape, cache, world, profile);
             self.has_opinions |= cell.discouraged != 0 || cell.liking != 0;
+            self.ranks.change(at, &self.cells[at], &cell);
             self.cells[at] = cell;
         }
         self.moment = moment;

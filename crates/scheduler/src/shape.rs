@@ -186,7 +186,9 @@ impl Shape {
     }
 }
 
-fn host_ports(pod: &Pod) -> Vec<HostPort> {
+/// The ports of its node that a pod takes.
+#[must_use]
+pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
     let containers = pod.spec.containers.iter().chain(sidecars);
     let ports = containers.flat_map(|container| &container.ports).filter(|port| port.host_port > 0);

@@ -96,6 +96,7 @@ fn start_server(pki: &Pki) -> Serving {
                 address: "127.0.0.1:6443".to_owned(),
                 advertised: None,
                 service_ranges: Vec::new(),
+                tolerations: Default::default(),
             };
             let api = api::service(Store::in_memory(Retention::default()), options).unwrap();
             for at in 0..OBJECTS {

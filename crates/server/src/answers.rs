@@ -1,5 +1,7 @@
 //! Putting answers together.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use http::{HeaderMap, StatusCode};
@@ -54,10 +56,8 @@ pub fn text(code: u16, text: impl Into<Bytes>) -> Answer {
 
 /// The refusal of a client that takes none of the forms that there are.
 #[must_use]
-pub fn not_acceptable() -> Status {
-    let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
-                   application/vnd.kubernetes.protobuf, application/json;stream=watch, \
-                   application/vnd.kubernetes.protobuf;stream=watch";
+pub fn not_offered(offered: &[&str]) -> Status {
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
     Status { details: Some(Box::default()), ..Status::failure(Reason::NotAcceptable, message) }
 }
 
@@ -174,11 +174,59 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
 ///
 /// # Errors
 /// If it says what cannot be.
-pub fn table_options(query: &Query) -> Result<TableOptions, Status> {
-    let include = IncludeObject::parse(query.get("includeObject")).ok_or_else(|| {
-        Status::bad_request(format!("unrecognized includeObject value: {:?}", query.get("includeObject")))
+pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
+    let asked = query.get("includeObject");
+    let include = IncludeObject::parse(asked).ok_or_else(|| {
+        Status::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {asked:?}: must be \
+             'Metadata', 'Object', 'None', or empty"
+        ))
     })?;
-    Ok(TableOptions { include, ..TableOptions::default() })
+    Ok(TableOptions { include, version, ..TableOptions::default() })
+}
+
+/// What stands beside the row of an object. Its metadata alone is that which all its forms share: without the
+/// annotations in which one of them keeps what it has no fields for.
+pub fn beside_row<'a>(
+    served: &Served,
+    stored: &'a Value,
+    shown: &'a Value,
+    include: IncludeObject,
+) -> Cow<'a, Value> {
+    const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+    if include != IncludeObject::Metadata {
+        return Cow::Borrowed(shown);
+    }
+    if stored.at(&["metadata", "annotations", TEMPLATE_GENERATION]).is_none() {
+        return Cow::Borrowed(if served.is_converted() { stored } else { shown });
+    }
+    let mut bare = stored.clone();
+    let metadata = bare.ensure_map("metadata");
+    let annotations = metadata.ensure_map("annotations");
+    annotations.remove(TEMPLATE_GENERATION);
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    Cow::Owned(bare)
+}
+
+/// The refusal of a view that is one of lists, or of single objects, where the other is asked for.
+fn mismatch(served: &Served, is_list: bool) -> Status {
+    let group = match served.info.group {
+        "" | "events.k8s.io" => "core",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    let kind = served.info.kind;
+    let message = if is_list {
+        format!(
+            "you requested PartialObjectMetadata, but the requested object is a list (*{group}.{kind}List)"
+        )
+    } else {
+        format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*{group}.{kind})"
+        )
+    };
+    Status::failure(Reason::NotAcceptable, message)
 }
 
 /// A table, or the metadata alone, of one object, given as it is stored.
@@ -197,10 +245,15 @@ pub fn view_of_object(
     let kind = (served.info.group, served.info.kind);
     let shown = served.is_converted().then(|| served.to_served(object.clone()));
     let shown = shown.as_ref().unwrap_or(object);
-    let row = TableObject { stored: object, served: shown };
     match view {
-        View::Table => write_object_table(kind, row, table_options(query)?, now, &mut out),
-        View::Metadata => write_partial(shown, MetaVersion::V1, &mut out),
+        View::Table(version) => {
+            let options = table_options(query, version)?;
+            let beside = beside_row(served, object, shown, options.include);
+            let row = TableObject { stored: object, served: &beside };
+            write_object_table(kind, row, options, now, &mut out);
+        }
+        View::Metadata(version) => write_partial(shown, version, &mut out),
+        View::MetadataList(_) => return Err(mismatch(served, false)),
         View::Whole => json::write(shown, &mut out),
     }
     out.push(b'\n');
@@ -225,12 +278,19 @@ pub fn view_of_list(
         .is_converted()
         .then(|| objects.iter().map(|object| served.to_served(object.clone())).collect());
     let shown = shown.as_deref().unwrap_or(objects);
-    if view == View::Table {
-        let rows = objects.iter().zip(shown).map(|(stored, served)| TableObject { stored, served });
-        let rows: Vec<TableObject<'_>> = rows.collect();
-        write_table(kind, &rows, meta, table_options(query)?, now, &mut out);
-    } else {
-        write_partial_list(shown, meta, MetaVersion::V1, &mut out);
+    match view {
+        View::Table(version) => {
+            let options = table_options(query, version)?;
+            let pairs = objects.iter().zip(shown);
+            let beside = |(stored, shown)| (stored, beside_row(served, stored, shown, options.include));
+            let beside: Vec<(&Value, Cow<'_, Value>)> = pairs.map(beside).collect();
+            let rows = beside.iter().map(|(stored, served)| TableObject { stored, served });
+            let rows: Vec<TableObject<'_>> = rows.collect();
+            write_table(kind, &rows, meta, options, now, &mut out);
+        }
+        View::Metadata(_) => return Err(mismatch(served, true)),
+        View::MetadataList(version) => write_partial_list(shown, meta, version, &mut out),
+        View::Whole => write_partial_list(shown, meta, MetaVersion::V1, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(200, vec![out.into()]))

@@ -7,6 +7,7 @@ mod patching;
 mod review;
 mod subresource;
 mod turns;
+mod usage;
 mod write;
 
 use std::future::Future;
@@ -27,6 +28,7 @@ use setpoint_store::{Clock, Store};
 use tokio::time::Instant;
 
 use self::turns::Turns;
+use crate::asks::usage::Usage;
 use crate::exchange::{Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
@@ -34,6 +36,7 @@ use crate::inflight::{Inflight, Place};
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
 use crate::nodes::Nodes;
+use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
@@ -60,6 +63,8 @@ pub struct Options {
     pub advertised: Option<SocketAddr>,
     /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
     pub service_ranges: Vec<Cidr>,
+    /// For how long pods stay on nodes that are not well, unless they say.
+    pub tolerations: Tolerations,
 }
 
 /// The API over a store.
@@ -73,6 +78,7 @@ pub struct Api {
     tokens: Tokens,
     crowd: Arc<Crowd>,
     nodes: OnceLock<Arc<dyn Nodes>>,
+    usage: OnceLock<Arc<dyn Usage>>,
     turns: Turns,
 }
 
@@ -94,6 +100,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         tokens: Tokens::new(None),
         crowd: Arc::default(),
         nodes: OnceLock::new(),
+        usage: OnceLock::new(),
         turns: Turns::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
@@ -189,6 +196,8 @@ impl Api {
         access::check(&request, &route)?;
         match route {
             Route::Objects(target) => {
+                subresource::check_verb(&request, &target)?;
+                check_accept(&request, offered(&request, &target))?;
                 let deprecation = target.served.deprecation();
                 let answer = self.objects(&request, target, counted).await;
                 let Some(deprecation) = deprecation else { return answer };
@@ -196,6 +205,7 @@ impl Api {
                 answers::warn(&mut answer, &[deprecation.to_owned()]);
                 Ok(answer)
             }
+            Route::Usage(about) => self.measured(&request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
                 Some((endpoint, check)) => {
                     Ok(self.health.answer(endpoint, &check, &request.query, &self.store).await)
@@ -203,14 +213,12 @@ impl Api {
                 None if parts == ["metrics"] => Ok(self.measures().await),
                 None => self.document(&request, &parts),
             },
-            Route::Nothing if request.path.starts_with("/api/v1/") => Err(unknown(&request.method)),
-            Route::Nothing => Ok(answers::text(404, "404 page not found\n")),
+            Route::Nothing => document::missing(&request),
         }
     }
 
     async fn objects(&self, request: &Request, target: Target, counted: Counting) -> Result<Answer, Status> {
         let query = Query::parse(&request.query);
-        subresource::check_verb(request, &target)?;
         if target.served.is_virtual {
             return self.answer_virtual(request, &target, &query).await;
         }
@@ -219,20 +227,15 @@ impl Api {
         }
         let collection = target.name.is_empty();
         match (request.method.clone(), collection) {
-            (Method::GET | Method::HEAD, true) => self.list_or_watch(request, &target, &query, counted),
-            (Method::GET | Method::HEAD, false) if target.watch || query.flag("watch") == Some(true) => {
-                self.list_or_watch(request, &target, &query, counted)
-            }
-            (Method::GET | Method::HEAD, false) => self.get(request, &target, &query),
+            (Method::GET, true) => self.list_or_watch(request, &target, &query, counted),
+            (Method::GET, false) if target.watch => self.list_or_watch(request, &target, &query, counted),
+            (Method::GET, false) => self.get(request, &target, &query),
             (Method::POST, true) => self.create(request, &target, &query).await,
             (Method::PUT, false) => self.update(request, &target, &query).await,
             (Method::PATCH, false) => self.patch(request, &target, &query).await,
             (Method::DELETE, false) => self.delete(request, &target, &query).await,
             (Method::DELETE, true) => self.delete_collection(request, &target, &query).await,
-            (method, _) => {
-                let action = method.as_str().to_ascii_lowercase();
-                Err(Status::method_not_supported(target.served.qualified(), &action))
-            }
+            (method, _) => Err(not_allowed(&method)),
         }
     }
 
@@ -242,9 +245,8 @@ impl Api {
         let missing = || Status::not_found(served.qualified(), &target.name);
         let key = served.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let snapshot = self.store.snapshot();
-        if let Ok(asked) = query.get("resourceVersion").parse::<u64>()
-            && asked > snapshot.revision().0
-        {
+        let asked = list::revision(query)?.0;
+        if asked > snapshot.revision().0 {
             return Err(Status::too_large_resource_version(asked, snapshot.revision().0, 1));
         }
         let record = snapshot.get(&key).ok_or_else(missing)?;
@@ -304,7 +306,7 @@ impl Api {
 fn has_forms(route: &Route) -> bool {
     match route {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
-        Route::Objects(_) | Route::Nothing => true,
+        Route::Objects(_) | Route::Usage(_) | Route::Nothing => true,
     }
 }
 
@@ -317,14 +319,44 @@ fn negotiated(accept: Option<&str>) -> Form {
 fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form != Form::Protobuf || view == View::Whole;
-    media::wanted(accept, can).ok_or_else(answers::not_acceptable)
+    media::wanted(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
+}
+
+/// The form and the view that the client wants of what does not come in one of the forms.
+fn wanted_but(request: &Request, never: Form) -> Result<(Form, View), Status> {
+    let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    media::wanted(accept, |form, _| form != never).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
 /// The form that the client wants of an object that has no other view.
 fn wanted_whole(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |_, view| view == View::Whole;
-    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(answers::not_acceptable)
+    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
+}
+
+/// The media types that a path of objects offers: only a list can be followed.
+fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
+    const LISTED: [&str; 5] = [
+        "application/json",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf",
+        "application/json;stream=watch",
+        "application/vnd.kubernetes.protobuf;stream=watch",
+    ];
+    let lists = request.method == Method::GET && target.name.is_empty();
+    if lists || target.watch { &LISTED } else { &media::ACCEPTED }
+}
+
+/// Refuses a client that takes nothing of what a path offers.
+fn check_accept(request: &Request, offered: &[&str]) -> Result<(), Status> {
+    let accept = request.headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("unreadable"));
+    if media::is_offered(accept, offered) { Ok(()) } else { Err(answers::not_offered(offered)) }
+}
+
+/// The answer to a method that there is not at a path.
+fn not_allowed(method: &Method) -> Status {
+    Status::generic(405, &Generic { method: method.as_str(), ..Generic::default() })
 }
 
 /// The answer to a path below the API that leads nowhere.

@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::Ask;
 
-use self::usage::{PodUsage, Unserved};
+use self::usage::{Unserved, Usage};
 use crate::api::{Entropy, may_do_everything};
 use crate::certs::Pair;
 use crate::certs::signing::{SignError, Signer, Wanted};
@@ -35,7 +35,7 @@ use crate::x509::Request;
 /// Answers what can be answered at once.
 pub struct Oracle {
     signer: RwLock<Option<Signer>>,
-    usage: Arc<dyn PodUsage>,
+    usage: Arc<dyn Usage>,
 }
 
 impl Default for Oracle {
@@ -48,7 +48,7 @@ impl Default for Oracle {
 impl Oracle {
     /// One that signs nothing, and knows of pods what `usage` tells.
     #[must_use]
-    pub fn new(usage: Arc<dyn PodUsage>) -> Oracle {
+    pub fn new(usage: Arc<dyn Usage>) -> Oracle {
         Oracle { signer: RwLock::new(None), usage }
     }
 

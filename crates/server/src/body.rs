@@ -1,6 +1,7 @@
 //! An object out of a request's body.
 
 use setpoint_api::decode::{StrictError, decode_sent};
+use setpoint_api::json::Duplicate;
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json, protobuf, yaml};
@@ -62,20 +63,66 @@ pub fn object(
     expected: Expected<'_>,
     strictness: Strictness,
 ) -> Result<Sent, Status> {
-    let unrecognized = |why: String| {
-        let kind = expected.kind;
-        let message = format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why}"
-        );
-        Status::bad_request(message)
+    let (value, duplicates) = read(body, content_type).map_err(|fault| match fault {
+        Fault::Media => Status::unsupported_media_type(&media::ACCEPTED),
+        Fault::Unrecognized(why) => {
+            let (kind, shown) = (expected.kind, shown(body));
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+            ))
+        }
+    })?;
+    check_type(&value, expected)?;
+    let about = |why: &dyn std::fmt::Display| {
+        let (kind, version) = (expected.kind, expected.api_version.rsplit('/').next().unwrap_or_default());
+        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     };
-    let form = media::sent(content_type).ok_or_else(|| Status::unsupported_media_type(&media::ACCEPTED))?;
-    let (value, duplicates) = match form {
-        Form::Json => json::parse_strict(body)
-            .map_err(|error| unrecognized(format!("json parse error: {error} ({})", shown(body))))?,
-        Form::Yaml => yaml::parse_strict(body).map_err(|error| Status::bad_request(error.to_string()))?,
+    let is_yaml = media::sent(content_type) == Some(Form::Yaml);
+    // In YAML what comes twice is told by its line, and before anything else.
+    let repeated = if is_yaml && !duplicates.is_empty() { yaml::repeated_keys(body) } else { Vec::new() };
+    let duplicates = if is_yaml { &[] } else { &duplicates[..] };
+    let mut decoded = decode_sent(value, expected.schema, duplicates).map_err(|error| about(&error))?;
+    let map = decoded.value.make_map();
+    map.insert("kind", expected.kind);
+    map.insert("apiVersion", expected.api_version);
+    let warnings = match strictness {
+        Strictness::Strict if !repeated.is_empty() => {
+            let lines = format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  "));
+            let unknown = decoded.strict.iter().map(ToString::to_string);
+            let all: Vec<String> = std::iter::once(lines).chain(unknown).collect();
+            return Err(about(&format!("strict decoding error: {}", all.join(", "))));
+        }
+        Strictness::Strict if !decoded.strict.is_empty() => {
+            return Err(about(&StrictError::join(&decoded.strict)));
+        }
+        Strictness::Warn => {
+            repeated.into_iter().chain(decoded.strict.iter().map(ToString::to_string)).collect()
+        }
+        _ => Vec::new(),
+    };
+    Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+}
+
+/// Why a body is no object at all.
+pub enum Fault {
+    /// Its form is not known.
+    Media,
+    /// It cannot be read, or does not say properly what it is.
+    Unrecognized(String),
+}
+
+/// Reads an object of any kind, and names the fields that came more than once.
+///
+/// # Errors
+/// If the body holds none.
+pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Duplicate>), Fault> {
+    let unversioned =
+        |why: String| Fault::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
+    let (value, duplicates) = match media::sent(content_type).ok_or(Fault::Media)? {
+        Form::Json => json::parse_strict(body).map_err(|error| unversioned(error.to_string()))?,
+        Form::Yaml => yaml::parse_strict(body).map_err(|error| Fault::Unrecognized(error.plainly()))?,
         Form::Protobuf => {
-            let object = protobuf::decode(body).map_err(|error| Status::bad_request(error.to_string()))?;
+            let object = protobuf::decode(body).map_err(|error| Fault::Unrecognized(error.to_string()))?;
             let mut value = object.value;
             let map = value.make_map();
             map.insert("kind", object.kind.as_str());
@@ -83,37 +130,31 @@ pub fn object(
             (value, Vec::new())
         }
     };
+    let value = if value.is_null() { Value::map() } else { value };
     if value.as_map().is_none() {
         let fields = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
         let found = value.type_name();
-        let why = format!(
-            "json parse error: json: cannot unmarshal {found} into Go value of type {fields} ({})",
-            hex(body)
-        );
-        return Err(unrecognized(why));
+        return Err(unversioned(format!("json: cannot unmarshal {found} into Go value of type {fields}")));
     }
-    check_type(&value, expected)?;
-    let about = |why: &dyn std::fmt::Display| {
-        let (kind, version) = (expected.kind, expected.api_version.rsplit('/').next().unwrap_or_default());
-        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
-    };
-    let mut decoded = decode_sent(value, expected.schema, &duplicates).map_err(|error| about(&error))?;
-    let map = decoded.value.make_map();
-    map.insert("kind", expected.kind);
-    map.insert("apiVersion", expected.api_version);
-    let warnings = match strictness {
-        Strictness::Strict if !decoded.strict.is_empty() => {
-            return Err(about(&StrictError::join(&decoded.strict)));
+    for field in ["apiVersion", "kind"] {
+        let is_text = |value: &Value| value.is_null() || value.as_str().is_some();
+        if let Some(other) = value.get(field).filter(|value| !is_text(value)) {
+            let found = other.type_name();
+            let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
+            return Err(unversioned(why));
         }
-        Strictness::Warn => decoded.strict.iter().map(ToString::to_string).collect(),
-        _ => Vec::new(),
-    };
-    Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+    }
+    let version = value.str_at(&["apiVersion"]);
+    if version.split('/').count() > 2 {
+        return Err(Fault::Unrecognized(format!("unexpected GroupVersion string: {version}")));
+    }
+    Ok((value, duplicates))
 }
 
 /// Refuses an object of another type. What does not say its type is taken for the right one.
 fn check_type(value: &Value, expected: Expected<'_>) -> Result<(), Status> {
     let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
+    let api_version = api_version.strip_prefix('/').unwrap_or(api_version);
     if !api_version.is_empty() && api_version != expected.api_version {
         return Err(Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
@@ -135,15 +176,14 @@ fn check_type(value: &Value, expected: Expected<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// The beginning of a body, for a message.
+/// The beginning of a body, for a message: as text if it could be JSON.
 fn shown(body: &[u8]) -> String {
-    match std::str::from_utf8(body) {
-        Ok("") => "<empty>".to_owned(),
-        Ok(text) => text.chars().take(1024).collect(),
-        Err(_) => hex(body),
-    }
-}
-
-fn hex(body: &[u8]) -> String {
-    body.iter().take(512).map(|byte| format!("{byte:02x}")).collect()
+    const SHOWN_BYTES_MAX: usize = 30;
+    let start = &body[..body.len().min(SHOWN_BYTES_MAX)];
+    let text = match body.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > SHOWN_BYTES_MAX { text + " ..." } else { text }
 }

@@ -184,7 +184,12 @@ impl Founder<'_> {
         let snapshot = self.store.snapshot();
         let key = served.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;
         let entropy = [(); 3].map(|()| (self.options.entropy)());
-        let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+        let world = World {
+            snapshot: &snapshot,
+            now: self.options.clock.now(),
+            entropy,
+            tolerations: self.options.tolerations,
+        };
         let wish = Wish::of(wanted);
         let step = match snapshot.get(&key) {
             Some(_) if !replace => return Ok(None),
@@ -235,6 +240,7 @@ mod tests {
             address: "127.0.0.1:6443".into(),
             advertised: Some(([192, 0, 2, 7], 6443).into()),
             service_ranges: Vec::new(),
+            tolerations: Default::default(),
         };
         bootstrap(&store, &options).unwrap();
         let snapshot = store.snapshot();
@@ -281,6 +287,7 @@ mod tests {
             address: "127.0.0.1:6443".into(),
             advertised: None,
             service_ranges: Vec::new(),
+            tolerations: Default::default(),
         };
         let cidrs = |options: &Options, text: &str| {
             let service_ranges = ranges::parse_ranges(text).unwrap();

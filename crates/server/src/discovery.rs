@@ -1,5 +1,7 @@
 //! What is served, for clients to find out: the old documents and the aggregated one.
 
+pub mod usage;
+
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -36,31 +38,34 @@ pub fn tag(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// The document that shows everything at once below a path; nothing if there is none.
+/// The document that shows everything at once below a path; nothing if there is none. `measures` says whether it is
+/// told what nodes and pods use.
 #[must_use]
-pub fn aggregated(parts: &[&str]) -> Option<&'static Tagged> {
+pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static Tagged> {
     static CORE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&[("", vec!["v1"])])));
-    static GROUPS: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups())));
+    static GROUPS: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups(false))));
+    static WITH_USAGE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups(true))));
     match parts {
         ["api"] => Some(&CORE),
+        ["apis"] if measures => Some(&WITH_USAGE),
         ["apis"] => Some(&GROUPS),
         _ => None,
     }
 }
 
-/// The document at a path of parts; nothing if there is none.
+/// The document at a path of parts; nothing if there is none. `measures` says whether it is told what nodes and pods use.
 #[must_use]
-pub fn document(parts: &[&str], address: &str) -> Option<Value> {
+pub fn document(parts: &[&str], address: &str, measures: bool) -> Option<Value> {
     match parts {
         ["api"] => Some(api_versions(address)),
-        ["apis"] => Some(group_list()),
+        ["apis"] => Some(group_list(measures)),
         ["api", "v1"] => Some(resource_list("", "v1")),
-        ["apis", group] => groups().iter().find(|(name, _)| name == group).map(|(name, versions)| {
+        ["apis", group] => groups(measures).iter().find(|(name, _)| name == group).map(|(name, versions)| {
             let mut value = map([("kind", "APIGroup".into()), ("apiVersion", "v1".into())]);
             group_fields(value.make_map(), name, versions);
             value
         }),
-        ["apis", group, version] => groups()
+        ["apis", group, version] => groups(measures)
             .iter()
             .any(|(name, versions)| name == group && versions.contains(version))
             .then(|| resource_list(group, version)),
@@ -71,9 +76,9 @@ pub fn document(parts: &[&str], address: &str) -> Option<Value> {
 
 /// The paths at the root, with those of `more`.
 #[must_use]
-pub fn paths(more: impl Iterator<Item = String>) -> Value {
+pub fn paths(more: impl Iterator<Item = String>, measures: bool) -> Value {
     let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
-    for (group, versions) in groups() {
+    for (group, versions) in groups(measures) {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
     }
@@ -93,7 +98,7 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
 }
 
 /// Every group but the core, with its versions.
-fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
+fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for served in served::all().iter().filter(|served| !served.info.group.is_empty()) {
         match groups.iter_mut().find(|(group, _)| *group == served.info.group) {
@@ -104,8 +109,37 @@ fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
     }
     // Of two versions of a group the newer comes first, which clients take to be the preferred one.
     groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
+    let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
+    groups.sort_by_key(|(group, _)| place(group));
+    if measures {
+        groups.push((usage::GROUP, vec![usage::VERSION]));
+    }
     groups
 }
+
+/// The order in which clients look through the groups for a kind that they know only by its name.
+const PRECEDENCE: [&str; 20] = [
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "storagemigration.k8s.io",
+];
 
 fn api_versions(address: &str) -> Value {
     let server = map([("clientCIDR", "0.0.0.0/0".into()), ("serverAddress", address.into())]);
@@ -116,8 +150,8 @@ fn api_versions(address: &str) -> Value {
     ])
 }
 
-fn group_list() -> Value {
-    let groups = groups().into_iter().map(|(group, versions)| {
+fn group_list(measures: bool) -> Value {
+    let groups = groups(measures).into_iter().map(|(group, versions)| {
         let mut value = map([]);
         group_fields(value.make_map(), group, &versions);
         value
@@ -151,7 +185,7 @@ fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'st
 }
 
 fn resource_list(group: &str, version: &str) -> Value {
-    let mut resources = Vec::new();
+    let mut resources = if group == usage::GROUP { usage::resources() } else { Vec::new() };
     for served in of_version(group, version) {
         let info = served.info;
         let mut entry = map([
@@ -210,9 +244,13 @@ fn subresource(served: &Served, sub: &SubresourceInfo) -> Value {
 fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     let items = groups.iter().map(|(group, versions)| {
         let versions = versions.iter().map(|version| {
+            let mut resources: Vec<Value> = of_version(group, version).map(aggregated_resource).collect();
+            if *group == usage::GROUP {
+                resources = usage::aggregated();
+            }
             map([
                 ("version", (*version).into()),
-                ("resources", of_version(group, version).map(aggregated_resource).collect::<Vec<_>>().into()),
+                ("resources", resources.into()),
                 ("freshness", "Current".into()),
             ])
         });
@@ -237,7 +275,8 @@ fn aggregated_resource(served: &Served) -> Value {
     };
     let mut entry = map([
         ("resource", info.plural.into()),
-        ("responseKind", kind(info.group, info.version, info.kind)),
+        // A kind of the group and version that it is listed under does not name them again.
+        ("responseKind", kind("", "", info.kind)),
         ("scope", if info.namespaced { "Namespaced" } else { "Cluster" }.into()),
         ("singularResource", info.singular.into()),
         ("verbs", verbs(info.verbs)),
@@ -250,9 +289,10 @@ fn aggregated_resource(served: &Served) -> Value {
         fields.insert("categories", texts(&info.categories));
     }
     let subresources = info.subresources.iter().map(|sub| {
+        let (group, version) = if sub.foreign { (sub.group, sub.version) } else { ("", "") };
         map([
             ("subresource", sub.name.into()),
-            ("responseKind", kind(sub.group, sub.version, sub.kind)),
+            ("responseKind", kind(group, version, sub.kind)),
             ("verbs", verbs(sub.verbs)),
         ])
     });
@@ -320,7 +360,7 @@ mod tests {
                 assert!(listed.iter().any(|entry| entry.str_at(&["name"]) == name), "{} {name}", info.group);
             }
             let path = if info.group.is_empty() { "api" } else { "apis" };
-            let all = json::parse(&aggregated(&[path]).unwrap().json).unwrap();
+            let all = json::parse(&aggregated(&[path], false).unwrap().json).unwrap();
             let items = all.get("items").and_then(Value::as_list).unwrap();
             let group = items.iter().find(|item| item.str_at(&["metadata", "name"]) == info.group).unwrap();
             let versions = group.get("versions").and_then(Value::as_list).unwrap();

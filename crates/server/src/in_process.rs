@@ -3,6 +3,7 @@
 //! [`prepare`] and [`outcome`] are pure, so that a simulator uses them too; [`Shell`] is the thread that runs the
 //! loop in a server.
 
+mod printed;
 pub mod report;
 mod shell;
 
@@ -91,6 +92,11 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
     match &sent.write {
         Write::Create { namespace, object, .. } => {
+            if resource.as_str() == "events"
+                && let Some(step) = printed::create(served, namespace, object, &writer, world)
+            {
+                return step;
+            }
             let object = typed(served, object.clone())?;
             Ok(create::create(served, namespace, Wish::of(object), &writer, world)?.step)
         }
@@ -119,10 +125,9 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
             }
             let mut says = config.clone();
             identify(&mut says, served);
-            let place = says.ensure_map("metadata");
-            place.insert("name", key.name());
-            place.insert("namespace", key.namespace());
-            let config = Configuration { says: &says, force: true };
+            says.ensure_map("metadata").insert("name", key.name());
+            let namespace = key.namespace().unwrap_or_default();
+            let config = Configuration { says: &says, force: true, name: key.name(), namespace };
             Ok(apply(served, part_of(part)?, config, Some(&record), &writer, world)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {

@@ -36,5 +36,6 @@ pub mod select;
 pub mod served;
 pub mod stored;
 pub mod tokens;
+pub mod uuid;
 pub mod watch;
 pub mod x509;

@@ -41,7 +41,11 @@ pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<
     let selection = Selection::parse(target, query)?;
     let limit = query.number("limit").map_err(|error| Status::bad_request(error.to_string()))?;
     query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
-    let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
+    let mut limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
+    if query.get("resourceVersion") == "0" && query.get("continue").is_empty() {
+        // Who takes any state is given all of it: so did servers that had it at hand, and clients count on it.
+        limit = 0;
+    }
     let (snapshot, after) = match query.get("continue") {
         "" => (fresh(store, query)?, None),
         text => {
@@ -67,20 +71,36 @@ fn rest(store: &Store, token: &Token, now: Time) -> Result<Snapshot, Status> {
     store.at(revision).map_err(|_| gone())
 }
 
+/// The revision that a request names; zero if it names none.
+///
+/// # Errors
+/// If what stands there is none.
+pub fn revision(query: &Query) -> Result<Revision, Status> {
+    let text = query.get("resourceVersion");
+    if text.is_empty() {
+        return Ok(Revision(0));
+    }
+    let why = match text.parse::<u64>() {
+        Ok(revision) => return Ok(Revision(revision)),
+        Err(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => "value out of range",
+        Err(_) => "invalid syntax",
+    };
+    Err(Status::bad_request(format!(
+        "invalid resource version: resourceVersion: Invalid value: {text:?}: \
+         strconv.ParseUint: parsing {text:?}: {why}"
+    )))
+}
+
 /// The state that a list without a token is about.
 fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
-    let asked = match query.get("resourceVersion") {
-        "" | "0" => return Ok(store.snapshot()),
-        text => text.parse().map(Revision).map_err(|_| {
-            Status::bad_request(format!(
-                "invalid resource version: resourceVersion: Invalid value: {text:?}: \
-                 strconv.ParseUint: parsing {text:?}: invalid syntax"
-            ))
-        })?,
-    };
-    let newest = store.snapshot();
+    let (asked, newest) = (revision(query)?, store.snapshot());
+    if asked.0 == 0 {
+        return Ok(newest);
+    }
     if asked > newest.revision() {
-        return Err(Status::too_large_resource_version(asked.0, newest.revision().0, 1));
+        let retry_after_seconds = i32::from(query.get("resourceVersionMatch") != "Exact");
+        let newest = newest.revision().0;
+        return Err(Status::too_large_resource_version(asked.0, newest, retry_after_seconds));
     }
     let exact = query.get("resourceVersionMatch") == "Exact"
         || (query.get("resourceVersionMatch").is_empty() && !query.get("limit").is_empty());
@@ -111,7 +131,8 @@ fn collect(
     while let Some(record) = records.find(selected) {
         page.records.push(record.clone());
         if limit > 0 && page.records.len() == limit {
-            let rest = if everything { records.count() } else { usize::from(records.any(|r| selected(&r))) };
+            // Whether what is left is selected too, the next page tells.
+            let rest = if everything { records.count() } else { usize::from(records.next().is_some()) };
             if rest > 0 {
                 let after = record.path().to_owned();
                 page.continue_token = Token { revision: Some(revision), issued: now, after }.to_text();

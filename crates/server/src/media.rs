@@ -1,5 +1,7 @@
 //! Which form a client sends, and which it wants.
 
+use setpoint_api::printing::table::MetaVersion;
+
 /// The forms in which objects can be sent and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -17,9 +19,19 @@ pub enum View {
     /// All of it.
     Whole,
     /// The columns that people read.
-    Table,
+    Table(MetaVersion),
     /// Its metadata.
-    Metadata,
+    Metadata(MetaVersion),
+    /// The metadata of the objects of a list.
+    MetadataList(MetaVersion),
+}
+
+impl View {
+    /// Whether it is one for people.
+    #[must_use]
+    pub fn is_table(self) -> bool {
+        matches!(self, View::Table(_))
+    }
 }
 
 /// The media types that are known, for messages.
@@ -31,6 +43,7 @@ pub const ACCEPTED: [&str; 3] =
 pub fn sent(content_type: Option<&str>) -> Option<Form> {
     match content_type.map(|text| text.split(';').next().unwrap_or("").trim().to_ascii_lowercase()) {
         None => Some(Form::Json),
+        Some(text) if text.contains('*') => None,
         Some(text) => form(&text).or((text.is_empty()).then_some(Form::Json)),
     }
 }
@@ -48,6 +61,17 @@ fn form(text: &str) -> Option<Form> {
 pub const STREAMED: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
+/// Whether one of the media types in an `Accept` header is among those that a path offers, or stands for all. This is
+/// asked before anything else, and by the plain words: neither parameters nor `application/*` count.
+#[must_use]
+pub fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
+    let accept = accept.filter(|text| !text.is_empty()).unwrap_or("*/*");
+    accept.split(',').any(|clause| {
+        let media = clause.split(';').next().unwrap_or_default().trim();
+        media == "*/*" || offered.contains(&media)
+    })
+}
+
 /// The first of the wanted forms that `can` be given, best first; JSON if the client does not say.
 #[must_use]
 pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
@@ -57,7 +81,7 @@ pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<
     }
     let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-    clauses.iter().filter(|clause| clause.quality > 0.0).find_map(|clause| {
+    clauses.iter().find_map(|clause| {
         let wanted = (form(clause.media)?, clause.view()?);
         let streams = clause.parameter("stream").filter(|stream| !stream.is_empty());
         let is_known = streams.is_none_or(|stream| stream == "watch" && wanted.0 != Form::Yaml);
@@ -94,9 +118,9 @@ impl<'a> Clause<'a> {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().filter(|media| !media.is_empty())?;
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let quality =
-            parameters.iter().find(|(key, _)| *key == "q").map_or(Some(1.0), |(_, q)| q.parse().ok())?;
-        Some(Clause { media, parameters, quality })
+        // What is no number is as good as nothing, and even that is better than no answer.
+        let quality = parameters.iter().find(|(key, _)| *key == "q").map_or("1", |(_, q)| q);
+        Some(Clause { media, parameters, quality: quality.parse().unwrap_or_default() })
     }
 
     fn parameter(&self, name: &str) -> Option<&'a str> {
@@ -104,14 +128,16 @@ impl<'a> Clause<'a> {
     }
 
     fn view(&self) -> Option<View> {
-        let kind = match (self.parameter("as"), self.parameter("g")) {
-            (None, _) => return Some(View::Whole),
-            (Some(kind), Some("meta.k8s.io")) if self.parameter("v").is_none_or(|v| v == "v1") => kind,
+        let Some(kind) = self.parameter("as") else { return Some(View::Whole) };
+        let version = match (self.parameter("g"), self.parameter("v")) {
+            (Some("meta.k8s.io"), Some("v1")) => MetaVersion::V1,
+            (Some("meta.k8s.io"), Some("v1beta1")) => MetaVersion::V1Beta1,
             _ => return None,
         };
         match kind {
-            "Table" => Some(View::Table),
-            "PartialObjectMetadata" | "PartialObjectMetadataList" => Some(View::Metadata),
+            "Table" => Some(View::Table(version)),
+            "PartialObjectMetadata" => Some(View::Metadata(version)),
+            "PartialObjectMetadataList" => Some(View::MetadataList(version)),
             _ => None,
         }
     }
@@ -132,13 +158,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_path_offers_is_told_by_plain_words() {
+        let offered = |accept| is_offered(accept, &ACCEPTED);
+        assert!(offered(None) && offered(Some("")) && offered(Some("text/html,*/*;q=0.1")));
+        assert!(offered(Some("image/png, application/json;as=Nothing")));
+        for refused in ["application/*", "APPLICATION/JSON", "json", ",", "text/html"] {
+            assert!(!offered(Some(refused)), "{refused}");
+        }
+    }
+
+    #[test]
     fn the_best_form_that_can_be_given_is_chosen() {
         let any = |_, _| true;
         let json = |form, view| form == Form::Json && view == View::Whole;
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(wanted(None, any), Some((Form::Json, View::Whole)));
         assert_eq!(wanted(Some("*/*"), any), Some((Form::Json, View::Whole)));
-        assert_eq!(wanted(Some(table), any), Some((Form::Json, View::Table)));
+        assert_eq!(wanted(Some(table), any), Some((Form::Json, View::Table(MetaVersion::V1))));
+        let older = "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io;q=0";
+        assert_eq!(wanted(Some(older), any), Some((Form::Json, View::Metadata(MetaVersion::V1Beta1))));
+        assert_eq!(wanted(Some("application/json;as=Table;g=meta.k8s.io"), any), None);
         assert_eq!(wanted(Some(table), json), Some((Form::Json, View::Whole)));
         let both = "application/vnd.kubernetes.protobuf,application/json";
         assert_eq!(wanted(Some(both), any), Some((Form::Protobuf, View::Whole)));
@@ -152,6 +191,6 @@ mod tests {
         assert_eq!(wanted(Some(fallback), any), Some((Form::Json, View::Whole)));
         assert_eq!(wanted(Some("text/html"), any), None);
         assert_eq!(sent(Some("application/json; charset=utf-8")), Some(Form::Json));
-        assert_eq!(sent(Some("text/plain")), None);
+        assert_eq!(sent(Some("text/plain")).or(sent(Some("*/*"))), None);
     }
 }

@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Said {
     /// Its lines, and when it said them.
     pub lines: Vec<(Time, String)>,
+    /// How many lines came before those, and are kept no longer.
+    pub dropped: usize,
     /// Whether it may say more.
     pub goes_on: bool,
     /// When the next line comes, if that is known.
@@ -92,7 +94,8 @@ impl Wanted {
     #[must_use]
     pub fn text(&self, said: &Said, skipped: usize) -> String {
         let since = |(at, _): &&(Time, String)| self.since.is_none_or(|since| *at >= since);
-        let lines: Vec<&(Time, String)> = said.lines.iter().skip(skipped).filter(since).collect();
+        let skipped_here = skipped.saturating_sub(said.dropped);
+        let lines: Vec<&(Time, String)> = said.lines.iter().skip(skipped_here).filter(since).collect();
         let tail = self.tail.filter(|_| skipped == 0).unwrap_or(usize::MAX);
         let mut text = String::new();
         for (at, line) in &lines[lines.len().saturating_sub(tail)..] {
@@ -159,11 +162,11 @@ impl Frames for Following {
                 return Poll::Ready(None);
             }
             // A run that has said less than was told is another one.
-            let Some(said) = self.said().filter(|said| said.lines.len() >= self.told) else {
+            let Some(said) = self.said().filter(|said| said.dropped + said.lines.len() >= self.told) else {
                 return Poll::Ready(None);
             };
             let text = self.wanted.text(&said, self.told);
-            self.told = said.lines.len();
+            self.told = said.dropped + said.lines.len();
             self.ended = !said.goes_on;
             if !text.is_empty() {
                 return Poll::Ready(Some(text.into()));
@@ -182,7 +185,7 @@ mod tests {
     fn said() -> Said {
         let lines = ["one", "two", "three"].into_iter().zip(1..);
         let lines = lines.map(|(line, at)| (Time::from_seconds(at), line.to_owned()));
-        Said { lines: lines.collect(), goes_on: false, next: None }
+        Said { lines: lines.collect(), dropped: 0, goes_on: false, next: None }
     }
 
     fn text(query: &str) -> String {
@@ -199,6 +202,9 @@ mod tests {
         assert_eq!(text("sinceTime=1970-01-01T00:00:03Z"), "three\n");
         assert_eq!(text("limitBytes=5"), "one\nt");
         assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000Z three\n");
+        let wanted = Wanted::default();
+        let later = Said { dropped: 7, ..said() };
+        assert_eq!(wanted.text(&later, 9), "three\n", "two of these, and all before them, were told");
         assert!(Wanted::read(&Query::parse("tailLines=x"), "c", Time::EPOCH).is_err());
     }
 }

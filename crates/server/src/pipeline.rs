@@ -22,13 +22,15 @@ use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
 use setpoint_api::status::Status;
-use setpoint_api::{Resource, Time, Value};
+use setpoint_api::{Resource, Time, Value, metadata};
 use setpoint_store::{Cause, Expect, Proposal, Record, Snapshot};
 
+use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
 use self::update::Part;
 use crate::exchange::Identity;
 use crate::served::Served;
+use crate::stored;
 
 /// The path that stands for all of an object.
 const WHOLE: &str = ".";
@@ -44,6 +46,8 @@ pub struct World<'a> {
     pub now: Time,
     /// Chance: for uids and generated names.
     pub entropy: [u64; 3],
+    /// For how long pods stay on nodes that are not well, unless they say.
+    pub tolerations: Tolerations,
 }
 
 /// Who writes, and how.
@@ -182,7 +186,57 @@ pub(crate) fn check(served: &Served, object: &Value, errors: &ErrorList) -> Resu
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(served.qualified_kind(), setpoint_api::metadata::name(object), errors))
+    Err(Status::invalid(served.qualified_kind(), metadata::name(object), errors))
+}
+
+/// Gives an object the namespace of the place that it is written to, and refuses one that has another place.
+///
+/// # Errors
+/// If its namespace or its name is another one, or it has no name.
+pub(crate) fn place(object: &mut Value, namespace: &str, name: &str) -> Result<(), Status> {
+    metadata::create::ensure_namespace(object, namespace)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    metadata::update::check_name(object, name).map_err(|error| Status::bad_request(error.to_string()))
+}
+
+/// Refuses to put an object in the place of another one of its name.
+///
+/// # Errors
+/// If it says that it is another one.
+pub(crate) fn check_uid(served: &Served, object: &Value, record: &Record) -> Result<(), Status> {
+    let found = stored::object(record);
+    precondition(served, &found, "UID", metadata::text(object, "uid"), metadata::text(&found, "uid"))
+}
+
+/// Refuses a write that is meant for something else than what it found, in the words in which upstream's store says
+/// it: with the key that the object has there.
+pub(crate) fn precondition(
+    served: &Served,
+    object: &Value,
+    title: &str,
+    wanted: &str,
+    found: &str,
+) -> Result<(), Status> {
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let directory = match (served.info.group, served.info.plural) {
+        ("", "replicationcontrollers") => "controllers",
+        ("", "endpoints") => "services/endpoints",
+        ("", "nodes") => "minions",
+        ("", "services") => "services/specs",
+        ("networking.k8s.io", "ingresses") => "ingress",
+        ("apiregistration.k8s.io", _) => "apiregistration.k8s.io/apiservices",
+        (_, plural) => plural,
+    };
+    let (name, namespace) = (metadata::name(object), metadata::namespace(object));
+    let separator = if namespace.is_empty() { "" } else { "/" };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{directory}/{namespace}{separator}{name}, \
+         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {title} in precondition: {wanted}, \
+         {title} in object meta: {found}"
+    );
+    Err(Status::conflict(served.qualified(), name, why))
 }
 
 /// An object that could not be put into its stored form, though it was decoded: a fault of ours.
@@ -196,6 +250,7 @@ pub(crate) fn guard_namespace(
     world: &World<'_>,
     namespace: &str,
     served: &Served,
+    name: &str,
 ) -> Result<Proposal, Status> {
     if !served.info.namespaced {
         return Ok(proposal);
@@ -208,7 +263,7 @@ pub(crate) fn guard_namespace(
     if record.field("status.phase") == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut status = Status::forbidden(served.qualified(), "", why);
+        let mut status = Status::forbidden(served.qualified(), name, why);
         if let Some(details) = &mut status.details {
             details.causes.push(setpoint_api::status::Cause {
                 reason: "NamespaceTerminating".into(),

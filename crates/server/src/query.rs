@@ -61,10 +61,10 @@ impl Query {
     /// # Errors
     /// If it is none.
     pub fn number(&self, name: &str) -> Result<Option<i64>, NumberError> {
-        let text = self.get(name);
-        if text.is_empty() {
+        if !self.is_given(name) {
             return Ok(None);
         }
+        let text = self.get(name);
         text.parse::<i64>().map(Some).map_err(|error| NumberError {
             text: text.to_owned(),
             why: match error.kind() {
@@ -123,6 +123,8 @@ mod tests {
         assert_eq!(query.get("bad"), "");
         let error = Query::parse("limit=x").number("limit").unwrap_err().to_string();
         assert_eq!(error, "strconv.ParseInt: parsing \"x\": invalid syntax");
+        let error = Query::parse("limit=").number("limit").unwrap_err().to_string();
+        assert_eq!(error, "strconv.ParseInt: parsing \"\": invalid syntax");
         let error = Query::parse("limit=99999999999999999999").number("limit").unwrap_err().to_string();
         assert!(error.ends_with("value out of range"), "{error}");
     }

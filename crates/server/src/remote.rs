@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
-use setpoint_reconcile::election::{Elector, Held, RETRY_PERIOD, Step};
+use setpoint_reconcile::election::{Elector, Held, Step, Timing};
 use setpoint_reconcile::{Ask, Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
 use setpoint_store::Clock;
 use tokio::sync::mpsc;
@@ -54,6 +54,8 @@ pub struct Remote {
     pub lease: &'static str,
     /// The name under which it is held, as `host_id`.
     pub identity: String,
+    /// How it counts the time as a candidate.
+    pub timing: Timing,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
     /// Gives random numbers.
@@ -80,7 +82,7 @@ impl Remote {
     /// # Errors
     /// Never, but if the server refuses us altogether at the start.
     pub async fn run(&self, engine: impl Fn() -> Engine) -> Result<(), ClientError> {
-        let mut elector = Elector::new(self.identity.clone());
+        let mut elector = Elector::new(self.identity.clone()).with_timing(self.timing);
         // The first answer tells whether this can work at all.
         self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
         loop {
@@ -107,7 +109,7 @@ impl Remote {
     async fn look(&self, elector: &mut Elector) {
         elector.tries(self.clock.now());
         // Nobody waits for the outcome: if there is one in time, the candidate knows it.
-        let _ = tokio::time::timeout(RETRY_PERIOD, self.try_to_lead(elector)).await;
+        let _ = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector)).await;
     }
 
     async fn try_to_lead(&self, elector: &mut Elector) {

@@ -5,12 +5,17 @@
 //! /apis/GROUP/VERSION/RESOURCE/NAME
 //! ```
 
+use std::borrow::Cow;
+
+use crate::discovery::usage;
 use crate::served::{self, Served};
 
 /// What a path asks for.
 pub enum Route {
     /// Objects.
     Objects(Target),
+    /// What nodes or pods use.
+    Usage(Measured),
     /// A document: discovery, health, a version.
     Document(Vec<String>),
     /// Nothing that is here.
@@ -31,11 +36,27 @@ pub struct Target {
     pub watch: bool,
 }
 
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// `nodes` or `pods`.
+    pub plural: &'static str,
+    /// The namespace; empty for all, and for nodes.
+    pub namespace: String,
+    /// The name; empty for all.
+    pub name: String,
+}
+
 /// Reads a path.
 #[must_use]
 pub fn route(path: &str) -> Route {
     let Some(parts) = split(path) else { return Route::Nothing };
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    if let ["apis", usage::GROUP, usage::VERSION, rest @ ..] = &words[..]
+        && !rest.is_empty()
+    {
+        return measured(rest).map_or(Route::Nothing, Route::Usage);
+    }
     let (group, version, rest) = match &words[..] {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
@@ -75,6 +96,19 @@ pub fn route(path: &str) -> Route {
     })
 }
 
+/// What is measured below the group for that.
+fn measured(rest: &[&str]) -> Option<Measured> {
+    let (plural, namespace, name) = match rest {
+        ["nodes"] => ("nodes", "", ""),
+        ["nodes", name] => ("nodes", "", *name),
+        ["pods"] => ("pods", "", ""),
+        ["namespaces", namespace, "pods"] => ("pods", *namespace, ""),
+        ["namespaces", namespace, "pods", name] => ("pods", *namespace, *name),
+        _ => return None,
+    };
+    Some(Measured { plural, namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
 /// Below a namespace there are resources, and its own subresources.
 fn is_part_of_namespace(word: &str) -> bool {
     matches!(word, "status" | "finalize")
@@ -87,16 +121,18 @@ fn split(path: &str) -> Option<Vec<String>> {
     if path.is_empty() {
         return Some(Vec::new());
     }
-    path.split('/').map(|part| decode(part).filter(|part| !part.is_empty())).collect()
+    // A slash is one however it is written.
+    let path = decode(path)?;
+    path.split('/').map(|part| (!part.is_empty()).then(|| part.to_owned())).collect()
 }
 
 /// Resolves percent signs; nothing if they or what they stand for are malformed.
-fn decode(part: &str) -> Option<String> {
-    if !part.contains('%') {
-        return Some(part.to_owned());
+fn decode(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') {
+        return Some(Cow::Borrowed(path));
     }
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
         rest = tail;
         if *first != b'%' {
@@ -107,7 +143,7 @@ fn decode(part: &str) -> Option<String> {
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = &rest[2..];
     }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]
@@ -120,6 +156,9 @@ mod tests {
                 "{} ns={} name={} sub={} watch={}",
                 target.served.info.plural, target.namespace, target.name, target.subresource, target.watch
             ),
+            Route::Usage(Measured { plural, namespace, name }) => {
+                format!("usage of {plural} ns={namespace} name={name}")
+            }
             Route::Document(parts) => format!("document {}", parts.join("/")),
             Route::Nothing => "nothing".to_owned(),
         }
@@ -139,6 +178,12 @@ mod tests {
             ),
             ("/api/v1/watch/namespaces/a/configmaps", "configmaps ns=a name= sub= watch=true"),
             ("/api/v1/namespaces/a/configmaps/x%3Ay", "configmaps ns=a name=x:y sub= watch=false"),
+            ("/api/v1/namespaces/a/pods/x%2Flog", "pods ns=a name=x sub=log watch=false"),
+            ("/apis/metrics.k8s.io/v1beta1/nodes/n", "usage of nodes ns= name=n"),
+            ("/apis/metrics.k8s.io/v1beta1/pods", "usage of pods ns= name="),
+            ("/apis/metrics.k8s.io/v1beta1/namespaces/a/pods/p", "usage of pods ns=a name=p"),
+            ("/apis/metrics.k8s.io/v1beta1/pods/p", "nothing"),
+            ("/apis/metrics.k8s.io/v1beta1", "document apis/metrics.k8s.io/v1beta1"),
             ("/api/v1", "document api/v1"),
             ("/", "document "),
             ("/apis/apps/v1/", "document apis/apps/v1"),

@@ -18,30 +18,37 @@ const HOLE: &str = "0";
 
 /// An object ready to be put, its fields in the order in which clients know them.
 pub fn draft(served: &Served, mut object: Value) -> Option<Draft> {
-    object.ensure_map("metadata").insert("resourceVersion", HOLE);
-    let mut bytes = Vec::with_capacity(2048);
-    let hole = write_stored(&object, served.stored_schema, &mut bytes)?;
-    #[cfg(debug_assertions)]
-    assert_in_shape(&object, served.stored_schema, &bytes, hole);
+    let (bytes, hole) = text(served, &mut object)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
     Some(Draft::with_hole(bytes, hole).labels(labels).fields(served.rules.fields(&object)))
 }
 
+/// The text of an object to be put, and where its revision goes.
+pub(crate) fn text(served: &Served, object: &mut Value) -> Option<(Vec<u8>, u32)> {
+    object.ensure_map("metadata").insert("resourceVersion", HOLE);
+    let mut bytes = Vec::with_capacity(2048);
+    let hole = write_stored(object, served.stored_schema, &mut bytes)?;
+    #[cfg(debug_assertions)]
+    assert_in_shape(object, served.stored_schema, &bytes, hole);
+    Some((bytes, hole))
+}
+
 /// The pipeline writes what a decoder would.
 #[cfg(debug_assertions)]
 fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: u32) {
-    let decoded = decode(object.clone(), schema, &[]).map(|decoded| decoded.value);
+    let decoded = decode(object.clone(), schema, &[]).map(|decoded| json::to_vec(&decoded.value));
     let mut whole = bytes.to_vec();
     whole.splice(hole as usize..hole as usize, HOLE.bytes());
-    assert_eq!(json::parse(&whole).ok(), decoded.ok(), "the pipeline writes what a decoder would");
+    let decoded = json::parse(&decoded.unwrap_or_default());
+    assert_eq!(json::parse(&whole), decoded, "the pipeline writes what a decoder would");
 }
 
-/// The object of a record.
+/// The object of a record. What its owners own is left as it is written, see [`json::parse_stored`].
 #[must_use]
 pub fn object(record: &Record) -> Value {
-    json::parse(record.value_bytes()).unwrap_or(Value::Null)
+    json::parse_stored(record.value_bytes()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.

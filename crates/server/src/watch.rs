@@ -13,9 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use setpoint_api::printing::table::{
-    MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
-};
+use setpoint_api::printing::table::{TableObject, TableOptions, write_object_table, write_partial};
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Value, json, protobuf};
 use setpoint_store::{Change, Clock, Compacted, Cursor, Event, Filter, Record, Store};
@@ -110,7 +108,10 @@ pub fn start(
     (form, view): (Form, View),
     clock: &Arc<dyn Clock>,
 ) -> Result<Watch, Status> {
-    let table = if view == View::Table { answers::table_options(query)? } else { TableOptions::default() };
+    let table = match view {
+        View::Table(version) => answers::table_options(query, version)?,
+        _ => TableOptions::default(),
+    };
     let selection = Selection::parse(target, query)?;
     let filter = selection.filter(target);
     let resource = &target.served.resource;
@@ -190,7 +191,7 @@ impl Watch {
 
     /// Appends an object that is given as it is stored.
     fn put_stored(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
-        if self.served.is_converted() && self.view != View::Table {
+        if self.served.is_converted() && !self.view.is_table() {
             let object = self.served.to_served(json::parse(object).unwrap_or(Value::Null));
             self.put(out, word, &json::to_vec(&object));
         } else {
@@ -252,15 +253,16 @@ impl Watch {
     fn viewed(&self, object: &[u8]) -> Vec<u8> {
         let value = json::parse(object).unwrap_or(Value::Null);
         let mut out = Vec::with_capacity(object.len());
-        if self.view == View::Metadata {
-            write_partial(&value, MetaVersion::V1, &mut out);
+        if let View::Metadata(version) | View::MetadataList(version) = self.view {
+            write_partial(&value, version, &mut out);
             return out;
         }
         let kind = (self.served.info.group, self.served.info.kind);
         let with_columns = !self.columns_shown.replace(true);
         let options = TableOptions { with_columns, ..self.table };
         let shown = self.served.to_served(value.clone());
-        let row = TableObject { stored: &value, served: &shown };
+        let beside = answers::beside_row(self.served, &value, &shown, options.include);
+        let row = TableObject { stored: &value, served: &beside };
         write_object_table(kind, row, options, self.clock.now(), &mut out);
         out
     }

@@ -8,6 +8,10 @@ mod fuzz;
 mod quota;
 #[path = "api/tokens.rs"]
 mod tokens;
+#[path = "api/usage.rs"]
+mod usage;
+#[path = "api/words.rs"]
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -50,6 +54,7 @@ impl World {
             address: "127.0.0.1:6443".into(),
             advertised: None,
             service_ranges: Vec::new(),
+            tolerations: Default::default(),
         };
         let api = service(store, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -57,6 +57,7 @@ impl Server {
             address: "127.0.0.1:6443".into(),
             advertised: None,
             service_ranges: Vec::new(),
+            tolerations: Default::default(),
         };
         let api = service(Store::in_memory(Retention::default()), options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -62,6 +62,7 @@ async fn start(deaf: usize) -> String {
         address: "127.0.0.1:6443".into(),
         advertised: None,
         service_ranges: Vec::new(),
+        tolerations: Default::default(),
     };
     let store = Store::in_memory(Retention::default());
     let api = tokio::task::spawn_blocking(move || service(store, options).unwrap()).await.unwrap();
@@ -94,6 +95,7 @@ fn run(kubeconfig: &str, patience: Duration, engine: fn() -> Engine) {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(|| 7),
         oracle: Arc::default(),
+        timing: Default::default(),
         patience,
     };
     tokio::spawn(async move { remote.run(engine).await });

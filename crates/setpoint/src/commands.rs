@@ -4,6 +4,7 @@ mod fleet;
 mod logging;
 mod loops;
 pub mod node;
+mod patience;
 pub mod run;
 pub mod store;
 pub mod up;

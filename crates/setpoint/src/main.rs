@@ -23,7 +23,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start the control plane
-    Up(commands::up::Arguments),
+    Up(Box<commands::up::Arguments>),
     /// Run a part of the control plane in a process of its own
     Run(commands::run::Arguments),
     /// Simulated nodes, and what happens to nodes

@@ -6,6 +6,8 @@
 
 #[path = "clients/asking.rs"]
 mod asking;
+#[path = "clients/control_plane.rs"]
+mod control_plane;
 #[path = "clients/controllers.rs"]
 mod controllers;
 #[path = "clients/kube_rs.rs"]
@@ -19,3 +21,5 @@ mod nodes;
 #[path = "clients/server.rs"]
 #[expect(dead_code, reason = "other tests do more with a server")]
 mod server;
+#[path = "clients/usage.rs"]
+mod usage;

@@ -11,6 +11,8 @@ mod api;
 mod asking;
 #[path = "loops/course.rs"]
 mod course;
+#[path = "loops/herd.rs"]
+mod herd;
 #[path = "loops/kubelet.rs"]
 mod kubelet;
 #[path = "loops/leaders.rs"]
@@ -26,3 +28,5 @@ mod server;
 mod state;
 #[path = "loops/unwatched.rs"]
 mod unwatched;
+#[path = "loops/walks.rs"]
+mod walks;

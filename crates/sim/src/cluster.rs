@@ -342,8 +342,10 @@ impl Cluster {
     fn write(&mut self, sent: &Sent) -> Outcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        let outcome = match in_process::prepare(sent, &World { snapshot: &snapshot, now: self.now, entropy })
-        {
+        let outcome = match in_process::prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+        ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => in_process::outcome(self.commit(*proposal), name),
         };
@@ -419,7 +421,10 @@ impl Cluster {
         let writer = self.writer();
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        match decide(&writer, &World { snapshot: &snapshot, now: self.now, entropy })? {
+        match decide(
+            &writer,
+            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+        )? {
             Step::Commit(proposal) | Step::Remove(proposal, _) => {
                 // Signs of life say nothing, and there are many.
                 let told = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
@@ -471,7 +476,8 @@ impl Cluster {
         for object in objects {
             let object = typed(served, object);
             let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-            let world = World { snapshot: &snapshot, now: self.now, entropy };
+            let world =
+                World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
             let made = create::create(served, namespace, Wish::of(object), &self.writer(), &world);
             steps.push(made.map(|made| made.step));
         }

@@ -41,10 +41,10 @@ impl Comparison {
 
     /// All paths that differ.
     #[must_use]
-    pub fn changed(&self) -> FieldSet {
-        let mut all = self.modified.clone();
-        all.union(self.added.clone());
-        all.union(self.removed.clone());
+    pub fn changed(self) -> FieldSet {
+        let mut all = self.modified;
+        all.union(self.added);
+        all.union(self.removed);
         all
     }
 }

@@ -3,12 +3,14 @@
 //! The object is a decoded one of the version in which the request is made; the configuration is what the body said.
 //! This runs before admission, so that a manager owns what it sent and not what the server made of it.
 
+use compact_str::CompactString;
 use thiserror::Error;
 
 use super::compare::{Comparison, compare};
 use super::conflict::{Conflict, Conflicts};
+use super::field_set::FieldSet;
 use super::last_applied;
-use super::managers::{Entry, Managers, ManagersError, Operation};
+use super::managers::{Entry, ManagerId, Managers, ManagersError, Operation};
 use super::merge::merge;
 use super::paths::{Violations, paths, unowned, validate};
 use super::prune::prune;
@@ -32,7 +34,7 @@ pub struct Applied {
     pub object: Value,
     /// The new `metadata.managedFields`; null if there are none.
     pub managed: Value,
-    /// What the apply changed.
+    /// What the apply changed; nothing of a create, which makes everything.
     pub changed: Comparison,
 }
 
@@ -94,24 +96,20 @@ pub fn apply(
     }
     validate(config, writer.of)
         .map_err(|violations| ApplyError::Config { object: described(config).into(), violations })?;
-    let zero;
-    let old = if let Some(live) = live {
-        live
-    } else {
-        zero = writer.zero_object();
-        &zero
-    };
-    let mut applied = match apply_valid(writer, old, config, managers, force) {
-        Err(conflicts) if writer.manager == KUBECTL => {
-            let rest = last_applied::conflicts_left(conflicts, old, writer);
-            if !rest.0.is_empty() {
-                return Err(ApplyError::Conflicts(rest));
+    let mut applied = match live {
+        None => create_valid(writer, config),
+        Some(old) => match apply_valid(writer, old, config, managers, force) {
+            Err(conflicts) if writer.manager == KUBECTL => {
+                let rest = last_applied::conflicts_left(conflicts, old, writer);
+                if !rest.0.is_empty() {
+                    return Err(ApplyError::Conflicts(rest));
+                }
+                apply_valid(writer, old, config, managers_of_apply(writer, live)?, true)
             }
-            apply_valid(writer, old, config, managers_of_apply(writer, live)?, true)
+            outcome => outcome,
         }
-        outcome => outcome,
-    }
-    .map_err(ApplyError::Conflicts)?;
+        .map_err(ApplyError::Conflicts)?,
+    };
     if writer.manager == KUBECTL {
         last_applied::refresh(&mut applied.object, config);
     }
@@ -152,6 +150,45 @@ fn managers_of_apply(writer: &Writer<'_>, live: Option<&Value>) -> Result<Manage
     Ok(managers)
 }
 
+/// Makes an object of a configuration, of which its manager owns all that it says.
+fn create_valid(writer: &Writer<'_>, config: &Value) -> Applied {
+    let mut managers = Managers::default();
+    let id = writer.id(writer.manager, Operation::Apply);
+    own(writer, &mut managers, id, owned(writer, config), Some(writer.time()));
+    let object = merge(&writer.zero_object(), config, writer.of);
+    Applied { managed: managers.to_value(), object, changed: Comparison::default() }
+}
+
+/// What a manager that applies a configuration comes to own by it, and maybe more that nobody owns.
+fn owned(writer: &Writer<'_>, config: &Value) -> FieldSet {
+    let mut fields = paths(config, writer.of);
+    if let Some(filter) = writer.filter() {
+        filter.apply(&mut fields);
+    }
+    fields
+}
+
+/// Notes what a manager that applies owns.
+fn own(
+    writer: &Writer<'_>,
+    managers: &mut Managers,
+    id: ManagerId,
+    mut fields: FieldSet,
+    time: Option<CompactString>,
+) {
+    fields.subtract(unowned());
+    if !fields.is_empty() {
+        managers.put(Entry {
+            manager: id.manager,
+            operation: Operation::Apply,
+            api_version: writer.api_version.into(),
+            subresource: id.subresource,
+            time,
+            fields: fields.into(),
+        });
+    }
+}
+
 fn apply_valid(
     writer: &Writer<'_>,
     old: &Value,
@@ -163,10 +200,7 @@ fn apply_valid(
     let filter = writer.filter();
     let id = writer.id(writer.manager, Operation::Apply);
     let last = managers.take(&id);
-    let mut fields = paths(config, writer.of);
-    if let Some(filter) = filter {
-        filter.apply(&mut fields);
-    }
+    let fields = owned(writer, config);
     let mut object = merge(old, config, writer.of);
     if let Some(last) = &last {
         prune(writer, &mut object, &managers, &fields, last);
@@ -187,18 +221,8 @@ fn apply_valid(
         }
     }
     versions.take_from(&mut managers);
-    fields.subtract(unowned());
-    if !fields.is_empty() {
-        let time = if is_noop { last.and_then(|last| last.time) } else { Some(writer.time()) };
-        managers.put(Entry {
-            manager: id.manager,
-            operation: Operation::Apply,
-            api_version: writer.api_version.into(),
-            subresource: id.subresource,
-            time,
-            fields,
-        });
-    }
+    let time = if is_noop { last.and_then(|last| last.time) } else { Some(writer.time()) };
+    own(writer, &mut managers, id, fields, time);
     Ok(Applied { managed: managers.to_value(), object, changed })
 }
 

@@ -89,35 +89,35 @@ impl Element {
         }))
     }
 
-    /// The form in which a set of fields is stored.
-    #[must_use]
-    pub fn to_text(&self) -> CompactString {
+    /// Appends the form in which a set of fields is stored, escaped as it stands in the quotes of a key.
+    pub(super) fn write_escaped(&self, out: &mut Vec<u8>) {
         match self {
-            Element::Field(name) => {
-                let mut text = CompactString::with_capacity(name.len() + 2);
-                text.push_str("f:");
-                text.push_str(name);
-                text
-            }
+            Element::Field(name) => write_field(name, out),
             Element::Key(fields) => {
-                let mut out = b"k:{".to_vec();
-                for (at, (name, value)) in fields.iter().enumerate() {
-                    if at > 0 {
-                        out.push(b',');
-                    }
-                    json::write_str(name, &mut out);
-                    out.push(b':');
-                    json::write(value, &mut out);
+                let mut inner = Vec::with_capacity(64);
+                for (name, value) in fields {
+                    inner.push(if inner.is_empty() { b'{' } else { b',' });
+                    json::write_str(name, &mut inner);
+                    inner.push(b':');
+                    json::write(value, &mut inner);
                 }
-                out.push(b'}');
-                text_of(out)
+                if inner.is_empty() {
+                    inner.push(b'{');
+                }
+                inner.push(b'}');
+                out.extend_from_slice(b"k:");
+                json::write_escaped(text_of(&inner), out);
             }
             Element::Value(value) => {
-                let mut out = b"v:".to_vec();
-                json::write(value, &mut out);
-                text_of(out)
+                let mut inner = Vec::with_capacity(64);
+                json::write(value, &mut inner);
+                out.extend_from_slice(b"v:");
+                json::write_escaped(text_of(&inner), out);
             }
-            Element::Index(index) => compact_str::format_compact!("i:{index}"),
+            Element::Index(index) => {
+                out.extend_from_slice(b"i:");
+                json::write(&Value::Int(*index), out);
+            }
         }
     }
 
@@ -186,8 +186,14 @@ impl fmt::Display for Element {
     }
 }
 
-fn text_of(json: Vec<u8>) -> CompactString {
-    String::from_utf8(json).expect("JSON of UTF-8 strings is UTF-8").into()
+/// Appends the stored form of a field's name, as [`Element::write_escaped`] does.
+pub(super) fn write_field(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"f:");
+    json::write_escaped(name, out);
+}
+
+fn text_of(json: &[u8]) -> &str {
+    std::str::from_utf8(json).expect("JSON of UTF-8 strings is UTF-8")
 }
 
 /// A value as people read it in a path.
@@ -209,6 +215,7 @@ impl fmt::Display for Shown<'_> {
                 f.write_str("]")
             }
             Value::Map(map) => map.iter().try_for_each(|(key, value)| write!(f, "{key}={}", Shown(value))),
+            Value::Raw(json) => f.write_str(json),
         }
     }
 }
@@ -293,7 +300,7 @@ fn rank(value: &Value) -> u8 {
         Value::Str(_) => 1,
         Value::Bool(_) => 2,
         Value::List(_) => 3,
-        Value::Map(_) => 4,
+        Value::Map(_) | Value::Raw(_) => 4,
         Value::Null => 5,
     }
 }

@@ -11,13 +11,12 @@ use compact_str::CompactString;
 use thiserror::Error;
 
 use super::element::{Element, ElementError};
-use crate::value::{Map, Value};
+use super::fields_text::{FieldsText, SELF};
+use crate::json::{self, JsonError, Parser};
+use crate::value::Value;
 
 #[cfg(test)]
 mod tests;
-
-/// Marks in the stored form that a path with others below it is itself a member.
-const SELF: &str = ".";
 
 /// A path from the root of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +41,9 @@ pub enum FieldsError {
     /// Something in it that should be an object is none.
     #[error("expected an object, found {0}")]
     NoObject(&'static str),
+    /// It is no JSON.
+    #[error("{0}")]
+    Json(#[from] JsonError),
     /// A key is no step of a path.
     #[error("parsing key as path element: {0}")]
     Element(#[from] ElementError),
@@ -160,13 +162,16 @@ impl FieldSet {
         self.nodes = merged;
     }
 
-    /// Takes the paths of another set out. Paths below those stay.
-    pub fn subtract(&mut self, other: &FieldSet) {
+    /// Takes the paths of another set out, and says whether there were any. Paths below those stay.
+    pub fn subtract(&mut self, other: &FieldSet) -> bool {
+        let mut changed = false;
         self.retain_by(other, |own, theirs| {
+            changed |= own.member && theirs.member;
             own.member &= !theirs.member;
-            own.below.subtract(&theirs.below);
+            changed |= own.below.subtract(&theirs.below);
             own.member || !own.below.is_empty()
         });
+        changed
     }
 
     /// Takes the paths of another set out, and with them all paths below.
@@ -284,53 +289,72 @@ impl FieldSet {
     /// # Errors
     /// If the value is no such form.
     pub fn from_value(value: &Value) -> Result<FieldSet, FieldsError> {
-        Ok(FieldSet::read(value)?.1)
+        match value {
+            Value::Raw(json) => FieldSet::from_json(json.as_bytes()),
+            other => FieldSet::from_json(&json::to_vec(other)),
+        }
     }
 
-    /// Whether the node with this value is a member, and what is below it.
-    fn read(value: &Value) -> Result<(bool, FieldSet), FieldsError> {
-        let map = match value {
-            Value::Map(map) => map,
-            Value::Null => return Ok((true, FieldSet::new())),
-            other => return Err(FieldsError::NoObject(other.type_name())),
-        };
-        let mut member = false;
-        let mut nodes = Vec::with_capacity(map.len());
-        for (key, value) in map.iter() {
-            if key == SELF {
-                member = true;
-            } else if let Some(element) = Element::parse(key)? {
-                let (member, below) = FieldSet::read(value)?;
-                nodes.push(Node { element, member, below });
-            }
-        }
-        // Stored sets are in order but for those that a client made; in these, two texts can mean the same step, of
-        // which one counts.
-        if !nodes.is_sorted_by(|a, b| a.element < b.element) {
-            nodes.sort_by(|a, b| a.element.cmp(&b.element));
-            nodes.dedup_by(|a, b| a.element == b.element);
-        }
-        let set = FieldSet { nodes };
-        Ok((member || set.is_empty(), set))
+    /// Reads the stored form from its text, as [`FieldSet::from_value`] does.
+    ///
+    /// # Errors
+    /// If the text is no such form.
+    pub fn from_json(json: &[u8]) -> Result<FieldSet, FieldsError> {
+        let mut parser = Parser::new(json);
+        let (_, set) = read(&mut parser, &mut Vec::new())?;
+        parser.end()?;
+        Ok(set)
     }
 
-    /// The stored form, `fieldsV1`.
+    /// The text of the stored form, `fieldsV1`.
     #[must_use]
-    pub fn to_value(&self) -> Value {
-        self.write(false)
+    pub fn to_json(&self) -> CompactString {
+        let mut text = FieldsText::new();
+        self.write(&mut text);
+        text.finish()
     }
 
-    fn write(&self, member: bool) -> Value {
-        if self.is_empty() {
-            return Value::map();
+    fn write(&self, text: &mut FieldsText) {
+        for node in &self.nodes {
+            let opened = text.open(node.member, |out| node.element.write_escaped(out));
+            node.below.write(text);
+            text.close(opened);
         }
-        let mut entries = Vec::with_capacity(self.nodes.len() + usize::from(member));
-        if member {
-            entries.push((CompactString::const_new(SELF), Value::map()));
-        }
-        entries.extend(self.nodes.iter().map(|node| (node.element.to_text(), node.below.write(node.member))));
-        Value::Map(Map::from_unique(entries))
     }
+}
+
+/// Whether the node whose stored form comes next is a member, and what is below it. The nodes of all levels on the way
+/// down lie in `open`, so that each level ends in a vector of its size.
+fn read(parser: &mut Parser<'_>, open: &mut Vec<Node>) -> Result<(bool, FieldSet), FieldsError> {
+    if !parser.is_object()? {
+        return match parser.value()? {
+            Value::Null => Ok((true, FieldSet::new())),
+            other => Err(FieldsError::NoObject(other.type_name())),
+        };
+    }
+    let first = open.len();
+    let mut member = false;
+    parser.each_member(|parser, key| {
+        if key == SELF {
+            member = true;
+            parser.value()?;
+        } else if let Some(element) = Element::parse(&key)? {
+            let (member, below) = read(parser, open)?;
+            open.push(Node { element, member, below });
+        } else {
+            parser.value()?;
+        }
+        Ok::<(), FieldsError>(())
+    })?;
+    let mut nodes: Vec<Node> = open.drain(first..).collect();
+    // Stored sets are in order but for those that a client made; in these, two texts can mean the same step, of which one
+    // counts.
+    if !nodes.is_sorted_by(|a, b| a.element < b.element) {
+        nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        nodes.dedup_by(|a, b| a.element == b.element);
+    }
+    let set = FieldSet { nodes };
+    Ok((member || set.is_empty(), set))
 }
 
 impl fmt::Debug for FieldSet {

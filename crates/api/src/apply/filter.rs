@@ -35,6 +35,15 @@ impl Filter {
         Filter::Include(patterns.iter().map(|pattern| pattern.split('.').map(step).collect()).collect())
     }
 
+    /// The paths that it leaves out with all below them, if that is all it does.
+    #[must_use]
+    pub fn excluded(&self) -> Option<&FieldSet> {
+        match self {
+            Filter::Exclude(paths) => Some(paths),
+            Filter::Include(_) => None,
+        }
+    }
+
     /// Takes what the filter does not let through out of a set.
     pub fn apply(&self, set: &mut FieldSet) {
         match self {

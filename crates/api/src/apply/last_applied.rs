@@ -61,19 +61,8 @@ fn text_of(config: &Value) -> String {
     if let Some(annotations) = config.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) {
         annotations.remove(LAST_APPLIED);
     }
-    sort(&mut config);
+    config.sort_fields();
     let mut text = json::to_text(&config);
     text.push('\n');
     text
-}
-
-fn sort(value: &mut Value) {
-    match value {
-        Value::Map(map) => {
-            map.sort();
-            map.iter_mut().for_each(|(_, value)| sort(value));
-        }
-        Value::List(list) => list.iter_mut().for_each(sort),
-        _ => {}
-    }
 }

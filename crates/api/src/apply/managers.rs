@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 use compact_str::CompactString;
 use thiserror::Error;
 
-use super::field_set::{FieldSet, FieldsError};
+use super::field_set::FieldsError;
+use super::fields::Fields;
 use crate::json;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
@@ -72,7 +73,7 @@ pub struct Entry {
     /// When it last changed something, as RFC 3339 in UTC to the second; some entries have no time.
     pub time: Option<CompactString>,
     /// What it owns.
-    pub fields: FieldSet,
+    pub fields: Fields,
 }
 
 /// Who owns what of one object. There are no two entries with one id.
@@ -147,8 +148,8 @@ impl Entry {
             other => return Err(ManagersError::FieldsType { index, fields_type: other.into() }),
         }
         let fields = match value.get("fieldsV1") {
-            None | Some(Value::Null) => FieldSet::new(),
-            Some(fields) => FieldSet::from_value(fields)?,
+            None | Some(Value::Null) => Fields::default(),
+            Some(fields) => Fields::from_value(fields)?,
         };
         Ok(Entry {
             manager: text("manager").into(),
@@ -161,6 +162,11 @@ impl Entry {
     }
 
     fn write(&self) -> Value {
+        self.to_value_with(self.fields.to_json())
+    }
+
+    /// The stored form of the entry, with the stored form of fields in place of its own.
+    pub(super) fn to_value_with(&self, fields: CompactString) -> Value {
         let mut entries = Vec::with_capacity(7);
         let mut put =
             |name: &'static str, value: Value| entries.push((CompactString::const_new(name), value));
@@ -173,7 +179,7 @@ impl Entry {
             put("time", Value::Str(time.clone()));
         }
         put("fieldsType", Value::from(FIELDS_TYPE));
-        put("fieldsV1", self.fields.to_value());
+        put("fieldsV1", Value::Raw(fields));
         if !self.subresource.is_empty() {
             put("subresource", Value::Str(self.subresource.clone()));
         }
@@ -306,8 +312,8 @@ impl Managers {
         };
         let Some(moved) = self.take(id) else { return };
         let held = self.take(&bucket).or_else(|| self.take(first));
-        let mut fields = moved.fields;
-        fields.union(held.map(|entry| entry.fields).unwrap_or_default());
+        let mut fields = moved.fields.into_set();
+        fields.union(held.map(|entry| entry.fields.into_set()).unwrap_or_default());
         self.put(Entry {
             manager: bucket.manager,
             operation: Operation::Update,
@@ -315,7 +321,7 @@ impl Managers {
             subresource: bucket.subresource,
             // What is merged later is more recent.
             time: moved.time,
-            fields,
+            fields: fields.into(),
         });
     }
 }

@@ -141,13 +141,14 @@ fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
 }
 
 /// Brings a set that was stored under an older schema in line: of what has become one whole, only the whole is
-/// owned.
-pub(super) fn reconcile(set: &mut FieldSet, of: Struct<'_>) {
-    reconcile_below(set, Type::Kind(of));
+/// owned. It says whether anything was out of line.
+pub(super) fn reconcile(set: &mut FieldSet, of: Struct<'_>) -> bool {
+    reconcile_below(set, Type::Kind(of))
 }
 
-fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) {
+fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) -> bool {
     let atom = ty.atom(None);
+    let mut changed = false;
     for node in set.nodes_mut() {
         if node.below.is_empty() {
             continue;
@@ -161,10 +162,12 @@ fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) {
         if whole {
             node.member = true;
             node.below = FieldSet::new();
+            changed = true;
         } else {
-            reconcile_below(&mut node.below, ty);
+            changed |= reconcile_below(&mut node.below, ty);
         }
     }
+    changed
 }
 
 /// Checks a configuration that is to be applied: every field is known and of the right type, and the items of
@@ -181,7 +184,8 @@ pub fn validate(config: &Value, of: Struct<'_>) -> Result<(), Violations> {
 fn check(value: &Value, ty: Type<'_>, found: &mut Vec<Violation>) {
     let atom = ty.atom(Some(value));
     match (atom, value) {
-        (_, Value::Null) => {}
+        // What was left unread was written here, and is as it should be.
+        (_, Value::Null | Value::Raw(_)) => {}
         (Atom::Struct { .. } | Atom::Map { .. }, Value::Map(map)) => check_fields(map, atom, found),
         (Atom::List(items), Value::List(list)) => check_items(list, items, found),
         (Atom::Struct { .. } | Atom::Map { .. }, other) => {

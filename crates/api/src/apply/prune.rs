@@ -35,7 +35,7 @@ pub(super) fn prune(
     let one_version =
         others.entries().iter().chain([last]).all(|entry| entry.api_version == writer.api_version);
     if one_version {
-        let mut owned: Vec<&FieldSet> = others.entries().iter().map(|entry| &entry.fields).collect();
+        let mut owned: Vec<&FieldSet> = others.entries().iter().map(|entry| &*entry.fields).collect();
         owned.push(fields);
         let walk = Walk { in_last: false, gone: false };
         walk.value(object, Type::Kind(writer.of), &last.fields, &owned);
@@ -133,7 +133,7 @@ fn prune_versions(
 ) {
     let Some(of) = writer.versions.schema(&last.api_version) else { return };
     let Some(mut merged) = in_version(writer, object, writer.api_version, &last.api_version) else { return };
-    let lost = ensured(last.fields.clone(), of);
+    let lost = ensured(FieldSet::clone(&last.fields), of);
     let mut pruned = merged.clone();
     remove(&mut pruned, &lost, of);
     let Some(pruned) = add_back_owned(writer, &merged, pruned, others, fields, last) else { return };

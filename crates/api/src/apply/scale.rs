@@ -32,7 +32,7 @@ pub fn to_scale(parent: &Managers, paths: &ReplicasPaths<'_>) -> Managers {
         if entry.fields.has(path) {
             scale.put(Entry {
                 api_version: SCALE_VERSION.into(),
-                fields: FieldSet::from_paths(&[replicas_in_scale()]),
+                fields: FieldSet::from_paths(&[replicas_in_scale()]).into(),
                 ..entry.clone()
             });
         }
@@ -59,7 +59,7 @@ pub fn to_parent(parent: &Managers, scale: &Managers, version: &str, paths: &Rep
         {
             match scale.entries().iter().find(|own| is_same(own, &entry)) {
                 Some(own) => kept.push(own),
-                None => entry.fields.subtract(&FieldSet::from_paths([path])),
+                None => entry.fields.change(|set| set.subtract(&FieldSet::from_paths([path]))),
             }
         }
         if !entry.fields.is_empty() {
@@ -72,7 +72,7 @@ pub fn to_parent(parent: &Managers, scale: &Managers, version: &str, paths: &Rep
         if entry.fields.has(&in_scale) && !kept.iter().any(|own| is_same(own, entry)) {
             result.put(Entry {
                 api_version: version.into(),
-                fields: FieldSet::from_paths([path]),
+                fields: FieldSet::from_paths([path]).into(),
                 time: parent.get(&entry.id()).and_then(|own| own.time.clone()),
                 ..entry.clone()
             });

@@ -4,9 +4,10 @@
 //! owns what it sent and not what the server made of it.
 
 use super::compare::Comparison;
+use super::created::created;
 use super::element::same;
 use super::field_set::FieldSet;
-use super::managers::{Entry, Managers, Operation, is_reset};
+use super::managers::{Entry, ManagerId, Managers, Operation, is_reset};
 use super::paths::unowned;
 use super::writer::{Comparisons, Writer, managed_fields};
 use crate::value::{Map, Value};
@@ -31,7 +32,7 @@ pub struct Updated {
 pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated {
     let managers = managers_of_update(writer, live, new);
     let Some(old) = live else {
-        return Updated { managed: create_managers(writer, new, managers).to_value(), changed: None };
+        return Updated { managed: create_managers(writer, new, managers), changed: None };
     };
     let changed = writer.compare(old, new);
     // An object that is there and has no owners was made to forget them; only an apply starts anew.
@@ -47,16 +48,18 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated
 }
 
 /// The owners of a new object: all that is said of it is its maker's, whoever else it was sent with.
-fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> Managers {
+fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> Value {
+    if managers.is_empty()
+        && let Some(excluded) = writer.filter().map_or(Some(None), |filter| filter.excluded().map(Some))
+    {
+        let Some(fields) = created(new, writer.of, excluded) else { return Value::Null };
+        let id = writer.id(writer.manager, Operation::Update);
+        return Value::List(vec![entry(writer, id, FieldSet::new()).to_value_with(fields)]);
+    }
     let zero = writer.zero_object();
     let changed = writer.compare(&zero, new);
-    if managers.is_empty() {
-        // The set is large, and nobody else needs it.
-        give(writer, changed.modified, changed.added, &mut managers, writer.manager);
-    } else {
-        update_managers(writer, &zero, new, &changed, &mut managers, writer.manager);
-    }
-    managers
+    update_managers(writer, &zero, new, &changed, &mut managers, writer.manager);
+    managers.to_value()
 }
 
 /// The owners that an update begins with: those it sent, or else those of the object.
@@ -86,29 +89,29 @@ pub(super) fn update_managers(
 ) {
     writer.reconcile(managers);
     Comparisons::new(writer, old, new, changed).take_from(managers);
-    give(writer, changed.modified.clone(), changed.added.clone(), managers, manager);
-}
-
-/// Gives fields to a manager that updates.
-fn give(writer: &Writer<'_>, modified: FieldSet, added: FieldSet, managers: &mut Managers, manager: &str) {
-    let mut fields = modified;
-    fields.union(added);
+    let mut fields = changed.modified.clone();
+    fields.union(changed.added.clone());
     fields.subtract(unowned());
     if !fields.is_empty() {
         let id = writer.id(manager, Operation::Update);
         if let Some(previous) = managers.take(&id) {
-            fields.union(previous.fields);
+            fields.union(previous.fields.into_set());
         }
-        managers.put(Entry {
-            manager: id.manager,
-            operation: id.operation,
-            api_version: id.api_version,
-            subresource: id.subresource,
-            time: Some(writer.time()),
-            fields,
-        });
+        managers.put(entry(writer, id, fields));
     }
     managers.cap();
+}
+
+/// The entry of a manager that updates now.
+fn entry(writer: &Writer<'_>, id: ManagerId, fields: FieldSet) -> Entry {
+    Entry {
+        manager: id.manager,
+        operation: id.operation,
+        api_version: id.api_version,
+        subresource: id.subresource,
+        time: Some(writer.time()),
+        fields: fields.into(),
+    }
 }
 
 /// Whether two objects are the same but for their owners. Unlike a comparison, this minds the order of lists.

@@ -109,7 +109,7 @@ impl Writer<'_> {
         managers.retain(|entry| {
             let of = self.versions.schema(&entry.api_version);
             if let Some(of) = of {
-                reconcile(&mut entry.fields, of);
+                entry.fields.change(|set| reconcile(set, of));
             }
             of.is_some()
         });
@@ -179,9 +179,11 @@ impl<'a> Comparisons<'a> {
     pub(super) fn take_from(&mut self, managers: &mut Managers) {
         managers.retain(|entry| {
             let Some(changed) = self.of(&entry.api_version) else { return false };
-            entry.fields.subtract(&changed.modified);
-            entry.fields.subtract(&changed.added);
-            entry.fields.subtract(&changed.removed);
+            entry.fields.change(|set| {
+                set.subtract(&changed.modified)
+                    | set.subtract(&changed.added)
+                    | set.subtract(&changed.removed)
+            });
             !entry.fields.is_empty()
         });
     }

@@ -34,16 +34,15 @@ struct Writing<'o> {
 impl Writing<'_> {
     fn root(&mut self, map: &Map, of: Struct<'_>) {
         self.out.push(b'{');
-        let mut separator = "";
-        for (key, value) in TYPE.iter().filter_map(|key| Some((*key, map.get(key)?))) {
-            self.name(&mut separator, key);
+        for (field, value) in TYPE.iter().filter_map(|key| Some((of.field(key)?, map.get(key)?))) {
+            self.name(field);
             json::write(value, self.out);
         }
         self.each(map, of, |writing, field, value| {
             if TYPE.contains(&field.name()) {
                 return;
             }
-            writing.name(&mut separator, field.name());
+            writing.name(field);
             match (field.name(), field.ty().shape(), value) {
                 ("metadata", Shape::Struct(of), Some(Value::Map(map))) => writing.metadata(map, of),
                 _ => writing.field(field, value),
@@ -55,9 +54,8 @@ impl Writing<'_> {
     /// Writes metadata without the digits of the revision.
     fn metadata(&mut self, map: &Map, of: Struct<'_>) {
         self.out.push(b'{');
-        let mut separator = "";
         self.each(map, of, |writing, field, value| {
-            writing.name(&mut separator, field.name());
+            writing.name(field);
             if field.name() == "resourceVersion" {
                 writing.out.push(b'"');
                 writing.hole = u32::try_from(writing.out.len()).ok();
@@ -71,21 +69,18 @@ impl Writing<'_> {
 
     fn fields(&mut self, map: &Map, of: Struct<'_>) {
         self.out.push(b'{');
-        let mut separator = "";
         self.each(map, of, |writing, field, value| {
-            writing.name(&mut separator, field.name());
+            writing.name(field);
             writing.field(field, value);
         });
         self.out.push(b'}');
     }
 
-    fn name(&mut self, separator: &mut &'static str, name: &str) {
-        self.out.extend_from_slice(separator.as_bytes());
-        *separator = ",";
-        // Names of fields need no escape.
-        self.out.push(b'"');
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b"\":");
+    fn name(&mut self, field: Field<'_>) {
+        if self.out.last() != Some(&b'{') {
+            self.out.push(b',');
+        }
+        self.out.extend_from_slice(field.quoted_name());
     }
 
     /// Calls `write` for each field that is to be written, in order, with its value if the object has it.
@@ -131,6 +126,9 @@ impl Writing<'_> {
     }
 
     fn value(&mut self, value: &Value, ty: TypeRef<'_>) {
+        if !matches!(value, Value::Map(_) | Value::List(_)) && !ty.is_schema_or() {
+            return json::write(value, self.out);
+        }
         match (value, ty.shape()) {
             (Value::Map(map), Shape::Struct(of)) => self.fields(map, of),
             (Value::Map(map), Shape::Map(of)) => self.map(map, of),
@@ -182,11 +180,9 @@ impl Writing<'_> {
 
 /// Whether a value of a field is written at all.
 fn is_kept(value: &Value, field: Field<'_>) -> bool {
-    if value.is_null() {
-        return false;
-    }
-    if field.is_pointer() || !field.omits_empty() {
-        return !is_no_schema(value, field);
+    // Most values say something.
+    if !value.is_empty() || field.is_pointer() || !field.omits_empty() {
+        return !value.is_null() && !is_no_schema(value, field);
     }
     match field.ty().shape() {
         Shape::List(_)
@@ -196,14 +192,14 @@ fn is_kept(value: &Value, field: Field<'_>) -> bool {
         | Shape::Int32
         | Shape::Int64
         | Shape::Double
-        | Shape::Bool => !value.is_empty(),
-        _ => !is_no_schema(value, field),
+        | Shape::Bool => false,
+        _ => !value.is_null() && !is_no_schema(value, field),
     }
 }
 
 /// Whether a value stands where a schema should and reads as nothing.
 fn is_no_schema(value: &Value, field: Field<'_>) -> bool {
-    matches!(field.ty().shape(), Shape::SchemaOr(..)) && in_shape(value.clone(), field.ty()).is_null()
+    field.ty().is_schema_or() && in_shape(value.clone(), field.ty()).is_null()
 }
 
 fn is_list_or_map(field: Field<'_>) -> bool {

@@ -1,16 +1,21 @@
 //! The parser: recursive descent over bytes.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use compact_str::CompactString;
 use thiserror::Error;
 
-use super::{DEPTH_MAX, DUPLICATES_MAX, plain_blocks};
+use super::scan::{EndsPlain, plain};
+use super::{DEPTH_MAX, DUPLICATES_MAX};
 use crate::value::{Map, Value};
 
 /// Room for the fields of the open objects of a common request, made once.
 const FIELDS_CAPACITY: usize = 32;
+
+/// Room for the fields that an object is given before it is stored, so that it need not move.
+const FIELDS_SPARE: usize = 6;
 
 /// Why bytes are not one JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -70,7 +75,7 @@ pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
 }
 
 /// The state of a run over one input.
-pub(super) struct Parser<'a> {
+pub(crate) struct Parser<'a> {
     bytes: &'a [u8],
     /// The same as text, where all of it is: to look at once is cheaper than string by string.
     text: Option<&'a str>,
@@ -78,11 +83,25 @@ pub(super) struct Parser<'a> {
     depth: usize,
     saw_duplicate: bool,
     tracker: Option<Tracker>,
+    owners: Owners,
     /// Fields of the objects that are open, the innermost last: they move into a vector of the right size when
     /// their object is closed.
     fields: Vec<(CompactString, Value)>,
     /// Items of the arrays that are open, likewise.
     items: Vec<Value>,
+}
+
+/// How far the parser is on its way to what the owners of an object own, `metadata.managedFields[].fieldsV1`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owners {
+    /// It reads them like everything else.
+    Read,
+    /// It leaves them as they are, and is not on the way to them.
+    Outside,
+    /// It is in the metadata of the object.
+    Metadata,
+    /// It is in the list of its owners.
+    Entries,
 }
 
 /// Where the parser is and what it found twice.
@@ -93,7 +112,7 @@ struct Tracker {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Parser<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Parser<'a> {
         Parser {
             bytes,
             text: std::str::from_utf8(bytes).ok(),
@@ -101,9 +120,15 @@ impl<'a> Parser<'a> {
             depth: 0,
             saw_duplicate: false,
             tracker: None,
-            fields: Vec::with_capacity(FIELDS_CAPACITY),
+            owners: Owners::Read,
+            fields: Vec::new(),
             items: Vec::new(),
         }
+    }
+
+    /// A parser that leaves what owners own as it is written.
+    pub(super) fn leaving_owners(bytes: &'a [u8]) -> Parser<'a> {
+        Parser { owners: Owners::Outside, ..Parser::new(bytes) }
     }
 
     pub(super) fn saw_duplicate(&self) -> bool {
@@ -113,10 +138,21 @@ impl<'a> Parser<'a> {
     /// The whole input as one value.
     pub(super) fn document(&mut self) -> Result<Value, JsonError> {
         let value = self.value()?;
+        self.end()?;
+        Ok(value)
+    }
+
+    /// Makes sure that nothing comes any more.
+    pub(crate) fn end(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             Ok(_) => Err(self.invalid("after top-level value")),
-            Err(_) => Ok(value),
+            Err(_) => Ok(()),
         }
+    }
+
+    /// Whether an object comes next.
+    pub(crate) fn is_object(&mut self) -> Result<bool, JsonError> {
+        Ok(self.peek()? == b'{')
     }
 
     /// The next byte that is no space, left in place.
@@ -139,9 +175,10 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn value(&mut self) -> Result<Value, JsonError> {
+    /// The value that comes next.
+    pub(crate) fn value(&mut self) -> Result<Value, JsonError> {
         match self.peek()? {
-            b'"' => self.string().map(Value::Str),
+            b'"' => self.string().map(|text| Value::Str(text.into())),
             b'{' => self.nested(Parser::object),
             b'[' => self.nested(Parser::array),
             b'-' | b'0'..=b'9' => self.number(),
@@ -152,9 +189,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn nested(&mut self, inner: fn(&mut Self) -> Result<Value, JsonError>) -> Result<Value, JsonError> {
+    fn nested<T, E: From<JsonError>>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
         if self.depth == DEPTH_MAX {
-            return Err(self.invalid("exceeded max depth"));
+            return Err(self.invalid("exceeded max depth").into());
         }
         self.at += 1;
         self.depth += 1;
@@ -186,35 +226,112 @@ impl<'a> Parser<'a> {
     }
 
     fn object(&mut self) -> Result<Value, JsonError> {
-        if self.peek()? == b'}' {
-            self.at += 1;
-            return Ok(Value::map());
+        if self.fields.capacity() == 0 {
+            self.fields.reserve(FIELDS_CAPACITY);
         }
         let first = self.fields.len();
         let mut seen = BTreeSet::new();
+        self.members(|parser, key| {
+            let key = CompactString::from(key);
+            let mark = parser.enter_key(&key, &mut seen);
+            let value = parser.field(&key)?;
+            parser.leave(mark);
+            parser.fields.push((key, value));
+            Ok::<(), JsonError>(())
+        })?;
+        if self.fields.len() == first {
+            return Ok(Value::map());
+        }
+        let mut fields = Vec::with_capacity(self.fields.len() - first + FIELDS_SPARE);
+        fields.extend(self.fields.drain(first..));
+        let (map, duplicates) = Map::from_entries(fields);
+        self.saw_duplicate |= duplicates;
+        Ok(Value::Map(map))
+    }
+
+    /// Reads the object that comes next: `member` is called with each key, to read the value that follows.
+    pub(crate) fn each_member<E: From<JsonError>>(
+        &mut self,
+        member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.nested(|parser| parser.members(member))
+    }
+
+    /// Reads the members of an object whose brace is behind.
+    fn members<E: From<JsonError>>(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.peek()? == b'}' {
+            self.at += 1;
+            return Ok(());
+        }
         loop {
             if self.peek()? != b'"' {
-                return Err(self.invalid("looking for beginning of object key string"));
+                return Err(self.invalid("looking for beginning of object key string").into());
             }
             let key = self.string()?;
             if self.peek()? != b':' {
-                return Err(self.invalid("after object key"));
+                return Err(self.invalid("after object key").into());
             }
             self.at += 1;
-            let mark = self.enter_key(&key, &mut seen);
-            let value = self.value()?;
-            self.leave(mark);
-            self.fields.push((key, value));
+            member(self, key)?;
             match self.peek()? {
                 b',' => self.at += 1,
                 b'}' => break,
-                _ => return Err(self.invalid("after object key:value pair")),
+                _ => return Err(self.invalid("after object key:value pair").into()),
             }
         }
         self.at += 1;
-        let (map, duplicates) = Map::from_entries(self.fields.drain(first..).collect());
-        self.saw_duplicate |= duplicates;
-        Ok(Value::Map(map))
+        Ok(())
+    }
+
+    /// The value of a field of an object.
+    fn field(&mut self, key: &str) -> Result<Value, JsonError> {
+        let outer = self.owners;
+        self.owners = match (outer, self.depth, key) {
+            (Owners::Outside, 1, "metadata") => Owners::Metadata,
+            (Owners::Metadata, 2, "managedFields") => Owners::Entries,
+            (Owners::Entries, 4, "fieldsV1") if self.is_object()? => return self.unread().map(Value::Raw),
+            _ => return self.value(),
+        };
+        let value = self.value();
+        self.owners = outer;
+        value
+    }
+
+    /// The text of the object that comes next. That it is one is taken on trust: it was written here.
+    fn unread(&mut self) -> Result<CompactString, JsonError> {
+        let start = self.at;
+        let mut open = 0_usize;
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    self.skip_string();
+                    continue;
+                }
+                Some(b'{' | b'[') => open += 1,
+                Some(b'}' | b']') => open -= 1,
+                Some(_) => {}
+                None => return Err(JsonError::UnexpectedEnd),
+            }
+            self.at += 1;
+            if open == 0 {
+                return self.text(start, self.at).map(CompactString::from);
+            }
+        }
+    }
+
+    /// Goes behind the string that starts at the current place.
+    fn skip_string(&mut self) {
+        self.at += 1;
+        loop {
+            self.skip_plain();
+            match self.bytes.get(self.at) {
+                Some(b'\\') => self.at = self.bytes.len().min(self.at + 2),
+                _ => break self.at = self.bytes.len().min(self.at + 1),
+            }
+        }
     }
 
     fn enter_index(&mut self, index: usize) -> usize {
@@ -301,7 +418,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The string that starts at the current place.
-    fn string(&mut self) -> Result<CompactString, JsonError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let start = self.at + 1;
         self.at = start;
         self.skip_plain();
@@ -309,18 +426,16 @@ impl<'a> Parser<'a> {
             Some(b'"') => {
                 let text = self.text(start, self.at)?;
                 self.at += 1;
-                Ok(CompactString::from(text))
+                Ok(Cow::Borrowed(text))
             }
-            Some(b'\\') => self.escaped_string(start),
+            Some(b'\\') => self.escaped_string(start).map(Cow::Owned),
             _ => Err(self.invalid("in string literal")),
         }
     }
 
     /// Goes to the next byte that is not plain text.
     fn skip_plain(&mut self) {
-        self.at += plain_blocks(&self.bytes[self.at..], ends_plain);
-        let rest = &self.bytes[self.at..];
-        self.at += rest.iter().position(|byte| ENDS_PLAIN[usize::from(*byte)]).unwrap_or(rest.len());
+        self.at += plain::<EndsPlain>(&self.bytes[self.at..]);
     }
 
     fn text(&self, from: usize, to: usize) -> Result<&'a str, JsonError> {
@@ -333,7 +448,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A string with an escape at the current place, and plain text from `start` up to there.
-    fn escaped_string(&mut self, start: usize) -> Result<CompactString, JsonError> {
+    fn escaped_string(&mut self, start: usize) -> Result<String, JsonError> {
         let mut text = String::from(self.text(start, self.at)?);
         loop {
             let plain = self.at;
@@ -342,7 +457,7 @@ impl<'a> Parser<'a> {
             match self.bytes.get(self.at) {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(text.into());
+                    return Ok(text);
                 }
                 Some(b'\\') => {
                     self.at += 1;
@@ -402,22 +517,6 @@ impl<'a> Parser<'a> {
         }
         Ok(char::REPLACEMENT_CHARACTER)
     }
-}
-
-/// Bytes that end plain text inside a string: the quote, the backslash and control characters.
-const ENDS_PLAIN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = ends_plain(byte as u8);
-        byte += 1;
-    }
-    table
-};
-
-/// Whether a byte ends plain text. Without a branch, so that many are looked at at once.
-const fn ends_plain(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
 const TRUE_CONTEXTS: &[&str] = &[

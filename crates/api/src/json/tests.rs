@@ -239,3 +239,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_owners_own_is_left_as_it_is_stored_there_and_nowhere_else() {
+    let owned = r#"{"f:spec":{"k:{\"name\":\"}\"}":{".":{}}}}"#;
+    let text = format!(
+        r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{owned},"time":"t"}},{{"fieldsV1":null}}],"x":{{"fieldsV1":{{}}}}}},"spec":{{"managedFields":[{{"fieldsV1":{{}}}}],"metadata":{{"managedFields":[{{"fieldsV1":{{}}}}]}}}},"fieldsV1":{{}}}}"#
+    );
+    let stored = parse_stored(text.as_bytes()).unwrap();
+    let entries = stored.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap();
+    assert_eq!(entries[0].get("fieldsV1"), Some(&Value::Raw(owned.into())));
+    assert_eq!(entries[0].str_at(&["time"]), "t");
+    assert_eq!(entries[1].get("fieldsV1"), Some(&Value::Null));
+    assert_eq!(to_text(&stored), text, "it is written as it was read");
+    let mut raw = 0;
+    count_raw(&stored, &mut raw);
+    assert_eq!(raw, 1);
+    for end in 0..text.len() {
+        assert!(parse_stored(&text.as_bytes()[..end]).is_err(), "{}", &text[..end]);
+    }
+}
+
+fn count_raw(value: &Value, count: &mut usize) {
+    match value {
+        Value::Raw(_) => *count += 1,
+        Value::List(list) => list.iter().for_each(|item| count_raw(item, count)),
+        Value::Map(map) => map.iter().for_each(|(_, value)| count_raw(value, count)),
+        _ => {}
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::plain_blocks;
+use super::scan::{NeedsEscape, plain};
 use crate::value::Value;
 
 /// The compact form.
@@ -30,7 +30,13 @@ pub(super) fn compact(value: &Value, out: &mut Vec<u8>) {
             }
             out.push(b'}');
         }
-        scalar => write_scalar(scalar, out),
+        Value::Str(text) => write_str(text, out),
+        Value::Raw(json) => out.extend_from_slice(json.as_bytes()),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(number) => out.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes()),
+        Value::Float(number) => write_float(*number, out),
+        Value::Null => out.extend_from_slice(b"null"),
     }
 }
 
@@ -69,17 +75,6 @@ fn new_line(comma: bool, level: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + 2 * level, b' ');
 }
 
-fn write_scalar(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Int(number) => out.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes()),
-        Value::Float(number) => write_float(*number, out),
-        Value::Str(text) => write_str(text, out),
-        Value::Null | Value::List(_) | Value::Map(_) => out.extend_from_slice(b"null"),
-    }
-}
-
 /// Appends a number as Go writes a double: shortest digits, an exponent only for the very large and very
 /// small. What is no number cannot be said in JSON and becomes null.
 pub fn write_float(number: f64, out: &mut Vec<u8>) {
@@ -101,14 +96,20 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
 /// Appends a text in quotes, escaped as Go does by default: what HTML would mistake for markup and the two
 /// line separators of JavaScript too.
 pub fn write_str(text: &str, out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    write_escaped(text, out);
+    out.push(b'"');
+}
+
+/// Appends what stands between the quotes of a text, see [`write_str`].
+pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let bytes = text.as_bytes();
-    out.reserve(bytes.len() + 2);
-    out.push(b'"');
-    let (mut plain, mut at) = (0, plain_blocks(bytes, needs_care));
-    while let Some(found) = bytes[at..].iter().position(|byte| NEEDS_CARE[usize::from(*byte)]) {
-        at += found;
-        let byte = bytes[at];
+    let (mut written, mut at) = (0, 0);
+    loop {
+        at += plain::<NeedsEscape>(&bytes[at..]);
+        let Some(byte) = bytes.get(at).copied() else { break };
         let mut width = 1;
         let escaped: &[u8] = match byte {
             b'"' => b"\\\"",
@@ -131,33 +132,10 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
             }
             _ => &[b'\\', b'u', b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]],
         };
-        out.extend_from_slice(&bytes[plain..at]);
+        out.extend_from_slice(&bytes[written..at]);
         out.extend_from_slice(escaped);
         at += width;
-        plain = at;
+        written = at;
     }
-    out.extend_from_slice(&bytes[plain..]);
-    out.push(b'"');
+    out.extend_from_slice(&bytes[written..]);
 }
-
-/// Whether a byte is escaped, or may start a character that is. Without a branch, so that many are looked at at once.
-const fn needs_care(byte: u8) -> bool {
-    (byte < 0x20)
-        | (byte == b'"')
-        | (byte == b'\\')
-        | (byte == b'<')
-        | (byte == b'>')
-        | (byte == b'&')
-        | (byte == 0xe2)
-}
-
-/// The same as a table, for single bytes.
-const NEEDS_CARE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = needs_care(byte as u8);
-        byte += 1;
-    }
-    table
-};

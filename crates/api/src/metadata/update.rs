@@ -24,14 +24,6 @@ pub enum RevisionError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The object has another uid than the update expects.
-    #[error("Precondition failed: UID in precondition: {expected}, UID in object meta: {found}")]
-    Replaced {
-        /// The uid that the update names.
-        expected: Box<str>,
-        /// The uid of the object.
-        found: Box<str>,
-    },
 }
 
 impl RevisionError {
@@ -76,16 +68,12 @@ pub fn check_name(object: &Value, name: &str) -> Result<(), NameError> {
 /// Checks that `new` is meant for `old` as it is now, and lets it name its revision.
 ///
 /// # Errors
-/// If it is meant for another revision or another object of that name.
+/// If it is meant for another revision.
 pub fn check_revision(
     new: &mut Value,
     old: &Value,
     allows_unconditional_update: bool,
 ) -> Result<(), RevisionError> {
-    let (expected, found) = (super::text(new, "uid"), super::text(old, "uid"));
-    if !expected.is_empty() && expected != found {
-        return Err(RevisionError::Replaced { expected: expected.into(), found: found.into() });
-    }
     let current = super::text(old, "resourceVersion");
     match parse_revision(super::text(new, "resourceVersion"))? {
         0 if allows_unconditional_update => {
@@ -113,6 +101,7 @@ pub fn keep(new: &mut Value, old: &Value) {
     let old = super::of(old);
     let was = |field: &str| old.and_then(|meta| meta.get(field)).filter(|value| !value.is_null());
     let meta = new.ensure_map("metadata");
+    meta.remove("selfLink");
     match was("generation") {
         Some(generation) => drop(meta.insert("generation", generation.clone())),
         None => drop(meta.remove("generation")),

@@ -19,7 +19,7 @@ impl fmt::Display for GoText<'_> {
                 json::write_float(*number, &mut text);
                 f.write_str(&String::from_utf8_lossy(&text))
             }
-            Value::Str(text) => f.write_str(text),
+            Value::Str(text) | Value::Raw(text) => f.write_str(text),
             Value::List(list) => {
                 f.write_str("[")?;
                 for (at, item) in list.iter().enumerate() {
@@ -49,6 +49,6 @@ pub(super) const fn go_type(value: &Value) -> &'static str {
         Value::Float(_) => "float64",
         Value::Str(_) => "string",
         Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
+        Value::Map(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }

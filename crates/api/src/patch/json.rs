@@ -100,6 +100,7 @@ pub(super) fn check(
 
 /// Applies the operations in order; the first that fails ends it.
 pub(super) fn apply(mut object: Value, patch: &Value) -> Result<Value, JsonPatchError> {
+    read_owned(&mut object);
     let mut copied = 0;
     let mut bound = Bound::default();
     for (at, operation) in patch.as_list().unwrap_or_default().iter().enumerate() {
@@ -120,6 +121,16 @@ pub(super) fn apply(mut object: Value, patch: &Value) -> Result<Value, JsonPatch
         }
     }
     Ok(object)
+}
+
+/// Reads what owners own where it was left as it is stored, since operations can reach into it.
+fn read_owned(object: &mut Value) {
+    let entries = object.at_mut(&["metadata", "managedFields"]).and_then(Value::as_list_mut);
+    for fields in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("fieldsV1")) {
+        if let Value::Raw(text) = fields {
+            *fields = json::parse(text.as_bytes()).unwrap_or_default();
+        }
+    }
 }
 
 /// One operation.

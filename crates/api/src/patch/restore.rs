@@ -70,6 +70,6 @@ const fn kind(value: &Value) -> &'static str {
         Value::Float(_) => "float64",
         Value::Str(_) => "string",
         Value::List(_) => "slice",
-        Value::Map(_) => "map",
+        Value::Map(_) | Value::Raw(_) => "map",
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::schema::{Shape, builtin};
 use dice::Dice;
 
-mod dice;
+pub(crate) mod dice;
 
 fn kind(group: &str, kind: &str) -> Struct<'static> {
     builtin().kind(group, "v1", kind).unwrap()

@@ -2,9 +2,9 @@
 //!
 //! All numbers are little endian. The header holds, for each section, its offset and its number of records;
 //! then the sections follow. Texts lie apart, one after the other, and are named by their offset times 256 plus
-//! their length; 0 is the empty text. Structs are sorted by definition name, kinds by group, version and kind.
-//! The fields of a struct lie in the order in which they are written out; the section of ranks holds the same
-//! fields by a hash of their names: a search then looks at numbers that lie together, and at one name.
+//! their length; 0 is the empty text. Names of fields lie there as they are written before a value, in quotes and with a
+//! colon. Structs are sorted by definition name, kinds by group, version and kind. The fields of a struct lie in the order
+//! in which they are written out; besides, each struct has a hash table of their names.
 
 /// The sections, in the order of the header.
 #[derive(Clone, Copy)]
@@ -13,8 +13,8 @@ pub enum Section {
     Structs,
     /// Fields of all structs.
     Fields,
-    /// Indexes of fields within their struct, by the hash of the name.
-    Ranks,
+    /// The hash tables of all structs: indexes of fields within their struct, plus one; zero where there is none.
+    Slots,
     /// Types of fields and items.
     Nodes,
     /// Lists of texts: keys and values that are allowed.
@@ -32,13 +32,14 @@ pub const SECTIONS: usize = 8;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = SECTIONS * 8;
 
-/// name, group, version: text; first field u32; fields u16; map type u8; fields always written u8; description offset u32, length u32.
-pub const STRUCT_BYTES: usize = 28;
+/// name, group, version: text; first field u32; fields u16; map type u8; fields always written u8; first slot u32; slots
+/// (a power of two) u32; description offset u32, length u32.
+pub const STRUCT_BYTES: usize = 36;
 /// name: text; node u16; number u16; flags u16; values (list) u16; merge key, default: text; embed u16; zero u16;
 /// description offset u32, length u32.
 pub const FIELD_BYTES: usize = 32;
-/// hash of the name u16; index u16.
-pub const RANK_BYTES: usize = 4;
+/// index u16.
+pub const SLOT_BYTES: usize = 2;
 /// tag u8; list type u8; map type u8; wrapped u8; of u16; keys (list) u16; Go type: text.
 pub const NODE_BYTES: usize = 12;
 /// first item u32; items u32.
@@ -46,15 +47,17 @@ pub const LIST_BYTES: usize = 8;
 /// path of Go names: text; up to four protobuf numbers u8, zero where there are fewer.
 pub const EMBED_BYTES: usize = 8;
 
-/// A hash of a name that looks at few of its bytes: it only has to tell the fields of one struct apart, mostly.
-pub fn name_hash(name: &str) -> u16 {
+/// The slot, of a number that is a power of two, at which the search for a name begins; it goes on to the next one. This
+/// looks at few bytes of the name: it only has to tell the fields of one struct apart, mostly.
+pub fn first_slot(name: &str, slots: usize) -> usize {
     let bytes = name.as_bytes();
-    let byte = |at: usize| bytes.get(at).copied().map_or(0, u16::from);
-    let len = bytes.len();
-    let mixed = byte(0).wrapping_mul(0x1f)
-        ^ byte(len / 2).wrapping_mul(0x3b5)
-        ^ byte(len.wrapping_sub(1)).wrapping_mul(0x11d3);
-    mixed ^ ((len & 0xff) as u16).wrapping_mul(0x2c1b) ^ byte(len.wrapping_sub(4)).wrapping_mul(0x71)
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return 0 };
+    let middle = bytes[bytes.len() / 2];
+    let mixed = (bytes.len() & 0xff) as u32
+        | u32::from(*first) << 8
+        | u32::from(middle) << 16
+        | u32::from(*last) << 24;
+    (mixed.wrapping_mul(0x9e37_79b1) >> 16) as usize & (slots - 1)
 }
 
 /// Flags of a field.

@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-use super::Schemas;
-use super::layout::{FIELD_BYTES, flag, marker, name_hash, tag};
+use super::layout::{FIELD_BYTES, NODE_BYTES, STRUCT_BYTES, first_slot, flag, marker, tag};
+use super::{Schemas, u16_in, u32_in};
 
 /// A definition with fields. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Struct<'a> {
     schemas: &'a Schemas,
-    at: usize,
+    record: &'a [u8; STRUCT_BYTES],
 }
 
 /// A field of a definition. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     schemas: &'a Schemas,
-    at: usize,
+    record: &'a [u8; FIELD_BYTES],
 }
 
 /// The type of a field or of an item. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct TypeRef<'a> {
     schemas: &'a Schemas,
-    at: usize,
+    record: &'a [u8; NODE_BYTES],
 }
 
 /// What values of a type look like in JSON.
@@ -108,14 +108,15 @@ pub struct Patch {
 }
 
 impl<'a> Struct<'a> {
-    pub(super) fn new(schemas: &'a Schemas, at: usize) -> Struct<'a> {
-        Struct { schemas, at }
+    #[inline]
+    pub(super) fn new(schemas: &'a Schemas, record: &'a [u8; STRUCT_BYTES]) -> Struct<'a> {
+        Struct { schemas, record }
     }
 
     /// The full name, as in `io.k8s.api.core.v1.PodSpec`.
     #[must_use]
     pub fn definition(self) -> &'a str {
-        self.schemas.text(self.at)
+        self.schemas.text(u32_in(self.record, 0))
     }
 
     /// The last part of the name, as in `PodSpec`; of a kind it is the kind.
@@ -128,23 +129,23 @@ impl<'a> Struct<'a> {
     /// The API group of the package that has the definition.
     #[must_use]
     pub fn group(self) -> &'a str {
-        self.schemas.text(self.at + 4)
+        self.schemas.text(u32_in(self.record, 4))
     }
 
     /// The version of the package that has the definition.
     #[must_use]
     pub fn version(self) -> &'a str {
-        self.schemas.text(self.at + 8)
+        self.schemas.text(u32_in(self.record, 8))
     }
 
     fn first_field(self) -> usize {
-        self.schemas.u32(self.at + 12) as usize
+        u32_in(self.record, 12) as usize
     }
 
     /// How many fields there are.
     #[must_use]
     pub fn len(self) -> usize {
-        self.schemas.u16(self.at + 16).into()
+        u16_in(self.record, 16).into()
     }
 
     /// Whether there are no fields.
@@ -156,19 +157,19 @@ impl<'a> Struct<'a> {
     /// The marker on the definition itself.
     #[must_use]
     pub fn map_type(self) -> Option<MapType> {
-        map_type(self.schemas.u8(self.at + 18))
+        map_type(self.record[18])
     }
 
     /// Whether it has fields that are written even when nothing was said about them.
     #[must_use]
     pub fn has_always_written(self) -> bool {
-        self.schemas.u8(self.at + 19) != 0
+        self.record[19] != 0
     }
 
     /// The text for people, empty where there is none.
     #[must_use]
     pub fn description(self) -> &'a str {
-        self.schemas.description(self.at + 20)
+        self.schemas.description(u32_in(self.record, 28), u32_in(self.record, 32))
     }
 
     /// The fields in the order in which they are written out.
@@ -183,7 +184,7 @@ impl<'a> Struct<'a> {
     #[must_use]
     pub fn field_at(self, index: usize) -> Field<'a> {
         assert!(index < self.len(), "{} has no field {index}", self.definition());
-        Field { schemas: self.schemas, at: self.schemas.field_record(self.first_field() + index) }
+        Field { schemas: self.schemas, record: self.schemas.field_record(self.first_field() + index) }
     }
 
     /// The field with this name.
@@ -196,20 +197,23 @@ impl<'a> Struct<'a> {
     #[must_use]
     pub fn position(self, name: &str) -> Option<usize> {
         let first = self.first_field();
-        let ranks = self.schemas.ranks(first, self.len());
-        let hash = name_hash(name);
-        // Those with this hash stand together; mostly there is one.
-        let at = ranks.partition_point(|[low, high, ..]| u16::from_le_bytes([*low, *high]) < hash);
-        let same = ranks[at..].iter().take_while(|[low, high, ..]| u16::from_le_bytes([*low, *high]) == hash);
-        let mut same = same.map(|[.., low, high]| usize::from(u16::from_le_bytes([*low, *high])));
-        same.find(|rank| self.schemas.is_text(self.schemas.field_record(first + rank), name))
+        let slots = self.schemas.slots(u32_in(self.record, 20) as usize, u32_in(self.record, 24) as usize);
+        let mut at = first_slot(name, slots.len());
+        loop {
+            // There are more slots than fields, so the search ends at an empty one.
+            let rank = usize::from(u16::from_le_bytes(slots[at])).checked_sub(1)?;
+            if self.schemas.is_text(u32_in(self.schemas.field_record(first + rank), 0), name) {
+                return Some(rank);
+            }
+            at = (at + 1) & (slots.len() - 1);
+        }
     }
 
     /// The places of the fields that are written even when nothing was said about them.
     pub(crate) fn always_written(self) -> impl Iterator<Item = usize> {
-        let (first, schemas) = (self.first_field(), self.schemas);
-        let len = if self.has_always_written() { self.len() } else { 0 };
-        (0..len).filter(move |at| schemas.u16(schemas.field_record(first + at) + 8) & flag::ALWAYS != 0)
+        let count = usize::from(self.record[19]);
+        let len = if count == 0 { 0 } else { self.len() };
+        (0..len).filter(move |at| self.field_at(*at).is_always_written()).take(count)
     }
 
     /// The field with this protobuf number, among those that are not inside an embedded message.
@@ -223,37 +227,44 @@ impl<'a> Field<'a> {
     /// The name in JSON.
     #[must_use]
     pub fn name(self) -> &'a str {
-        self.schemas.text(self.at)
+        self.schemas.text(u32_in(self.record, 0))
+    }
+
+    /// The name as it is written before a value: in quotes and with a colon.
+    #[inline]
+    #[must_use]
+    pub(crate) fn quoted_name(self) -> &'a [u8] {
+        self.schemas.quoted(u32_in(self.record, 0))
     }
 
     /// The type.
+    #[inline]
     #[must_use]
     pub fn ty(self) -> TypeRef<'a> {
-        TypeRef { schemas: self.schemas, at: self.schemas.node_record(self.schemas.u16(self.at + 4)) }
+        TypeRef { schemas: self.schemas, record: self.schemas.node_record(u16_in(self.record, 4)) }
     }
 
     /// The protobuf number; none for fields that protobuf does not carry here.
     #[must_use]
     pub fn number(self) -> Option<u16> {
-        Some(self.schemas.u16(self.at + 6)).filter(|number| *number != 0)
+        Some(u16_in(self.record, 6)).filter(|number| *number != 0)
     }
 
     /// The protobuf numbers of the embedded messages around the field, from the outside in; mostly none.
     #[must_use]
     pub fn embedded_numbers(self) -> &'a [u8] {
-        let at = self.schemas.embed_record(self.schemas.u16(self.at + 20)) + 4;
-        let four = &self.schemas.table[at..at + 4];
+        let four = &self.schemas.embed_record(u16_in(self.record, 20))[4..];
         &four[..four.iter().position(|number| *number == 0).unwrap_or(four.len())]
     }
 
     /// The Go names of the embedded structs around the field, joined by points; mostly empty.
     #[must_use]
     pub fn embedded_path(self) -> &'a str {
-        self.schemas.text(self.schemas.embed_record(self.schemas.u16(self.at + 20)))
+        self.schemas.text(u32_in(self.schemas.embed_record(u16_in(self.record, 20)), 0))
     }
 
     fn flag(self, flag: u16) -> bool {
-        self.schemas.u16(self.at + 8) & flag != 0
+        u16_in(self.record, 8) & flag != 0
     }
 
     /// Whether OpenAPI says that it must be there.
@@ -305,34 +316,34 @@ impl<'a> Field<'a> {
     /// The key by which a strategic merge patch matches items.
     #[must_use]
     pub fn merge_key(self) -> Option<&'a str> {
-        Some(self.schemas.text(self.at + 12)).filter(|key| !key.is_empty())
+        Some(self.schemas.text(u32_in(self.record, 12))).filter(|key| !key.is_empty())
     }
 
     /// The values that are allowed, if only some are.
     pub fn values(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
-        self.schemas.list(self.schemas.u16(self.at + 10))
+        self.schemas.list(u16_in(self.record, 10))
     }
 
     /// The default that the schema shows, as JSON.
     #[must_use]
     pub fn default_json(self) -> Option<&'a str> {
-        Some(self.schemas.text(self.at + 16)).filter(|json| !json.is_empty())
+        Some(self.schemas.text(u32_in(self.record, 16))).filter(|json| !json.is_empty())
     }
 
     /// The text for people, empty where there is none.
     #[must_use]
     pub fn description(self) -> &'a str {
-        self.schemas.description(self.at + FIELD_BYTES - 8)
+        self.schemas.description(u32_in(self.record, 24), u32_in(self.record, 28))
     }
 }
 
 impl<'a> TypeRef<'a> {
     fn of(self) -> u16 {
-        self.schemas.u16(self.at + 4)
+        u16_in(self.record, 4)
     }
 
     fn inner(self) -> TypeRef<'a> {
-        TypeRef { schemas: self.schemas, at: self.schemas.node_record(self.of()) }
+        TypeRef { schemas: self.schemas, record: self.schemas.node_record(self.of()) }
     }
 
     /// What values look like.
@@ -341,7 +352,7 @@ impl<'a> TypeRef<'a> {
     /// If the table is not one that the build made.
     #[must_use]
     pub fn shape(self) -> Shape<'a> {
-        match self.schemas.u8(self.at) {
+        match self.record[0] {
             tag::STRUCT => Shape::Struct(self.schemas.struct_at(self.of().into())),
             tag::MAP => Shape::Map(self.inner()),
             tag::LIST => Shape::List(self.inner()),
@@ -365,10 +376,16 @@ impl<'a> TypeRef<'a> {
         }
     }
 
+    /// Whether a JSON schema or something simpler stands here.
+    #[inline]
+    pub(crate) fn is_schema_or(self) -> bool {
+        matches!(self.record[0], tag::SCHEMA_OR_ARRAY | tag::SCHEMA_OR_BOOL | tag::SCHEMA_OR_STRINGS)
+    }
+
     /// The list type, if it is marked.
     #[must_use]
     pub fn list_type(self) -> Option<ListType> {
-        match self.schemas.u8(self.at + 1) {
+        match self.record[1] {
             marker::ATOMIC => Some(ListType::Atomic),
             marker::SET => Some(ListType::Set),
             marker::MAP => Some(ListType::Map),
@@ -379,7 +396,7 @@ impl<'a> TypeRef<'a> {
     /// The map type that is marked at the place of use.
     #[must_use]
     pub fn map_type(self) -> Option<MapType> {
-        map_type(self.schemas.u8(self.at + 2))
+        map_type(self.record[2])
     }
 
     /// Whether merging takes a value of this type as one whole: a list without another mark, and an object that
@@ -397,12 +414,12 @@ impl<'a> TypeRef<'a> {
     /// Whether protobuf has the list as a message of one repeated field.
     #[must_use]
     pub fn is_wrapped(self) -> bool {
-        self.schemas.u8(self.at + 3) != 0
+        self.record[3] != 0
     }
 
     /// The keys of the items of a list of type map.
     pub fn list_keys(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
-        self.schemas.list(self.schemas.u16(self.at + 6))
+        self.schemas.list(u16_in(self.record, 6))
     }
 
     /// The default of a key of the items, as JSON: an item that lacks the key has that one.
@@ -420,7 +437,7 @@ impl<'a> TypeRef<'a> {
     /// The Go type that decoding errors name.
     #[must_use]
     pub fn go_type(self) -> &'a str {
-        self.schemas.text(self.at + 8)
+        self.schemas.text(u32_in(self.record, 8))
     }
 }
 
@@ -434,7 +451,7 @@ fn map_type(byte: u8) -> Option<MapType> {
 
 impl PartialEq for Struct<'_> {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.schemas, other.schemas) && self.at == other.at
+        std::ptr::eq(self.record, other.record)
     }
 }
 
@@ -442,7 +459,7 @@ impl Eq for Struct<'_> {}
 
 impl PartialEq for TypeRef<'_> {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.schemas, other.schemas) && self.at == other.at
+        std::ptr::eq(self.record, other.record)
     }
 }
 

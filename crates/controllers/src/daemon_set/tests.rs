@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use setpoint_api::{Value, value};
+use setpoint_api::{Value, json, value};
 use setpoint_sim::cluster::Cluster;
 
 use crate::testing::{is_going, is_ready, names, number, template, was_told};
@@ -127,6 +127,13 @@ fn every_node_has_one_pod_and_new_nodes_get_one() {
     let hash = revision.str_at(&["metadata", "labels", "controller-revision-hash"]);
     assert_eq!(pod.str_at(&["metadata", "labels", "controller-revision-hash"]), hash);
     assert_eq!(revision.str_at(&["metadata", "name"]), format!("log-{hash}"));
+    let mut sorted = revision.at(&["data"]).unwrap().clone();
+    sorted.sort_fields();
+    assert_eq!(
+        json::to_text(revision.at(&["data"]).unwrap()),
+        json::to_text(&sorted),
+        "clients compare bytes"
+    );
     assert_eq!(pod.str_at(&["metadata", "labels", "pod-template-generation"]), "1");
     let name = pod.str_at(&["metadata", "name"]);
     assert!(was_told(&cluster, "SuccessfulCreate", &format!("Created pod: {name}")));

@@ -7,7 +7,8 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 fn cluster(nodes: &[&str]) -> Cluster {
-    let mut cluster = Cluster::new(|| (vec![Box::new(super::NodeLifecycle)], crate::indexes::all()), 7);
+    let mut cluster =
+        Cluster::new(|| (vec![Box::new(super::NodeLifecycle::default())], crate::indexes::all()), 7);
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
     for name in nodes {
         let labels = value!({"topology.kubernetes.io/zone": "z", "kubernetes.io/os": "linux"});

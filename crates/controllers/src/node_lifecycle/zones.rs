@@ -12,20 +12,41 @@ use setpoint_reconcile::{Object, World};
 use super::{NOT_READY, UNREACHABLE};
 use crate::indexes::{NODES_BY_ZONE, zone_of};
 
-/// How long after one node of a healthy zone the next one is given up.
-pub const INTERVAL: Duration = Duration::from_secs(10);
-/// How long after one node of a large zone in which much is down.
-pub const INTERVAL_DISRUPTED: Duration = Duration::from_secs(100);
-/// The most nodes of a zone that is not large.
-pub const LARGE_ZONE: usize = 50;
-/// The share of nodes that are down, in percent, from which much is down.
-pub const UNHEALTHY_PERCENT: usize = 55;
+/// How fast nodes are given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pace {
+    /// How long after one node of a healthy zone the next one is given up; none ever is if it is not said.
+    pub interval: Option<Duration>,
+    /// How long after one node of a large zone in which much is down; none ever is if it is not said.
+    pub interval_disrupted: Option<Duration>,
+    /// The most nodes of a zone that is not large.
+    pub large_zone: usize,
+    /// The share of nodes that are down from which much is down.
+    pub unhealthy_share: f64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            interval: Some(Duration::from_secs(10)),
+            interval_disrupted: Some(Duration::from_secs(100)),
+            large_zone: 50,
+            unhealthy_share: 0.55,
+        }
+    }
+}
 
 /// The label of nodes that do not count when the state of a zone is judged.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The key of the taint that evicts the pods of a node, if it is to have one now.
-pub(super) fn evicting_taint(object: &Object, node: &Node, world: &World, now: Time) -> Option<&'static str> {
+pub(super) fn evicting_taint(
+    object: &Object,
+    node: &Node,
+    world: &World,
+    now: Time,
+    pace: &Pace,
+) -> Option<&'static str> {
     let (key, opposite) = match node.readiness()? {
         "False" => (NOT_READY, UNREACHABLE),
         "Unknown" => (UNREACHABLE, NOT_READY),
@@ -36,7 +57,7 @@ pub(super) fn evicting_taint(object: &Object, node: &Node, world: &World, now: T
     }
     let has = |key: &str| node.spec.taints.iter().any(|taint| taint.is(key, "NoExecute"));
     // One reason for the other: the node was given up already.
-    (has(key) || has(opposite) || is_next(object, world, now)).then_some(key)
+    (has(key) || has(opposite) || is_next(object, world, now, pace)).then_some(key)
 }
 
 /// Whether no node that counts is well.
@@ -50,7 +71,7 @@ fn counts(object: &Object) -> bool {
 }
 
 /// Whether a node is the next of its zone to be given up, and the time has come.
-fn is_next(object: &Object, world: &World, now: Time) -> bool {
+fn is_next(object: &Object, world: &World, now: Time, pace: &Pace) -> bool {
     let zone = zone_of(object);
     let (mut down, mut all, mut last, mut first) = (0, 0, None, None);
     for other in world.indexed(NODES_BY_ZONE, &zone) {
@@ -73,17 +94,19 @@ fn is_next(object: &Object, world: &World, now: Time) -> bool {
         }
     }
     let is_first = first.is_some_and(|(_, key)| key == object.key());
-    let Some(interval) = interval(down, all) else { return false };
+    let Some(interval) = pace.between(down, all) else { return false };
     is_first && last.is_none_or(|last: Time| last.after(interval) <= now)
 }
 
-/// How long to wait between two nodes of a zone; nothing if none is to be given up.
-fn interval(down: usize, all: usize) -> Option<Duration> {
-    let much = down > 2 && down < all && down * 100 >= all * UNHEALTHY_PERCENT;
-    match (much, all > LARGE_ZONE) {
-        (false, _) => Some(INTERVAL),
-        (true, true) => Some(INTERVAL_DISRUPTED),
-        (true, false) => None,
+impl Pace {
+    /// How long to wait between two nodes of a zone; nothing if none is to be given up.
+    fn between(&self, down: usize, all: usize) -> Option<Duration> {
+        let much = down > 2 && down < all && down as f64 >= all as f64 * self.unhealthy_share;
+        match (much, all > self.large_zone) {
+            (false, _) => self.interval,
+            (true, true) => self.interval_disrupted,
+            (true, false) => None,
+        }
     }
 }
 
@@ -93,11 +116,13 @@ mod tests {
 
     #[test]
     fn the_more_is_down_the_slower_and_small_zones_stop() {
-        assert_eq!(interval(1, 10), Some(INTERVAL));
-        assert_eq!(interval(2, 3), Some(INTERVAL), "two are never much");
-        assert_eq!(interval(6, 10), None);
-        assert_eq!(interval(54, 100), Some(INTERVAL));
-        assert_eq!(interval(55, 100), Some(INTERVAL_DISRUPTED));
-        assert_eq!(interval(10, 10), Some(INTERVAL), "a zone that is wholly down is given up");
+        let pace = Pace::default();
+        let between = |down, all| pace.between(down, all).map(|pause| pause.as_secs());
+        assert_eq!(between(1, 10), Some(10));
+        assert_eq!(between(2, 3), Some(10), "two are never much");
+        assert_eq!(between(6, 10), None);
+        assert_eq!(between(54, 100), Some(10));
+        assert_eq!(between(55, 100), Some(100));
+        assert_eq!(between(10, 10), Some(10), "a zone that is wholly down is given up");
     }
 }

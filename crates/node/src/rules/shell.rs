@@ -1,7 +1,7 @@
 //! What a command line does, as far as that can be told without running it.
 //!
 //! It knows how long `sleep` sleeps, what `exit`, `true` and `false` end with, what `echo` says and which files come
-//! and go, alone or in `sh -c` sequences. Of anything else it says that it goes on until it is stopped: a guess about
+//! and go, alone or in `sh -c` with sequences, `if` and `while true`. Of anything else it says that it goes on until it is stopped: a guess about
 //! a program that nobody runs would be worse.
 
 mod words;
@@ -9,7 +9,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use words::{After, split};
+use words::{After, Command, What, parse};
 
 /// What happens in the life of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,8 +142,8 @@ impl Machine {
                 Step::Code(0)
             }
             "test" => self.test(rest),
-            "[" => match rest.split_last() {
-                Some((&"]", rest)) => self.test(rest),
+            "[" | "[[" => match rest.split_last() {
+                Some((&"]" | &"]]", rest)) => self.test(rest),
                 _ => Step::Endless,
             },
             name if QUIET.contains(&name) || is_assignment(name) => {
@@ -158,7 +158,7 @@ impl Machine {
         let is_script = |word: &&str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
         match words.iter().position(is_script).and_then(|at| words.get(at + 1)) {
             // An exit ends the script, not who called it.
-            Some(script) => match self.script(script) {
+            Some(script) => match self.sequence(&parse(script)) {
                 Step::Exit(code) => Step::Code(code),
                 other => other,
             },
@@ -166,8 +166,8 @@ impl Machine {
         }
     }
 
-    fn script(&mut self, text: &str) -> Step {
-        let Some(commands) = split(text) else { return Step::Endless };
+    /// Runs one command after the other, as far as each is due.
+    fn sequence(&mut self, commands: &[Command]) -> Step {
         let mut code = 0;
         for command in commands {
             let is_due = match command.after {
@@ -178,13 +178,7 @@ impl Machine {
             if !is_due {
                 continue;
             }
-            if let Some(body) = &command.forever {
-                self.cycle(body);
-                return Step::Endless;
-            }
-            let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
-            let into = command.into.as_ref().map(|(file, appends)| (file.as_str(), *appends));
-            match self.run(&words, into) {
+            match self.command(&command.what) {
                 Step::Code(ended) => code = ended,
                 other => return other,
             }
@@ -192,10 +186,29 @@ impl Machine {
         Step::Code(code)
     }
 
+    fn command(&mut self, what: &What) -> Step {
+        match what {
+            What::Plain { words, into } => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                self.run(&words, into.as_ref().map(|(file, appends)| (file.as_str(), *appends)))
+            }
+            What::If { condition, then, otherwise } => match self.sequence(condition) {
+                Step::Code(0) => self.sequence(then),
+                Step::Code(_) => self.sequence(otherwise),
+                other => other,
+            },
+            What::Forever(body) => {
+                self.cycle(body);
+                Step::Endless
+            }
+            What::Unknown => Step::Endless,
+        }
+    }
+
     /// Does something for ever: what it does once is known, if it ends and takes time.
-    fn cycle(&mut self, body: &str) {
+    fn cycle(&mut self, body: &[Command]) {
         let mut once = Machine { files: self.files.clone(), now: Duration::ZERO, course: Course::default() };
-        if let Step::Code(_) = once.script(body)
+        if let Step::Code(_) = once.sequence(body)
             && !once.now.is_zero()
             && !once.course.log.is_empty()
         {
@@ -322,6 +335,25 @@ mod tests {
             assert_eq!(end(&["sh", "-c", script]), None, "{script}");
         }
         assert_eq!(course(&["sh", "-c", "echo up; while true; do :; done"]).log.len(), 1);
+    }
+
+    #[test]
+    fn branches_are_taken_as_their_condition_ends() {
+        for (script, ends) in [
+            ("if true; then exit 3; fi", Some((0, 3))),
+            ("if false; then exit 3; fi; sleep 2", Some((2, 0))),
+            ("if [ -f /x ]; then exit 1; elif [[ a == a ]]; then sleep 4; else exit 2; fi", Some((4, 0))),
+            (
+                "touch /x\nif [ -f /x ] && true\nthen\n if false; then exit 1; else exit 5; fi\nfi",
+                Some((0, 5)),
+            ),
+            ("if nginx; then exit 1; fi", None),
+            ("if true; then for i in 1 2; do exit 1; done; fi", None),
+            ("if true; then exit 1", None),
+            ("if true; then exit 1; fi | cat", None),
+        ] {
+            assert_eq!(end(&["sh", "-c", script]), ends, "{script}");
+        }
     }
 
     #[test]

@@ -28,8 +28,11 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
         return Image::Failed { reason: "InvalidImageName", message, error, until: None };
     }
     let fails = said.pull_fails.clone().or_else(|| {
-        let Some(Impossible::NoSuchHost(host)) = nowhere else { return None };
-        Some(format!("failed to resolve reference {name:?}: lookup {host}: no such host"))
+        let why = match nowhere? {
+            Impossible::NoSuchHost(host) => format!("lookup {host}: no such host"),
+            Impossible::NotFound | Impossible::Invalid => format!("{name}: not found"),
+        };
+        Some(format!("failed to resolve reference {name:?}: {why}"))
     });
     let takes = said.pull_takes.unwrap_or_default();
     let Some(error) = fails else {

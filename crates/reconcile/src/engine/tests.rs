@@ -171,6 +171,58 @@ fn a_resync_finds_what_no_change_told_and_counts_it() {
     assert_eq!(engine.stats().next().map(|(_, _, stats)| stats.resync_gaps), Some(1));
 }
 
+/// Wants of every thing to be told how many others there are, which it does not watch.
+struct Shy;
+
+impl Planner for Shy {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "shy"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        assert!(world.get(key).is_some() && world.count("copies") < 100);
+        Plan::default()
+    }
+}
+
+#[test]
+fn a_resync_leaves_out_keys_for_which_nothing_can_have_changed() {
+    let mut engine = Engine::new(vec![Box::new(Shy)], []);
+    engine.observe(copy("x", 1), at(0));
+    for name in ["x", "y", "z"] {
+        engine.observe(thing(name, 1, 2 + u64::from(name.as_bytes()[0])), at(0));
+    }
+    engine.reach(Revision(500));
+    engine.turn(at(0), Seed(1));
+    let plans_in_round = |engine: &mut Engine, round: i64| {
+        let plans = |engine: &Engine| engine.stats().next().map_or(0, |(_, _, stats)| stats.plans);
+        let before = plans(engine);
+        for slice in 0..i64::from(RESYNC_SLICES) {
+            engine.turn(at((round * i64::from(RESYNC_SLICES) + slice) * 1000), Seed(1));
+        }
+        plans(engine) - before
+    };
+    assert_eq!(plans_in_round(&mut engine, 0), 0, "the first comes after half a minute");
+    assert_eq!(plans_in_round(&mut engine, 1), 3, "the first looks at everything");
+    assert_eq!(plans_in_round(&mut engine, 2), 0, "nothing has changed");
+    engine.observe(thing("y", 1, 501), at(89_999));
+    engine.reach(Revision(501));
+    assert_eq!(plans_in_round(&mut engine, 3), 1, "one has changed");
+    assert_eq!(plans_in_round(&mut engine, 4), 0);
+    engine.observe(copy("x", 502), at(149_999));
+    engine.reach(Revision(502));
+    assert_eq!(plans_in_round(&mut engine, 5), 3, "what was read has changed, though no watch told");
+    assert_eq!((6..=10).map(|round| plans_in_round(&mut engine, round)).sum::<u64>(), 0);
+    assert_eq!(plans_in_round(&mut engine, 11), 3, "one in ten looks at everything");
+}
+
 #[test]
 fn a_relist_takes_away_what_is_not_in_it() {
     let mut engine = engine();

@@ -7,9 +7,10 @@ use http::Method;
 use setpoint_api::status::{Qualified, Status};
 
 use super::Api;
+use crate::discovery::usage;
 use crate::exchange::{Identity, Request};
 use crate::query::Query;
-use crate::route::{Route, Target};
+use crate::route::{Measured, Route, Target};
 use crate::tokens::{ISSUER, TokenError, Verified};
 
 /// The group whose members may do everything.
@@ -43,6 +44,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
     match route {
         Route::Objects(target) if is_about_oneself(target) => Ok(()),
         Route::Objects(target) => Err(forbidden(request, target)),
+        Route::Usage(about) => Err(forbidden_usage(request, about)),
         Route::Document(parts) if is_open(parts) && request.method == Method::GET => Ok(()),
         Route::Document(_) | Route::Nothing => {
             let (user, verb) = (&request.identity.user, request.method.as_str().to_ascii_lowercase());
@@ -71,9 +73,32 @@ fn is_open(parts: &[String]) -> bool {
 
 fn forbidden(request: &Request, target: &Target) -> Status {
     let info = target.served.info;
+    let resource = if target.subresource.is_empty() {
+        info.plural.to_owned()
+    } else {
+        format!("{}/{}", info.plural, target.subresource)
+    };
+    let why = why(request, (info.group, &resource), &target.namespace, &target.name, target.watch);
+    Status::forbidden(target.served.qualified(), &target.name, why)
+}
+
+fn forbidden_usage(request: &Request, about: &Measured) -> Status {
+    let resource = Qualified { group: usage::GROUP, name: about.plural };
+    let why = why(request, (resource.group, resource.name), &about.namespace, &about.name, false);
+    Status::forbidden(resource, &about.name, why)
+}
+
+/// The words for what somebody may not do.
+fn why(
+    request: &Request,
+    (group, resource): (&str, &str),
+    namespace: &str,
+    name: &str,
+    watch: bool,
+) -> String {
     let query = Query::parse(&request.query);
-    let watches = target.watch || query.flag("watch") == Some(true);
-    let verb = match (request.method.as_str(), target.name.is_empty()) {
+    let watches = watch || query.flag("watch") == Some(true);
+    let verb = match (request.method.as_str(), name.is_empty()) {
         ("GET" | "HEAD", _) if watches => "watch",
         ("GET" | "HEAD", true) => "list",
         ("GET" | "HEAD", false) => "get",
@@ -83,17 +108,11 @@ fn forbidden(request: &Request, target: &Target) -> Status {
         ("DELETE", true) => "deletecollection",
         _ => "delete",
     };
-    let resource = if target.subresource.is_empty() {
-        info.plural.to_owned()
-    } else {
-        format!("{}/{}", info.plural, target.subresource)
-    };
-    let place = if target.namespace.is_empty() {
+    let place = if namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
-        format!("in the namespace {:?}", target.namespace)
+        format!("in the namespace {namespace:?}")
     };
-    let (user, group) = (&request.identity.user, info.group);
-    let why = format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}");
-    Status::forbidden(target.served.qualified(), &target.name, why)
+    let user = &request.identity.user;
+    format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}")
 }

@@ -15,7 +15,7 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Time, json, value};
 
-use super::{Api, unknown};
+use super::{Api, check_accept, not_allowed, unknown, wanted_whole};
 use crate::exchange::{Answer, Body, Request};
 use crate::in_process::report;
 use crate::query::Query;
@@ -43,12 +43,16 @@ impl Api {
     }
 
     pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Answer, Status> {
-        if request.method != Method::GET && request.method != Method::HEAD {
-            return Err(unknown(&request.method));
-        }
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let measures = self.usage.get().is_some();
+        // The two documents of all groups, and the list of paths, are given whatever the method.
+        if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
+            let exists = discovery::document(&parts, &self.options.address, measures).is_some()
+                || matches!(parts[..], [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]);
+            return if exists { Err(not_allowed(&request.method)) } else { missing(request) };
+        }
         match parts[..] {
-            [] => return Ok(answers::document(&discovery::paths(self.health.paths()))),
+            [] => return Ok(answers::document(&discovery::paths(self.health.paths(), measures))),
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
             [".well-known", "openid-configuration"] => return Ok(self.openid()),
             ["openid", "v1", "jwks"] => return self.keys(),
@@ -56,18 +60,23 @@ impl Api {
             _ => {}
         }
         let is_wanted = media::wants_aggregated(accept(request));
-        if let Some(document) = discovery::aggregated(&parts).filter(|_| is_wanted) {
+        if let Some(document) = discovery::aggregated(&parts, measures).filter(|_| is_wanted) {
             let mut answer = answers::json_bytes(200, vec![document.json.clone().into()]);
             answer.headers.insert(CONTENT_TYPE, AGGREGATED);
             let mut answer = tagged(answer, &document.tag, request);
             answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
             return Ok(answer);
         }
-        match discovery::document(&parts, &self.options.address) {
-            Some(value) => Ok(answers::document(&value)),
-            None if parts.first() == Some(&"api") => Err(unknown(&request.method)),
-            None => Ok(nothing()),
+        let Some(document) = discovery::document(&parts, &self.options.address, measures) else {
+            return missing(request);
+        };
+        if parts == ["version"] {
+            check_accept(request, &media::ACCEPTED[..1])?;
+        } else {
+            check_accept(request, &media::ACCEPTED)?;
+            wanted_whole(request)?;
         }
+        Ok(answers::document(&document))
     }
 
     /// Who issues tokens, for those who check them themselves.
@@ -168,6 +177,19 @@ fn second(request: &Request) -> Answer {
 
 fn accept(request: &Request) -> Option<&str> {
     request.headers.get(ACCEPT).and_then(|value| value.to_str().ok())
+}
+
+/// The answer where there is nothing: below a group that is known, in the words of the API.
+pub(super) fn missing(request: &Request) -> Result<Answer, Status> {
+    let mut parts = request.path.split('/').skip(1);
+    let is_api = match parts.next() {
+        Some("api") => true,
+        Some("apis") => {
+            parts.next().is_some_and(|group| discovery::document(&["apis", group], "", true).is_some())
+        }
+        _ => false,
+    };
+    if is_api { Err(unknown(&request.method)) } else { Ok(nothing()) }
 }
 
 fn nothing() -> Answer {

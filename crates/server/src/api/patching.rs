@@ -3,12 +3,11 @@
 use setpoint_api::Value;
 use setpoint_api::decode::decode_sent;
 use setpoint_api::patch::{Patch, PatchType};
-use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::write::header;
 use crate::answers;
-use crate::body::{Sent, Strictness};
+use crate::body::{Expected, Sent, Strictness};
 use crate::exchange::Request;
 use crate::query::Query;
 
@@ -23,8 +22,8 @@ pub(super) struct Patching {
 /// # Errors
 /// If the sort is not known.
 pub(super) fn sort(request: &Request) -> Result<Option<PatchType>, Status> {
-    let kind = header(request).unwrap_or_default();
-    if kind.split(';').next().is_some_and(|text| text.trim() == "application/apply-patch+yaml") {
+    let kind = header(request).unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if kind == "application/apply-patch+yaml" {
         return Ok(None);
     }
     PatchType::from_media_type(kind).map(Some).ok_or_else(answers::unsupported_patch)
@@ -46,8 +45,10 @@ impl Patching {
     ///
     /// # Errors
     /// If the patch does not fit, or makes something that is no such object.
-    pub(super) fn apply(&self, live: Value, schema: Struct<'static>) -> Result<Sent, Status> {
+    pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<Sent, Status> {
+        let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
+        let patched = self.patch.typed(patched, (expected.api_version, expected.kind))?;
         let decoded = decode_sent(patched.clone(), schema, &[])
             .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
         let warnings = match self.strictness {

@@ -65,7 +65,8 @@ impl Api {
         }
         let snapshot = self.store.snapshot();
         let now = self.options.clock.now();
-        let world = World { snapshot: &snapshot, now, entropy: [0; 3] };
+        let world =
+            World { snapshot: &snapshot, now, entropy: [0; 3], tolerations: self.options.tolerations };
         ownership::note(served, Part::Whole, &writer, &world, None, &mut review);
         let identity = &request.identity;
         match served.info.kind {

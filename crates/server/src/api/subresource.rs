@@ -13,10 +13,10 @@ use setpoint_api::Value;
 use setpoint_api::metadata;
 use setpoint_api::resources::Verb;
 use setpoint_api::schema::builtin;
-use setpoint_api::status::{Generic, Reason, Status};
+use setpoint_api::status::{Reason, Status};
 
 use super::write::header;
-use super::{Api, unknown};
+use super::{Api, not_allowed, unknown};
 use crate::answers;
 use crate::body::{self, Expected, Sent, Strictness};
 use crate::exchange::{Answer, Request};
@@ -26,7 +26,7 @@ use crate::route::Target;
 /// The verb that a method asks for below an object.
 fn verb(method: &Method) -> Option<Verb> {
     Some(match *method {
-        Method::GET | Method::HEAD => Verb::Get,
+        Method::GET => Verb::Get,
         Method::POST => Verb::Create,
         Method::PUT => Verb::Update,
         Method::PATCH => Verb::Patch,
@@ -35,10 +35,28 @@ fn verb(method: &Method) -> Option<Verb> {
     })
 }
 
-/// Refuses what a subresource does not offer.
+/// The verb that a method asks for of an object or a collection. Nothing is made or emptied in all namespaces at once.
+fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
+    let is_whole = target.served.info.namespaced && target.namespace.is_empty();
+    Some(match (method, target.name.is_empty()) {
+        (&Method::GET, true) => Verb::List,
+        (&Method::POST, true) if !is_whole => Verb::Create,
+        (&Method::DELETE, true) if !is_whole => Verb::DeleteCollection,
+        (&Method::POST, false) | (_, true) => return None,
+        (method, false) => verb(method)?,
+    })
+}
+
+/// Refuses what a path does not offer.
 pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Status> {
-    if target.subresource.is_empty() {
+    if target.served.is_virtual {
+        // They are asked, and refuse by themselves what they do not answer.
         return Ok(());
+    }
+    if target.subresource.is_empty() {
+        let verb = verb_of_objects(&request.method, target);
+        let is_known = verb.is_some_and(|verb| target.served.info.verbs.contains(verb));
+        return if is_known { Ok(()) } else { Err(not_allowed(&request.method)) };
     }
     let Some(info) = target.served.info.subresource(&target.subresource) else {
         return Err(unknown(&request.method));
@@ -46,7 +64,7 @@ pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Statu
     if verb(&request.method).is_some_and(|verb| info.verbs.contains(verb)) {
         return Ok(());
     }
-    Err(Status::generic(405, &Generic { method: request.method.as_str(), ..Generic::default() }))
+    Err(not_allowed(&request.method))
 }
 
 /// The definition of a kind that is certainly there.

@@ -2,26 +2,27 @@
 
 use http::header::CONTENT_TYPE;
 use setpoint_api::apply::manager_name;
-use setpoint_api::decode::{StrictError, decode};
+use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::json::Duplicate;
 use setpoint_api::metadata::delete::answers_with_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
 use setpoint_api::metadata::owners;
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Time, Value, json, metadata, protobuf, yaml};
+use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
 use super::patching::{self, Patching};
 use super::{Api, wanted};
-use crate::body::{self, Expected, Strictness};
+use crate::body::{self, Expected, Fault, Strictness};
 use crate::exchange::{Answer, Request};
 use crate::media::{self, Form, View};
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::create::create;
-use crate::pipeline::delete::delete;
+use crate::pipeline::delete::{check_options, delete};
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Decided, Step, Wish, World, Writer, quota};
+use crate::pipeline::{Decided, Step, Wish, World, Writer, check_uid, place, quota};
 use crate::query::Query;
 use crate::route::Target;
 use crate::{answers, list, stored};
@@ -76,17 +77,7 @@ impl Api {
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
         let (mut wish, mut warnings) = self.body(request, target, query)?;
-        metadata::create::ensure_namespace(&mut wish.object, &target.namespace)
-            .map_err(|error| Status::bad_request(error.to_string()))?;
-        let name = metadata::name(&wish.object);
-        if name.is_empty() {
-            wish.object.ensure_map("metadata").insert("name", target.name.as_str());
-        } else if name != target.name {
-            let (said, asked) = (name, &target.name);
-            return Err(Status::bad_request(format!(
-                "the name of the object ({said}) does not match the name on the URL ({asked})"
-            )));
-        }
+        settle_place(&mut wish.object, target)?;
         let writer = writer(request, query, None)?;
         let part = part(target);
         let creates = part == Part::Whole && target.served.rules.allows_create_on_update();
@@ -95,7 +86,8 @@ impl Api {
         let done = self
             .perform(|world| {
                 let decided = match self.find(target, world.snapshot) {
-                    Ok(record) => update(target.served, part, wish.clone(), &record, &writer, world),
+                    Ok(record) => check_uid(target.served, &wish.object, &record)
+                        .and_then(|()| update(target.served, part, wish.clone(), &record, &writer, world)),
                     Err(_) if creates => {
                         created = true;
                         create(target.served, &target.namespace, wish.clone(), &writer, world)
@@ -123,12 +115,16 @@ impl Api {
         let writer = writer(request, query, Some(false))?;
         let patch = Patching::parse(sort, request, query)?;
         let served = target.served;
+        let api_version = served.api_version();
+        let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
         let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
-                let mut sent = patch.apply(served.to_served(stored::object(&record)), served.schema)?;
+                let live = served.to_served(stored::object(&record));
+                let mut sent = patch.apply(live, expected)?;
                 warnings = sent.warnings;
+                settle_place(&mut sent.object, target)?;
                 warnings.extend(owners::deduplicate(&mut sent.object, true));
                 let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
                 noted(update(served, part(target), wish, &record, &writer, world), &mut more)
@@ -143,8 +139,8 @@ impl Api {
         let writer = writer(request, query, Some(true))?;
         let force = query.flag("force") == Some(true);
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let (config, mut warnings) = applied_config(request, target, strictness)?;
-        let config = Configuration { says: &config, force };
+        let (config, mut warnings) = applied_config(&request.body, strictness)?;
+        let config = Configuration { says: &config, force, name: &target.name, namespace: &target.namespace };
         let mut created = false;
         let mut more = Vec::new();
         let done = self
@@ -167,24 +163,28 @@ impl Api {
         query: &Query,
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
-        let options = delete_options(request, query)?;
+        let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
-        let writer = Writer { dry_run: !options.dry_run.is_empty(), ..writer(request, query, None)? };
+        check_options(&options)?;
+        let warnings = preserved(target, &options);
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
                 delete(target.served, &record, &options, &writer, world)
             })
-            .await?;
-        Ok(match done {
-            Done::Removed(object)
+            .await;
+        match done {
+            Ok(Done::Removed(object))
                 if !answers_with_object(target.served.info.group, target.served.info.kind) =>
             {
                 let uid = metadata::text(&object, "uid");
-                answers::status(&Status::deleted(target.served.qualified(), &target.name, uid))
+                let status = Status::deleted(target.served.qualified(), &target.name, uid);
+                let mut answer = answers::status(&status);
+                answers::warn(&mut answer, &warnings);
+                Ok(answer)
             }
-            done => shown(target, done, 200, wanted, query, self.options.clock.now())?,
-        })
+            done => answered(target, done, 200, wanted, query, self.options.clock.now(), &warnings),
+        }
     }
 
     pub(super) async fn delete_collection(
@@ -194,9 +194,9 @@ impl Api {
         query: &Query,
     ) -> Result<Answer, Status> {
         let wanted = wanted(request)?;
-        let options = delete_options(request, query)?;
+        let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
-        let writer = Writer { dry_run: !options.dry_run.is_empty(), ..writer(request, query, None)? };
+        check_options(&options)?;
         let page = list::page(&self.store, target, query, self.options.clock.now())?;
         for record in &page.records {
             let outcome = self
@@ -213,7 +213,9 @@ impl Api {
                 .await;
             outcome?;
         }
-        list::answer(target, page, wanted, query, self.options.clock.now())
+        let mut answer = list::answer(target, page, wanted, query, self.options.clock.now())?;
+        answers::warn(&mut answer, &preserved(target, &options));
+        Ok(answer)
     }
 
     fn body(&self, request: &Request, target: &Target, query: &Query) -> Result<(Wish, Vec<String>), Status> {
@@ -243,7 +245,12 @@ impl Api {
         for _ in 0..CHARGES_MAX {
             let snapshot = self.store.snapshot();
             let entropy = [(); 3].map(|()| (self.options.entropy)());
-            let world = World { snapshot: &snapshot, now: self.options.clock.now(), entropy };
+            let world = World {
+                snapshot: &snapshot,
+                now: self.options.clock.now(),
+                entropy,
+                tolerations: self.options.tolerations,
+            };
             let (proposal, removed) = match decide(&world)? {
                 Step::Commit(proposal) => (proposal, None),
                 Step::Remove(proposal, object) => (proposal, Some(object)),
@@ -284,36 +291,56 @@ impl Api {
     }
 }
 
-/// The configuration of an apply: YAML or JSON, of the kind and name that the path says.
-fn applied_config(
-    request: &Request,
-    target: &Target,
-    strictness: Strictness,
-) -> Result<(Value, Vec<String>), Status> {
-    let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {error}"));
-    let (mut config, duplicates) = yaml::parse_strict(&request.body).map_err(|error| bad(&error))?;
+/// The configuration of an apply, YAML or JSON, and warnings. What the kind does not know is found by the apply itself,
+/// which refuses it in any case.
+fn applied_config(body: &[u8], strictness: Strictness) -> Result<(Value, Vec<String>), Status> {
+    let (config, duplicates) = configuration(body)?;
+    if duplicates.is_empty() || strictness == Strictness::Ignore {
+        return Ok((config, Vec::new()));
+    }
+    let repeated = yaml::repeated_keys(body);
+    if strictness == Strictness::Warn {
+        return Ok((config, repeated));
+    }
+    Err(Status::bad_request(format!(
+        "error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+        repeated.join("\n  ")
+    )))
+}
+
+/// What somebody applies, and the fields in it that came more than once.
+///
+/// # Errors
+/// If it is no object.
+pub(super) fn configuration(body: &[u8]) -> Result<(Value, Vec<Duplicate>), Status> {
+    let (config, duplicates) = yaml::parse_strict(body)
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let config = if config.is_null() { Value::map() } else { config };
     if config.as_map().is_none() {
-        return Err(Status::bad_request("the applied configuration is no object"));
+        let found = config.type_name();
+        return Err(Status::bad_request(format!(
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal \
+             {found} into Go value of type map[string]interface {{}}"
+        )));
     }
-    let name = metadata::name(&config).to_owned();
-    if name.is_empty() {
-        config.ensure_map("metadata").insert("name", target.name.as_str());
-    } else if name != target.name {
-        let asked = &target.name;
-        let message = format!("the name of the object ({name}) does not match the name on the URL ({asked})");
-        return Err(Status::bad_request(message));
+    Ok((config, duplicates))
+}
+
+/// Gives an object the namespace of its path, and refuses one that has another place.
+fn settle_place(object: &mut Value, target: &Target) -> Result<(), Status> {
+    place(object, &target.namespace, &target.name)
+}
+
+/// The warning that goes with the deletion of jobs whose pods stay.
+fn preserved(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
+    let is_silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    if target.served.resource.as_str() != "jobs.batch" || !is_silent {
+        return Vec::new();
     }
-    metadata::create::ensure_namespace(&mut config, &target.namespace)
-        .map_err(|error| Status::bad_request(error.to_string()))?;
-    let decoded = decode(config.clone(), target.served.schema, &duplicates);
-    let strict = decoded.map(|decoded| decoded.strict).unwrap_or_default();
-    match strictness {
-        Strictness::Strict if !strict.is_empty() => {
-            Err(Status::bad_request(StrictError::join(&strict).to_string()))
-        }
-        Strictness::Warn => Ok((config, strict.iter().map(ToString::to_string).collect())),
-        _ => Ok((config, Vec::new())),
-    }
+    let warning = "child pods are preserved by default when jobs are deleted; set \
+                   propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress \
+                   this warning";
+    vec![warning.to_owned()]
 }
 
 pub(super) fn header(request: &Request) -> Option<&str> {
@@ -361,27 +388,38 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
     })
 }
 
-/// The options of a delete: the body's, or the query's.
-/// The version that a body says it has. Every group knows the options of a delete in its own versions, and clients
-/// send them so.
-fn said_version(request: &Request) -> Option<String> {
-    let said = |value: &Value| value.str_at(&["apiVersion"]).to_owned();
-    match media::sent(header(request))? {
-        Form::Protobuf => Some(protobuf::decode(&request.body).ok()?.api_version),
-        Form::Yaml => Some(said(&yaml::parse_strict(&request.body).ok()?.0)),
-        Form::Json => Some(said(&json::parse(&request.body).ok()?)),
+/// The options of a delete: the body's, or the query's; and who deletes. Every group knows the options in its own
+/// versions, and clients send them so.
+fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), Status> {
+    if request.body.is_empty() {
+        let options = delete_parameters(query)?;
+        let writer = writer(request, query, None)?;
+        return Ok((options, writer));
     }
+    let schema = builtin().meta("DeleteOptions").ok_or_else(|| Status::internal_error("no DeleteOptions"))?;
+    let (options, _) = body::read(&request.body, header(request)).map_err(|fault| match fault {
+        Fault::Media => Status::unsupported_media_type(&media::ACCEPTED),
+        Fault::Unrecognized(why) => Status::bad_request(why),
+    })?;
+    let said = |field, otherwise| match options.str_at(&[field]) {
+        "" => otherwise,
+        said => said,
+    };
+    let (version, kind) = (said("apiVersion", "meta.k8s.io/v1"), said("kind", "DeleteOptions"));
+    if kind != "DeleteOptions" {
+        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+        let why = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
+        return Err(Status::bad_request(why));
+    }
+    let options = decode(options, schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?.value;
+    // What the query says does not count beside a body.
+    let mut writer = writer(request, &Query::default(), None)?;
+    writer.dry_run = !DeleteOptions::from_value(&options).dry_run.is_empty();
+    Ok((options, writer))
 }
 
-fn delete_options(request: &Request, query: &Query) -> Result<Value, Status> {
-    if !request.body.is_empty() {
-        let schema =
-            builtin().meta("DeleteOptions").ok_or_else(|| Status::internal_error("no DeleteOptions"))?;
-        let api_version = said_version(request).filter(|version| !version.is_empty());
-        let api_version = api_version.unwrap_or_else(|| "v1".to_owned());
-        let expected = Expected { api_version: &api_version, kind: "DeleteOptions", schema };
-        return Ok(body::object(&request.body, header(request), expected, Strictness::Ignore)?.object);
-    }
+/// The options of a delete that the query says.
+fn delete_parameters(query: &Query) -> Result<Value, Status> {
     let mut options = Value::map();
     let map = options.make_map();
     if let Some(seconds) =

@@ -1,7 +1,6 @@
-//! How busy pods are: where that comes from, and how autoscalers are told.
+//! How busy pods and nodes are: where that comes from, and how autoscalers are told.
 //!
-//! Whoever knows what pods use implements [`PodUsage`], and whatever serves `metrics.k8s.io` and the autoscaler then
-//! tell the same. A question is `{"type", "namespace", "selector", "name"}`, with `container` where one is meant; the
+//! Whoever knows what they use implements [`Usage`]; `metrics.k8s.io` and the autoscaler tell what it tells. A question is `{"type", "namespace", "selector", "name"}`, with `container` where one is meant; the
 //! answer about pods is `{"pods": {NAME: {"value", "timestamp", "windowSeconds"}}}` with values in thousandths.
 //! Metrics other than of resources have no source here, and get the error that upstream gives without one.
 
@@ -16,23 +15,46 @@ use setpoint_api::{Time, Value, value};
 /// What a server says that does not serve metrics of resources.
 pub const UNSERVED: &str = "the server could not find the requested resource (get pods.metrics.k8s.io)";
 
-/// Knows what pods use.
-pub trait PodUsage: Send + Sync {
-    /// What those pods of a namespace use that the selector takes by their labels. Pods of which nothing is known are
-    /// left out. It is asked in the thread of the loop, so it answers from memory.
+/// Which pods or nodes are meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Which<'a> {
+    /// The namespace; empty for all, and for nodes.
+    pub namespace: &'a str,
+    /// The name; empty for all.
+    pub name: &'a str,
+    /// What is wanted of their labels.
+    pub labels: &'a Selector,
+}
+
+/// Knows what pods and nodes use. It is asked in the thread of the loop too, so it answers from memory.
+pub trait Usage: Send + Sync {
+    /// What pods use. Those of which nothing is known are left out.
     ///
     /// # Errors
     /// If nobody can know: then why, as a server would say it.
-    fn usage(&self, namespace: &str, selector: &Selector) -> Result<Vec<Used>, String>;
+    fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String>;
+
+    /// What nodes use, each as one part without a name. Those of which nothing is known are left out.
+    ///
+    /// # Errors
+    /// If nobody can know: then why, as a server would say it.
+    fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String>;
 }
 
-/// What a pod used.
+/// What each part of something used of each resource, in thousandths.
+pub type Parts = BTreeMap<String, BTreeMap<String, i64>>;
+
+/// What a pod or a node used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// The name of the pod.
-    pub pod: String,
-    /// What each of its containers used of each resource, in thousandths.
-    pub containers: BTreeMap<String, BTreeMap<String, i64>>,
+    /// The namespace of the pod.
+    pub namespace: String,
+    /// The name of the pod or node.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// What each of its containers used.
+    pub parts: Parts,
     /// When it was measured.
     pub at: Time,
     /// Over which time.
@@ -42,8 +64,12 @@ pub struct Used {
 /// Nobody measures anything.
 pub struct Unserved;
 
-impl PodUsage for Unserved {
-    fn usage(&self, _: &str, _: &Selector) -> Result<Vec<Used>, String> {
+impl Usage for Unserved {
+    fn pods(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
+        Err(UNSERVED.to_owned())
+    }
+
+    fn nodes(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
         Err(UNSERVED.to_owned())
     }
 }
@@ -52,12 +78,13 @@ impl PodUsage for Unserved {
 ///
 /// # Errors
 /// If it is not known.
-pub fn answer(question: &Value, source: &dyn PodUsage) -> Result<Value, String> {
+pub fn answer(question: &Value, source: &dyn Usage) -> Result<Value, String> {
     if let Some(error) = without_source(question) {
         return Err(error);
     }
-    let selector = Selector::parse(question.str_at(&["selector"])).map_err(|error| error.to_string())?;
-    let used = source.usage(question.str_at(&["namespace"]), &selector).map_err(|error| unfetched(&error))?;
+    let labels = Selector::parse(question.str_at(&["selector"])).map_err(|error| error.to_string())?;
+    let which = Which { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
+    let used = source.pods(which).map_err(|error| unfetched(&error))?;
     told(question, &used)
 }
 
@@ -100,9 +127,9 @@ pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
     for used in used {
         // A pod of which a part is unknown is as good as unknown.
         let parts: Option<Vec<i64>> = if container.is_empty() {
-            used.containers.values().map(|usage| usage.get(resource).copied()).collect()
+            used.parts.values().map(|usage| usage.get(resource).copied()).collect()
         } else {
-            used.containers.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
+            used.parts.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
         };
         let Some(parts) = parts.filter(|parts| !parts.is_empty()) else { continue };
         let sum = parts.into_iter().fold(0i64, i64::saturating_add);
@@ -110,7 +137,7 @@ pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
         let sample = value!({
             "value": (sum), "timestamp": (Seconds(used.at).to_string()), "windowSeconds": (window),
         });
-        pods.make_map().insert(used.pod.as_str(), sample);
+        pods.make_map().insert(used.name.as_str(), sample);
     }
     Ok(value!({"pods": (pods)}))
 }
@@ -133,8 +160,10 @@ fn from_pod(item: &Value) -> Used {
         (container.str_at(&["name"]).to_owned(), usage.collect())
     };
     Used {
-        pod: item.str_at(&["metadata", "name"]).to_owned(),
-        containers: containers.iter().map(usage).collect(),
+        namespace: item.str_at(&["metadata", "namespace"]).to_owned(),
+        name: item.str_at(&["metadata", "name"]).to_owned(),
+        labels: BTreeMap::new(),
+        parts: containers.iter().map(usage).collect(),
         at: rfc3339::parse(item.str_at(&["timestamp"])).unwrap_or(Time::EPOCH),
         window: window(item.str_at(&["window"])),
     }
@@ -172,10 +201,14 @@ mod tests {
     /// Tells what one pod with two containers used.
     struct One;
 
-    impl PodUsage for One {
-        fn usage(&self, namespace: &str, selector: &Selector) -> Result<Vec<Used>, String> {
-            assert_eq!((namespace, selector.to_string().as_str()), ("default", "app=web"));
+    impl Usage for One {
+        fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+            assert_eq!((which.namespace, which.labels.to_string().as_str()), ("default", "app=web"));
             Ok(from_list(&list()))
+        }
+
+        fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+            Unserved.nodes(which)
         }
     }
 

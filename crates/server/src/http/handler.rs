@@ -21,6 +21,7 @@ use super::{BODY_DISCARD_MAX, Bounds, HEADER_BYTES_MAX, HEADERS_MAX, Shared};
 use crate::answers;
 use crate::exchange::{Answer, Body, Request, Service};
 use crate::inflight::Place;
+use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -194,16 +195,9 @@ fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
         return id.clone();
     }
     let number = shared.requests.fetch_add(1, Ordering::Relaxed);
-    let high = mixed(shared.seed ^ number) & 0xffff_ffff_ffff_0fff | 0x4000;
-    let low = mixed(shared.seed.rotate_left(32).wrapping_add(number)) & 0x3fff_ffff_ffff_ffff | (1 << 63);
-    let id = format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    );
+    let high = mixed(shared.seed ^ number);
+    let low = mixed(shared.seed.rotate_left(32).wrapping_add(number));
+    let id = uuid::text(high, low);
     HeaderValue::from_maybe_shared(Bytes::from(id)).expect("an id is made of hexadecimal digits and hyphens")
 }
 

@@ -18,6 +18,7 @@ use self::sending::Sending;
 use super::{object, observed, resources};
 use crate::api::Entropy;
 use crate::asks::Oracle;
+use crate::pipeline::admission::tolerations::Tolerations;
 
 /// How long changes gather before they are taken in together.
 const GATHER: Duration = Duration::from_millis(1);
@@ -45,13 +46,15 @@ impl Shell {
         clock: Arc<dyn Clock>,
         entropy: Arc<Entropy>,
         oracle: Arc<Oracle>,
+        tolerations: Tolerations,
     ) -> Result<Shell, ShellError> {
         let stop = Arc::new(AtomicBool::new(false));
         let engine = Arc::new(Mutex::new(engine));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let thread = std::thread::Builder::new().name("loop".to_owned()).spawn(move || {
             let feed = Feed::open(&run.lock());
-            Running { feed, store, clock, entropy, oracle, sending: Sending::default() }.run(&run, &stopped);
+            let sending = Sending::default();
+            Running { feed, store, clock, entropy, oracle, tolerations, sending }.run(&run, &stopped);
         })?;
         Ok(Shell { engine, stop, thread: Some(thread) })
     }
@@ -89,6 +92,7 @@ struct Running {
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
     oracle: Arc<Oracle>,
+    tolerations: Tolerations,
     sending: Sending,
 }
 

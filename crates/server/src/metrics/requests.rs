@@ -91,7 +91,7 @@ impl Key {
                 (object_row(target), operation(target, method, query, is_apply), dry_run)
             }
             Route::Document(parts) => (place_row(parts), document_operation(method), 0),
-            Route::Nothing => (first_place_row(), document_operation(method), 0),
+            Route::Usage(_) | Route::Nothing => (first_place_row(), document_operation(method), 0),
         };
         // Both are bounded by the tables above and that of what is served, which are far smaller.
         Key { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }

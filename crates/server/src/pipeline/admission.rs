@@ -9,6 +9,7 @@ pub mod claim_resize;
 pub mod default_class;
 pub mod limit_range;
 pub mod node_taint;
+pub mod pod_security;
 pub mod priority;
 pub mod protection;
 pub mod runtime_class;
@@ -64,15 +65,15 @@ fn admit_pod(pod: &mut Value, world: &World<'_>) -> Result<(), String> {
     limit_range::admit(pod, snapshot);
     service_account::admit(pod, snapshot, world.entropy[0])?;
     priority::admit(pod, snapshot)?;
-    tolerations::admit(pod);
+    tolerations::admit(pod, world.tolerations);
     runtime_class::admit(pod, snapshot)
 }
 
 /// Completes a changed object.
-pub fn admit_update(served: &Served, new: &mut Value, old: &Value) {
+pub fn admit_update(served: &Served, new: &mut Value, old: &Value, world: &World<'_>) {
     if served.info.group.is_empty() && served.info.plural == "pods" {
         priority::keep(new, old);
-        tolerations::admit(new);
+        tolerations::admit(new, world.tolerations);
     }
 }
 
@@ -80,6 +81,9 @@ pub fn admit_update(served: &Served, new: &mut Value, old: &Value) {
 pub fn inspect(served: &Served, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     if served.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
         certificate_request::inspect(object, old, errors);
+    }
+    if served.resource.as_str() == "namespaces" {
+        pod_security::inspect(object, old, errors);
     }
 }
 
@@ -95,7 +99,9 @@ pub fn validate(
 ) -> Result<(), Status> {
     let judged = match (served.info.group, served.info.plural) {
         ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
+            .and_then(|()| pod_security::validate(object, old, snapshot))
             .and_then(|()| runtime_class::validate(object, snapshot)),
+        ("", "pods") => pod_security::validate(object, old, snapshot),
         ("", "persistentvolumeclaims") => {
             limit_range::validate_claim(object, snapshot).and_then(|()| match old {
                 Some(old) => claim_resize::validate(object, old, snapshot),
@@ -107,6 +113,14 @@ pub fn validate(
         _ => return Ok(()),
     };
     judged.map_err(|why| forbidden(served, object, &why))
+}
+
+/// Judges the new resources of a pod.
+///
+/// # Errors
+/// If a limit of its namespace forbids them.
+pub fn validate_resize(served: &Served, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
+    limit_range::validate_pod(pod, snapshot).map_err(|why| forbidden(served, pod, &why))
 }
 
 fn forbidden(served: &Served, object: &Value, why: &str) -> Status {

@@ -8,7 +8,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Expect;
 
-use super::{Step, World, Writer, unstorable};
+use super::{Step, World, Writer, precondition, unstorable};
 use crate::{served, stored};
 
 /// Pods, as messages name them.
@@ -39,13 +39,7 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     let record = world.snapshot.get(&key).ok_or_else(missing)?;
     let mut pod = stored::object(record);
     for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-        let (wanted, found) = (metadata::text(binding, field), metadata::text(&pod, field));
-        if !wanted.is_empty() && wanted != found {
-            let why = format!(
-                "Precondition failed: {title} in precondition: {wanted}, {title} in object meta: {found}"
-            );
-            return Err(Status::conflict(PODS, name, why));
-        }
+        precondition(pods, &pod, title, metadata::text(binding, field), metadata::text(&pod, field))?;
     }
     let about = Qualified { group: "", name: "pods/binding" };
     pod::bind(&mut pod, binding, &Seconds(world.now).to_string())

@@ -1,5 +1,6 @@
 //! Making an object.
 
+use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::validate;
 use setpoint_api::metadata::{
@@ -15,7 +16,7 @@ use super::{
     service_network, unstorable,
 };
 use crate::served::Served;
-use crate::stored;
+use crate::{stored, uuid};
 
 /// Makes what is wished for in `namespace`.
 ///
@@ -32,7 +33,41 @@ pub fn create(
     if !metadata::text(&wish.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let proposal = guard_namespace(writer.proposal(world), world, namespace, served)?;
+    let proposal =
+        guard_namespace(writer.proposal(world), world, namespace, served, metadata::name(&wish.object))?;
+    let Made { object, claims, mut warnings } = make(served, wish, writer, world)?;
+    let charges = quota::charge(served, Part::Whole, &object, None, world)?;
+    let name = metadata::name(&object).to_owned();
+    let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
+    if let Some(record) = world.snapshot.get(&key) {
+        return Err(taken(served, &name, record));
+    }
+    warnings.extend(served.rules.warnings(&object, None));
+    warnings.extend(admission::pod_security::warnings(served, &object, None, world.snapshot));
+    if writer.dry_run {
+        return Ok(Decided { step: Step::Would(object), warnings });
+    }
+    let draft = stored::draft(served, object).ok_or_else(unstorable)?;
+    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
+    let proposal = charges.commit(proposal, writer, world)?;
+    Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })
+}
+
+/// A new object as it will be stored.
+pub(crate) struct Made {
+    /// The object.
+    pub object: Value,
+    /// What it takes of the service network.
+    claims: service_network::Claims,
+    /// What to warn the writer of.
+    warnings: Vec<String>,
+}
+
+/// Completes and judges a new object whose namespace is known to be there.
+///
+/// # Errors
+/// If it may not be made.
+pub(crate) fn make(served: &Served, wish: Wish, writer: &Writer, world: &World<'_>) -> Result<Made, Status> {
     let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
     admission::admit(served, &mut object, world)?;
     wipe(&mut object);
@@ -42,8 +77,8 @@ pub fn create(
         &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
         served.rules.has_generation(),
     );
-    let claims = service_network::allocate(served, &mut object, None, world)?;
-    let mut warnings = served.rules.early_warnings(&object);
+    let claims = service_network::allocate(served, &mut object, None, writer.dry_run, world)?;
+    let warnings = served.rules.early_warnings(&object);
     served.rules.prepare_create(&mut object);
     served.rules.sign(&mut object, None, &writer.author(world));
     let mut errors = ErrorList::new();
@@ -53,20 +88,7 @@ pub fn create(
     admission::inspect(served, &object, None, &mut errors);
     check(served, &object, &errors)?;
     admission::validate(served, &object, None, world.snapshot)?;
-    let charges = quota::charge(served, Part::Whole, &object, None, world)?;
-    let name = metadata::name(&object).to_owned();
-    let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
-    if let Some(record) = world.snapshot.get(&key) {
-        return Err(taken(served, &name, record));
-    }
-    warnings.extend(served.rules.warnings(&object, None));
-    if writer.dry_run {
-        return Ok(Decided { step: Step::Would(object), warnings });
-    }
-    let draft = stored::draft(served, object).ok_or_else(unstorable)?;
-    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
-    let proposal = charges.commit(proposal, writer, world)?;
-    Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })
+    Ok(Made { object, claims, warnings })
 }
 
 /// The name is taken; by an object that is about to go, perhaps.
@@ -80,18 +102,5 @@ fn taken(served: &Served, name: &str, record: &Record) -> Status {
 
 /// A random uid (version 4).
 pub(crate) fn uid(entropy: [u64; 3]) -> String {
-    let high = (entropy[0] & !0xf000) | 0x4000;
-    let low = (entropy[1] & !(0b11 << 62)) | (0b10 << 62);
-    let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xffff);
-    let (d, e) = (low >> 48, low & 0xffff_ffff_ffff);
-    format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_uid_has_its_form_whatever_chance_says() {
-        assert_eq!(super::uid([0, 0, 0]), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(super::uid([u64::MAX; 3]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-    }
+    uuid::text(entropy[0], entropy[1])
 }

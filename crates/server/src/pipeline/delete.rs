@@ -29,12 +29,21 @@ pub fn delete(
     writer: &Writer,
     world: &World<'_>,
 ) -> Result<Step, Status> {
+    check_options(options)?;
+    delete_object(served, record, stored::object(record), options, writer, world)
+}
+
+/// Refuses options that cannot be.
+///
+/// # Errors
+/// If they cannot.
+pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
     let mut errors = ErrorList::new();
     options.validate(&mut errors);
-    if !errors.is_empty() {
-        return Err(Status::invalid(Qualified { group: "meta.k8s.io", name: "DeleteOptions" }, "", &errors));
+    if errors.is_empty() {
+        return Ok(());
     }
-    delete_object(served, record, stored::object(record), options, writer, world)
+    Err(Status::invalid(Qualified { group: "meta.k8s.io", name: "DeleteOptions" }, "", &errors))
 }
 
 /// Deletes what `record` holds, whose last state is to be `object`.
@@ -52,6 +61,7 @@ pub fn delete_object(
     let name = metadata::name(&object).to_owned();
     let is_pod = served.resource.as_str() == "pods";
     let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
+    let held = object.at(&["metadata", "finalizers"]).cloned();
     let policy = GarbagePolicy::of(served.info.group, served.info.kind);
     let deletion = if served.resource.as_str() == "namespaces" {
         namespace::delete(object, options, world.now)
@@ -62,6 +72,10 @@ pub fn delete_object(
     };
     if served.resource.as_str() == "namespaces" && IMMORTAL.contains(&name.as_str()) {
         return Err(Status::forbidden(served.qualified(), &name, "this namespace may not be deleted"));
+    }
+    if served.info.kind == "PriorityClass" && name.starts_with("system-") {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(Status::forbidden(served.qualified(), &name, why));
     }
     let key = served
         .key(record.namespace().unwrap_or_default(), record.name())
@@ -77,7 +91,11 @@ pub fn delete_object(
             let proposal = writer.proposal_of(world, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }
-        Deletion::Remove(object) => {
+        Deletion::Remove(mut object) => {
+            // What held it is let go of in the same moment, and shown for the last time.
+            if let Some(held) = held {
+                object.ensure_map("metadata").insert("finalizers", held);
+            }
             let proposal = writer.proposal(world).delete(key, expect);
             let proposal = service_network::release(served, &object).commit(proposal, writer, world)?;
             Step::Remove(Box::new(proposal), object)

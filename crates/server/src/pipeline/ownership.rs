@@ -1,7 +1,7 @@
 //! Who owns which field after a write.
 
 use setpoint_api::Value;
-use setpoint_api::apply::{self, Applied, FieldSet, Filter, Updated, Versions};
+use setpoint_api::apply::{self, Applied, Comparison, FieldSet, Filter, Updated, Versions};
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
@@ -36,7 +36,7 @@ pub fn note(
         apply::update(writer, live.as_ref(), &new)
     });
     set(new, managed);
-    changed.map(|changed| changed.changed()).unwrap_or_default()
+    changed.map(Comparison::changed).unwrap_or_default()
 }
 
 /// Merges an applied configuration into an object, and notes who owns what. The object comes as it is stored and is
@@ -98,13 +98,8 @@ fn filter(served: &Served, part: Part) -> Option<Filter> {
         Part::Status => Filter::exclude(served.rules.status_reset_fields()),
         Part::Finalize => Filter::exclude(&["status"]),
         Part::Approval => Filter::exclude(&["spec", "status.certificate"]),
-        Part::EphemeralContainers => Filter::include(&["spec.ephemeralContainers"]),
-        Part::Resize => Filter::include(&[
-            "spec.containers.*.resources",
-            "spec.containers.*.resizePolicy",
-            "spec.initContainers.*.resources",
-            "spec.initContainers.*.resizePolicy",
-        ]),
+        // What such a write may not change it still asked for.
+        Part::EphemeralContainers | Part::Resize => return None,
     })
 }
 

@@ -19,7 +19,7 @@ use setpoint_store::{Expect, Proposal, Record};
 
 use super::admission;
 use super::update::Part;
-use super::{World, Writer, unstorable};
+use super::{World, Writer, ownership, unstorable};
 use crate::served::{self, Served};
 use crate::{in_process, stored};
 
@@ -72,8 +72,11 @@ impl Charges {
     /// # Errors
     /// If a quota cannot be written down.
     pub fn commit(self, proposal: Proposal, writer: &Writer, world: &World<'_>) -> Result<Proposal, Status> {
-        self.0.into_iter().try_fold(proposal, |proposal, Charge { key, seen, quota }| {
+        let server = Writer { manager: "kube-apiserver".to_owned(), ..writer.clone() };
+        self.0.into_iter().try_fold(proposal, |proposal, Charge { key, seen, mut quota }| {
             let served = served::stored_form(key.resource()).ok_or_else(unstorable)?;
+            let live = world.snapshot.get(&key).map(stored::object);
+            ownership::note(served, Part::Status, &server, world, live.as_ref(), &mut quota);
             let draft = stored::draft(served, quota).ok_or_else(unstorable)?;
             let used = FieldSet::from_paths([&Path::of_fields(&["status", "used"])]);
             Ok(proposal.after(writer.proposal_of(world, &used).put(key, Expect::Revision(seen), draft)))

@@ -4,7 +4,8 @@
 //! deleted in the commit that makes and deletes the Service, on condition that nobody else has made it, so that no
 //! two Services get the same address and none is lost; that of a second address, in a commit just before. Node ports are counted over all Services that have some,
 //! which takes time in proportion to them; commits that take a port also touch one common key, so that of two that
-//! count at the same time one counts again. A dry run looks for free addresses like any other, and takes none.
+//! count at the same time one counts again. A dry run looks for free addresses like any other, and takes none; what it
+//! asks for by number is not held against what others have.
 
 mod ports;
 pub mod ranges;
@@ -16,7 +17,7 @@ use setpoint_api::kinds::core::service::NO_CLUSTER_IP;
 use setpoint_api::kinds::core::service::families::{prepare_create, prepare_update};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
-use setpoint_api::{Key, Map, Resource, Value, metadata};
+use setpoint_api::{Key, Map, Resource, Value, metadata, value};
 use setpoint_store::{Draft, Expect, Proposal, Snapshot};
 
 use self::ranges::Ranges;
@@ -34,6 +35,12 @@ pub struct Claims {
     takes_port: bool,
 }
 
+/// Where addresses come from, and whether they are only looked at.
+struct Wanted {
+    ranges: Ranges,
+    dry_run: bool,
+}
+
 /// Gives a Service its families, addresses and ports. Any other object is left as it is.
 ///
 /// # Errors
@@ -42,15 +49,17 @@ pub fn allocate(
     served: &Served,
     service: &mut Value,
     old: Option<&Value>,
+    dry_run: bool,
     world: &World<'_>,
 ) -> Result<Claims, Status> {
     if !is_service(served) {
         return Ok(Claims::default());
     }
-    let ranges = Ranges::of(world.snapshot);
+    let ranges = &Wanted { ranges: Ranges::of(world.snapshot), dry_run };
+    let families = ranges.ranges.families;
     let settled = match old {
-        None => prepare_create(service, ranges.families),
-        Some(old) => prepare_update(service, old, ranges.families),
+        None => prepare_create(service, families),
+        Some(old) => prepare_update(service, old, families),
     };
     if let Err(errors) = settled {
         check(served, service, &errors)?;
@@ -62,14 +71,14 @@ pub fn allocate(
         Some(old) if !wanted => claims.released = addresses(old),
         // What it had is kept; families come and go at the end of the list.
         Some(old) if has_address(old) => {
-            claims.taken = take_addresses(served, service, before, &ranges, world)?;
+            claims.taken = take_addresses(served, service, before, ranges, world)?;
             let kept = texts(service, "ipFamilies").len();
             claims.released = addresses(old).into_iter().skip(kept).collect();
         }
-        _ if wanted => claims.taken = take_addresses(served, service, 0, &ranges, world)?,
+        _ if wanted => claims.taken = take_addresses(served, service, 0, ranges, world)?,
         _ => {}
     }
-    claims.takes_port = ports::allocate(served, service, old, world)?;
+    claims.takes_port = ports::allocate(served, service, old, dry_run, world)?;
     Ok(claims)
 }
 
@@ -165,7 +174,7 @@ fn take_addresses(
     served: &Served,
     service: &mut Value,
     skipped: usize,
-    ranges: &Ranges,
+    wanted: &Wanted,
     world: &World<'_>,
 ) -> Result<Vec<Value>, Status> {
     let families = texts(service, "ipFamilies");
@@ -175,7 +184,8 @@ fn take_addresses(
     for (i, family) in families.iter().enumerate().skip(skipped) {
         // One number serves both families: they have no address in common.
         let ip = if ips[i].is_empty() {
-            let free = ranges.find(family == "IPv6", world.entropy[2], |ip| is_free(ip, world.snapshot));
+            let free =
+                wanted.ranges.find(family == "IPv6", world.entropy[2], |ip| is_free(ip, world.snapshot));
             free.ok_or_else(|| {
                 let name = metadata::name(service);
                 Status::internal_error(format!(
@@ -183,7 +193,7 @@ fn take_addresses(
                 ))
             })?
         } else {
-            asked(&ips[i], ranges, world).map_err(|fault| refusal(served, service, &ips, i, fault))?
+            asked(&ips[i], wanted, world).map_err(|fault| refusal(served, service, &ips, i, &fault))?
         };
         if ips[i].is_empty() {
             ips[i] = ip.to_string();
@@ -199,10 +209,21 @@ fn take_addresses(
 }
 
 /// The address that somebody asks for, or why it cannot be given.
-fn asked(text: &str, ranges: &Ranges, world: &World<'_>) -> Result<IpAddr, &'static str> {
-    match ranges::address(text).filter(|ip| ranges.hold(*ip)) {
-        None => Err("the provided network does not match the current range"),
-        Some(ip) if !is_free(ip, world.snapshot) => Err("provided IP is already allocated"),
+fn asked(text: &str, wanted: &Wanted, world: &World<'_>) -> Result<IpAddr, String> {
+    let ip = ranges::address(text);
+    match ip.filter(|ip| wanted.ranges.hold(*ip)) {
+        None if wanted.dry_run => {
+            let is_ipv6 = ip.is_some_and(|ip| ip.is_ipv6());
+            let range = wanted.ranges.cluster().iter().find(|range| range.ip.is_ipv6() == is_ipv6);
+            let range = range.map(ToString::to_string).unwrap_or_default();
+            Err(format!(
+                "the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
+            ))
+        }
+        None => Err("the provided network does not match the current range".to_owned()),
+        Some(ip) if !wanted.dry_run && !is_free(ip, world.snapshot) => {
+            Err("provided IP is already allocated".to_owned())
+        }
         Some(ip) => Ok(ip),
     }
 }
@@ -223,9 +244,9 @@ fn ip_address(ip: IpAddr, n: u64, service: &Value, world: &World<'_>) -> Value {
     let mut about = Map::with_capacity(5);
     about.insert("name", ip.to_string());
     about.insert("uid", super::create::uid([world.entropy[1], world.entropy[2] ^ n, 0]));
-    about.insert("generation", 1);
     about.insert("creationTimestamp", Seconds(world.now).to_string());
     about.insert("labels", labels);
+    about.insert("managedFields", owned_by_server(world));
     let mut parent = Map::with_capacity(3);
     parent.insert("resource", "services");
     parent.insert("namespace", metadata::namespace(service));
@@ -237,6 +258,27 @@ fn ip_address(ip: IpAddr, n: u64, service: &Value, world: &World<'_>) -> Value {
     map.insert("metadata", about);
     map.ensure_map("spec").insert("parentRef", parent);
     object
+}
+
+/// Who owns the fields of an `IPAddress` that is made with a Service.
+fn owned_by_server(world: &World<'_>) -> Value {
+    value!([{
+        "manager": "kube-apiserver",
+        "operation": "Update",
+        "apiVersion": "networking.k8s.io/v1",
+        "time": (Seconds(world.now).to_string()),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {
+                "f:labels": {
+                    ".": {},
+                    "f:ipaddress.kubernetes.io/ip-family": {},
+                    "f:ipaddress.kubernetes.io/managed-by": {},
+                },
+            },
+            "f:spec": { "f:parentRef": { ".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {} } },
+        },
+    }])
 }
 
 #[cfg(test)]

@@ -68,8 +68,8 @@ pub fn update_live(
     keep(&mut new, &old);
     let mut claims = service_network::Claims::default();
     if part == Part::Whole {
-        admission::admit_update(served, &mut new, &old);
-        claims = service_network::allocate(served, &mut new, Some(&old), world)?;
+        admission::admit_update(served, &mut new, &old, world);
+        claims = service_network::allocate(served, &mut new, Some(&old), writer.dry_run, world)?;
     }
     let warnings = judge(served, part, &mut new, &old, writer, world)?;
     let charges = quota::charge(served, part, &new, Some(&old), world)?;
@@ -119,7 +119,12 @@ fn judge(
             rules.sign_status(new, old, &author);
             keep_metadata(new, old, rules.status_reset_fields());
         }
-        part => part.prepare(new, old, world.now),
+        part => {
+            part.prepare(new, old, world.now);
+            if part.counts_generation() {
+                keep_metadata(new, old, &["metadata"]);
+            }
+        }
     }
     let mut errors = ErrorList::new();
     validate::update(&mut errors, new, old, &metadata_rules(served));
@@ -136,14 +141,24 @@ fn judge(
     Ok(match part {
         Part::Whole => {
             admission::validate(served, new, Some(old), world.snapshot)?;
-            rules.warnings(new, Some(old))
+            let mut warnings = rules.warnings(new, Some(old));
+            warnings.extend(admission::pod_security::warnings(served, new, Some(old), world.snapshot));
+            warnings
+        }
+        Part::EphemeralContainers => {
+            admission::validate(served, new, Some(old), world.snapshot)?;
+            Vec::new()
         }
         Part::Status => rules.status_warnings(new),
+        Part::Resize => {
+            admission::validate_resize(served, new, world.snapshot)?;
+            Vec::new()
+        }
         _ => Vec::new(),
     })
 }
 
-/// Sets back what a status update does not change of the metadata. Who manages it changes in any case.
+/// Sets back what an update of a part does not change of the metadata. Who manages it changes in any case.
 fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     for path in reset {
         if *path == "metadata" {

@@ -137,7 +137,7 @@ fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
     let engine = Engine::new(vec![Box::new(Maker)], []);
     let shell = {
         let (clock, oracle) = (Arc::new(Ticking::default()), Arc::default());
-        Shell::start(store.clone(), engine, clock, Arc::new(chance), oracle).unwrap()
+        Shell::start(store.clone(), engine, clock, Arc::new(chance), oracle, Default::default()).unwrap()
     };
     std::thread::scope(|scope| {
         let world = &world;

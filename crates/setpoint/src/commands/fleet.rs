@@ -1,24 +1,16 @@
 //! What can be said of simulated nodes, by whoever runs them.
 
+mod kubelets;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
-use setpoint_api::{Key, Resource, Time};
-use setpoint_node::{Fleet, logs, rules};
-use setpoint_reconcile::Object;
+use setpoint_node::{Fleet, rules};
 use setpoint_reconcile::views::node::Taint;
-use setpoint_server::asks::usage::{PodUsage, Unserved, Used};
-use setpoint_server::in_process;
-use setpoint_server::nodes::{Nodes, Said};
-use setpoint_store::{Clock, Store};
 
-use crate::clock::SystemClock;
-
-/// Over which time usage is measured, as far as anybody asks.
-const WINDOW: Duration = Duration::from_secs(15);
+pub use self::kubelets::Kubelets;
 
 /// What simulated nodes are like.
 #[derive(Debug, clap::Args)]
@@ -47,6 +39,9 @@ pub struct FleetArguments {
     /// How long a pod takes to start on a simulated node
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pod_start: Duration,
+    /// For how long each simulated node takes its Lease: it renews it four times as often
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = lease)]
+    node_lease_duration: Duration,
 }
 
 impl FleetArguments {
@@ -54,6 +49,7 @@ impl FleetArguments {
     pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
         let mut fleet =
             Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
+        fleet.lease = self.node_lease_duration;
         fleet.set("cpu", &self.node_cpu);
         fleet.set("memory", &self.node_memory);
         fleet.set("pods", &self.node_pods.to_string());
@@ -65,47 +61,6 @@ impl FleetArguments {
             fleet.rules = rules::file::read(&text).with_context(|| format!("in {}", path.display()))?;
         }
         Ok(fleet)
-    }
-}
-
-/// Answers for simulated nodes.
-pub struct Kubelets {
-    /// Which they are.
-    pub fleet: Fleet,
-    /// Where their pods are.
-    pub store: Store,
-}
-
-impl Nodes for Kubelets {
-    fn refusal(&self, node: &str) -> Option<String> {
-        self.fleet.number(node)?;
-        Some(format!(
-            "node {node} is simulated: its containers do not run, so there is nothing to connect to"
-        ))
-    }
-
-    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, String> {
-        let logs::Said { lines, goes_on, next } = logs::said(&self.fleet, pod, container, previous, now)?;
-        Ok(Said { lines, goes_on, next })
-    }
-}
-
-impl PodUsage for Kubelets {
-    fn usage(&self, namespace: &str, selector: &Selector) -> Result<Vec<Used>, String> {
-        if self.fleet.count == 0 {
-            return Unserved.usage(namespace, selector);
-        }
-        let pods = Resource::new("pods").map_err(|error| error.to_string())?;
-        let (snapshot, now) = (self.store.snapshot(), SystemClock.now());
-        let prefix = format!("{namespace}/");
-        let records = snapshot.table(&pods).into_iter().flat_map(|table| table.range(&prefix, None));
-        let used =
-            records.filter(|record| selector.matches(|name| record.label(name))).filter_map(|record| {
-                let pod = in_process::object(Key::from_path(&pods, record.path()).ok()?, record)?;
-                let containers = logs::used(&self.fleet, &pod, now)?;
-                Some(Used { pod: pod.meta().name.to_string(), containers, at: now, window: WINDOW })
-            });
-        Ok(used.collect())
     }
 }
 
@@ -132,8 +87,16 @@ fn taint(text: &str) -> anyhow::Result<Taint> {
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None })
 }
 
-fn duration(text: &str) -> anyhow::Result<Duration> {
+/// Reads a duration.
+pub fn duration(text: &str) -> anyhow::Result<Duration> {
     rules::duration(text).with_context(|| format!("{text:?} is no duration such as 1s or 500ms"))
+}
+
+fn lease(text: &str) -> anyhow::Result<Duration> {
+    match duration(text)? {
+        span if span.as_secs() > 0 && span.subsec_nanos() == 0 => Ok(span),
+        _ => bail!("a Lease is taken for whole seconds"),
+    }
 }
 
 #[cfg(test)]
@@ -149,5 +112,6 @@ mod tests {
         assert!(quantity("4").is_ok() && quantity("-1").is_err() && quantity("x").is_err());
         assert!(pair("a=b").is_ok() && pair("a").is_err());
         assert_eq!(duration("0").unwrap(), Duration::ZERO);
+        assert!(lease("4s").is_ok() && lease("0").is_err() && lease("500ms").is_err());
     }
 }

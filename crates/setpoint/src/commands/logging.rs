@@ -1,7 +1,13 @@
 //! The log: to the standard error, for people or for programs.
 
+mod rings;
+
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+pub use self::rings::Rings;
 
 /// What can be said about the log.
 #[derive(Debug, clap::Args)]
@@ -30,8 +36,8 @@ enum Format {
     Json,
 }
 
-/// Starts to log. A panic becomes a line of the log too.
-pub fn start(arguments: &LogArguments) {
+/// Starts to log, and keeps the last lines. A panic becomes a line of the log too.
+pub fn start(arguments: &LogArguments) -> Rings {
     let level = match arguments.log_level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
@@ -40,14 +46,17 @@ pub fn start(arguments: &LogArguments) {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let rings = Rings::default();
+    let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let kept = tracing_subscriber::registry().with(level).with(rings.clone());
     match arguments.log_format {
-        Format::Json => builder.json().init(),
-        Format::Text => builder.with_ansi(false).init(),
+        Format::Json => kept.with(shown.json()).init(),
+        Format::Text => kept.with(shown.with_ansi(false)).init(),
     }
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let reason = panic.payload_as_str().unwrap_or("not told");
         tracing::error!(place, reason, "panic");
     }));
+    rings
 }

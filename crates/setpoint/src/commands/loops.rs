@@ -1,6 +1,7 @@
 //! The loop beside the server: which controllers run, and whether the scheduler does.
 
 use anyhow::bail;
+use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_controllers::{Settings, flow_control};
@@ -66,15 +67,29 @@ impl Choice {
             chosen.push(Box::new(Scheduler::default()));
             chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
-        if nodes.count > 0 {
+        let is_served = nodes.count > 0;
+        if is_served {
             chosen.extend(setpoint_node::planners(nodes));
         }
-        let own = flow_control::own();
+        let mut own = flow_control::own();
         if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
+        own.push(Box::new(MetricsService { is_served }));
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
         Engine::new(chosen.into_iter().chain(own).collect(), indexes)
+    }
+
+    /// The components that the choice comes to in a process that serves.
+    pub fn components(&self, settings: &Settings) -> Vec<&'static str> {
+        let mut components = vec!["kube-apiserver"];
+        if !self.controllers(settings).is_empty() {
+            components.push(LEASE);
+        }
+        if self.takes(SCHEDULER) {
+            components.push(setpoint_scheduler::planner::LEASE);
+        }
+        components
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {

@@ -96,6 +96,7 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         oracle: Arc::default(),
+        timing: Default::default(),
         patience: PATIENCE,
     };
     let engine = || Engine::new(setpoint_node::planners(fleet.clone()), setpoint_node::indexes());

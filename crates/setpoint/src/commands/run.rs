@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use setpoint_reconcile::Engine;
+use setpoint_reconcile::election::Timing;
 use setpoint_server::client::Client;
 use setpoint_server::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::patience::{ControllerArguments, ElectionArguments};
 use super::{logging, loops};
 use crate::clock::{SystemClock, entropy};
 
@@ -38,6 +40,10 @@ struct ControllersArguments {
     #[command(flatten)]
     network: loops::NetworkArguments,
     #[command(flatten)]
+    patience: ControllerArguments,
+    #[command(flatten)]
+    election: ElectionArguments,
+    #[command(flatten)]
     log: logging::LogArguments,
 }
 
@@ -46,6 +52,8 @@ struct SchedulerArguments {
     /// How to reach the server
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
+    #[command(flatten)]
+    election: ElectionArguments,
     #[command(flatten)]
     log: logging::LogArguments,
 }
@@ -58,14 +66,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             logging::start(&arguments.log);
             let kubeconfig = read(&arguments.kubeconfig)?;
             let settings = arguments.network.settings(Client::authority(&kubeconfig)?, Vec::new())?;
+            let settings = arguments.patience.complete(settings);
             let engine = || arguments.controllers.engine(&settings);
-            runtime.block_on(lead("controllers", loops::LEASE, &kubeconfig, engine))
+            let timing = arguments.election.timing()?;
+            runtime.block_on(lead("controllers", loops::LEASE, &kubeconfig, timing, engine))
         }
         Part::Scheduler(arguments) => {
             logging::start(&arguments.log);
             let kubeconfig = read(&arguments.kubeconfig)?;
             let lease = setpoint_scheduler::planner::LEASE;
-            runtime.block_on(lead("scheduler", lease, &kubeconfig, loops::scheduler))
+            let timing = arguments.election.timing()?;
+            runtime.block_on(lead("scheduler", lease, &kubeconfig, timing, loops::scheduler))
         }
     }
 }
@@ -79,6 +90,7 @@ async fn lead(
     what: &str,
     lease: &'static str,
     kubeconfig: &[u8],
+    timing: Timing,
     engine: impl Fn() -> Engine,
 ) -> anyhow::Result<()> {
     let client = || Client::from_kubeconfig(kubeconfig, lease).map(Arc::new);
@@ -89,6 +101,7 @@ async fn lead(
         writes: client()?,
         lease,
         identity,
+        timing,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         oracle: Arc::default(),

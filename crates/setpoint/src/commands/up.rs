@@ -18,7 +18,11 @@ use anyhow::{Context, bail};
 use setpoint_api::Time;
 use setpoint_api::names::ip::Cidr;
 use setpoint_controllers::Settings;
+use setpoint_node::control_plane::Components;
+use setpoint_server::api::Api;
 use setpoint_server::asks::Oracle;
+use setpoint_server::asks::usage::{Unserved, Usage};
+use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
 use setpoint_server::in_process::Shell;
@@ -32,8 +36,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::places::Places;
 use super::fleet::{FleetArguments, Kubelets};
+use super::logging::{self, Rings};
+use super::patience::{ControllerArguments, TolerationArguments};
 use super::store::open;
-use super::{counted, human_bytes, logging, loops};
+use super::{counted, human_bytes, loops};
 use crate::clock::{SystemClock, entropy};
 
 /// How long answers may take to finish after Ctrl-C; the process then has time left to end within a second.
@@ -68,6 +74,10 @@ pub struct Arguments {
     controllers: loops::Choice,
     #[command(flatten)]
     network: loops::NetworkArguments,
+    #[command(flatten)]
+    patience: ControllerArguments,
+    #[command(flatten)]
+    tolerations: TolerationArguments,
     /// How many simulated nodes run beside the server
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -94,7 +104,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = SystemClock.now();
     let places = Places::choose(arguments)?;
     say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
-    logging::start(&arguments.log);
+    let rings = logging::start(&arguments.log);
     let store = open_store(&places)?;
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
@@ -102,7 +112,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let keeping = Keeping::start(&store)?;
     // Workers that wake one another for each request cost three times what a small request does.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let outcome = runtime.block_on(serve(arguments, &places, store, begun));
+    let outcome = runtime.block_on(serve(arguments, &places, store, (begun, rings)));
     // Whoever did not finish in time is left behind; the store has all that was acknowledged.
     Runtime::shutdown_background(runtime);
     drop(keeping);
@@ -164,7 +174,12 @@ impl Drop for Keeping {
     }
 }
 
-async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time) -> anyhow::Result<()> {
+async fn serve(
+    arguments: &Arguments,
+    places: &Places,
+    store: Store,
+    (begun, rings): (Time, Rings),
+) -> anyhow::Result<()> {
     // Signals first: whoever sees a line of ours may stop us.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
@@ -180,6 +195,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
         address: url.trim_start_matches("https://").to_owned(),
         advertised: advertised(address),
         service_ranges: said.unwrap_or_default(),
+        tolerations: arguments.tolerations.tolerations(),
     };
     // The first objects and the certificates know nothing of each other, and each wait for the disk.
     let shared = store.clone();
@@ -189,19 +205,7 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let ranges = Ranges::of(&store.snapshot());
-    let services =
-        ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
-    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings = Settings { volumes: places.volumes(), ..settings };
-    let nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
-    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone() });
-    api.ask_nodes(Arc::clone(&kubelets) as _);
-    let engine = arguments.controllers.engine_of_store(&settings, nodes);
-    let oracle = Arc::new(Oracle::new(kubelets));
-    oracle.sign_with(&pki.ca)?;
-    let answering = Arc::clone(&oracle);
-    let reconciling = Shell::start(store, engine, Arc::new(SystemClock), Arc::new(entropy), answering)?;
+    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, (begun, rings))?;
     api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
@@ -230,6 +234,43 @@ async fn serve(arguments: &Arguments, places: &Places, store: Store, begun: Time
         tracing::warn!("some answers did not finish in time");
     }
     Ok(())
+}
+
+/// Starts the loop, and has whoever simulates nodes answer for them.
+fn reconcile(
+    arguments: &Arguments,
+    places: &Places,
+    pki: &Pki,
+    store: Store,
+    api: &Api,
+    (begun, rings): (Time, Rings),
+) -> anyhow::Result<(Shell, Arc<Oracle>)> {
+    let ranges = Ranges::of(&store.snapshot());
+    let services =
+        ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
+    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
+    let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
+    let mut nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
+    if nodes.count > 0 {
+        arguments.patience.check(nodes.renewal())?;
+    }
+    nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
+    nodes.components.names.iter().for_each(|component| rings.begin(component));
+    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone(), rings });
+    api.ask_nodes(Arc::clone(&kubelets) as _);
+    // Where nothing is simulated nobody measures: then the group of metrics is not there, as in a cluster without it,
+    // so that whoever asks for it hears why instead of waiting for numbers that never come.
+    let usage: Arc<dyn Usage> = if nodes.count > 0 { kubelets } else { Arc::new(Unserved) };
+    if nodes.count > 0 {
+        api.ask_usage(Arc::clone(&usage));
+    }
+    let engine = arguments.controllers.engine_of_store(&settings, nodes);
+    let oracle = Arc::new(Oracle::new(usage));
+    oracle.sign_with(&pki.ca)?;
+    let (answering, tolerations) = (Arc::clone(&oracle), arguments.tolerations.tolerations());
+    let clock = Arc::new(SystemClock);
+    let shell = Shell::start(store, engine, clock, Arc::new(entropy), answering, tolerations)?;
+    Ok((shell, oracle))
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

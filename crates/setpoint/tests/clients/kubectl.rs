@@ -35,7 +35,7 @@ const OBJECTS: [&str; 20] = [
 /// Every kubectl: the one that `scripts/test` unpacks, those on the path, `kubectl.1.29` and the like beside them, and
 /// what `SETPOINT_KUBECTLS` lists.
 /// Several names of one file are one.
-fn kubectls() -> Vec<PathBuf> {
+pub fn kubectls() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
     // A link on the path often leads to where the other versions are.
     let behind: Vec<PathBuf> =

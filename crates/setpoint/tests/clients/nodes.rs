@@ -38,6 +38,8 @@ fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
     assert_eq!(kubectl(&server, &["get", "pod", "work", "-o", code]), "3");
     let described = kubectl(&server, &["describe", "pod", "web"]);
     assert!(described.contains("Container started") && described.contains("kubelet"), "{described}");
+    let log = kubectl(&server, &["logs", "web"]);
+    assert!(log.contains("node sim-0 is simulated in another process"), "{log}");
     for (deed, power) in [("stop", "off"), ("start", "on"), ("partition", "partitioned"), ("reboot", "on")] {
         let said = setpoint(&server, &["node", deed, "sim-0"]).output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();

@@ -159,7 +159,7 @@ proptest! {
         prop_assert!(there.modified.intersection(&there.added).is_empty());
         prop_assert!(there.modified.intersection(&there.removed).is_empty());
         prop_assert!(compare(&old, &old, pod()).is_same());
-        let all = there.changed();
+        let all = there.clone().changed();
         prop_assert!(there.added.is_subset(&all) && there.removed.is_subset(&all) && there.modified.is_subset(&all));
     }
 }

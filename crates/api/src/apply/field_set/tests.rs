@@ -12,7 +12,7 @@ fn set(text: &str) -> FieldSet {
 }
 
 fn text(set: &FieldSet) -> String {
-    json::to_text(&set.to_value())
+    set.to_json().to_string()
 }
 
 /// The slow, obviously right set.

@@ -1,5 +1,6 @@
 //! Claims about the module above, held by tests.
 
+use super::super::field_set::{FieldSet, Path};
 use super::*;
 
 fn value(text: &str) -> Value {
@@ -13,7 +14,7 @@ fn entry(manager: &str, operation: Operation, api_version: &str, seconds: Option
         api_version: api_version.into(),
         subresource: CompactString::default(),
         time: seconds.map(|seconds| compact_str::format_compact!("2026-01-01T00:00:{seconds:02}Z")),
-        fields: FieldSet::from_paths(&[super::super::field_set::Path::of_fields(&[field])]),
+        fields: FieldSet::from_paths(&[Path::of_fields(&[field])]).into(),
     }
 }
 
@@ -92,13 +93,13 @@ fn the_oldest_updates_are_merged_when_there_are_too_many() {
     );
     let bucket = &stored.as_list().unwrap()[1];
     assert_eq!(bucket.str_at(&["time"]), "2026-01-01T00:00:01Z", "the later of the two");
-    assert_eq!(bucket.get("fieldsV1"), Some(&value(r#"{"f:f00":{},"f:f01":{}}"#)));
+    assert_eq!(bucket.get("fieldsV1"), Some(&Value::Raw(r#"{"f:f00":{},"f:f01":{}}"#.into())));
     all.put(update(11));
     all.cap();
     let stored = all.to_value();
     assert_eq!(
         stored.as_list().unwrap()[1].get("fieldsV1"),
-        Some(&value(r#"{"f:f00":{},"f:f01":{},"f:f02":{}}"#))
+        Some(&Value::Raw(r#"{"f:f00":{},"f:f01":{},"f:f02":{}}"#.into()))
     );
 }
 

@@ -24,7 +24,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
         Value::Float(_) => "float64",
         Value::Str(_) => "string",
         Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
+        Value::Map(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

@@ -14,7 +14,7 @@ fn kind(api_version: &str, kind: &str) -> Struct<'static> {
 }
 
 fn of_pod(text: &str) -> String {
-    json::to_text(&paths(&value(text), kind("v1", "Pod")).to_value())
+    paths(&value(text), kind("v1", "Pod")).to_json().to_string()
 }
 
 fn wrong(text: &str) -> String {
@@ -67,10 +67,10 @@ fn values_of_any_type_are_taken_as_their_schema_says() {
         r#"{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"default":{"a":{"b":1},"c":[1]},"properties":{"x":{"type":"string"}}}}}]}}"#,
     );
     let set = paths(&crd, kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"));
-    assert_eq!(json::to_text(&set.to_value()), r#"{"f:spec":{"f:versions":{}}}"#);
+    assert_eq!(set.to_json(), r#"{"f:spec":{"f:versions":{}}}"#);
     let revision =
         paths(&value(r#"{"data":{"a":{"b":1}},"revision":1}"#), kind("apps/v1", "ControllerRevision"));
-    assert_eq!(json::to_text(&revision.to_value()), r#"{"f:data":{},"f:revision":{}}"#);
+    assert_eq!(revision.to_json(), r#"{"f:data":{},"f:revision":{}}"#);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn what_names_the_object_is_not_owned() {
     let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b","uid":"c","creationTimestamp":null,"labels":{"l":"1"},"resourceVersion":"1","generation":1,"managedFields":[],"selfLink":"","clusterName":"","generateName":"a-"}}"#;
     let mut set = paths(&value(text), kind("v1", "Pod"));
     set.subtract(unowned());
-    let stored = json::to_text(&set.to_value());
+    let stored = set.to_json();
     assert_eq!(stored, r#"{"f:metadata":{"f:generateName":{},"f:labels":{"f:l":{}}}}"#);
 }
 

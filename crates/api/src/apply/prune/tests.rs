@@ -72,13 +72,13 @@ proptest! {
             api_version: "v1".into(),
             subresource: "".into(),
             time: None,
-            fields,
+            fields: fields.into(),
         };
         let mut managers = Managers::default();
         others.into_iter().enumerate().for_each(|(at, set)| managers.put(entry(at, set)));
         let last = entry(9, last);
         let (mut short, mut long) = (object.clone(), object);
-        let owned: Vec<&FieldSet> = managers.entries().iter().map(|entry| &entry.fields).chain([&fields]).collect();
+        let owned: Vec<&FieldSet> = managers.entries().iter().map(|entry| &*entry.fields).chain([&fields]).collect();
         Walk { in_last: false, gone: false }.value(&mut short, Type::Kind(of), &last.fields, &owned);
         prune_versions(&writer, &mut long, &managers, &fields, &last);
         prop_assert_eq!(json::to_text(&short), json::to_text(&long));

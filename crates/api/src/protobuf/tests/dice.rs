@@ -4,10 +4,10 @@ use crate::schema::{SchemaOr, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
 /// Draws numbers from a seed.
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
@@ -17,7 +17,7 @@ impl Dice {
     }
 
     /// An object with nearly every field at the top and ever fewer further down.
-    pub(super) fn object(&mut self, of: Struct<'_>, depth: u64) -> Value {
+    pub(crate) fn object(&mut self, of: Struct<'_>, depth: u64) -> Value {
         let mut map = Map::new();
         for field in of.fields().filter(|field| field.number().is_some()) {
             if depth < 9 && self.roll(depth * depth / 2 + 5) < 4 {

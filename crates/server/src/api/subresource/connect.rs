@@ -38,7 +38,7 @@ impl Api {
                 let Some((nodes, why)) =
                     self.nodes.get().and_then(|nodes| Some((nodes, nodes.refusal(node)?)))
                 else {
-                    return Err(not_yet(target));
+                    return Err(elsewhere(target, &snapshot, node).unwrap_or_else(|| not_yet(target)));
                 };
                 if part != "log" {
                     return Err(Status::unclassified(501, format!("pods/{part}: {why}")));
@@ -110,6 +110,21 @@ impl Api {
         }
         Ok(())
     }
+}
+
+/// The refusal of what only whoever simulates a node in another process could do; nothing for other nodes.
+fn elsewhere(target: &Target, snapshot: &Snapshot, node: &str) -> Option<Status> {
+    let key = served::find("", "v1", "nodes")?.key("", node).ok()?;
+    let found = stored::object(snapshot.get(&key)?);
+    if !found.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://") {
+        return None;
+    }
+    let part = &target.subresource;
+    let why = format!(
+        "pods/{part}: node {node} is simulated in another process, which serves nothing itself: only nodes that run \
+         beside the server (setpoint up --nodes) tell what their containers said"
+    );
+    Some(Status::unclassified(501, why))
 }
 
 /// The refusal of what only a node could do.

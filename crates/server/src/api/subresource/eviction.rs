@@ -6,7 +6,8 @@ use setpoint_api::status::Status;
 use super::{done, expected, object};
 use crate::answers;
 use crate::api::Api;
-use crate::api::write::writer;
+use crate::api::write::{header, writer};
+use crate::body::{self, Expected};
 use crate::exchange::{Answer, Request};
 use crate::pipeline::eviction::{check_wish, evict};
 use crate::query::Query;
@@ -19,7 +20,12 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Answer, Status> {
-        let (wish, warnings) = object(request, target, query, expected("policy/v1", "Eviction")?)?;
+        // Clients of the older version say the same.
+        let is_older = body::read(&request.body, header(request))
+            .is_ok_and(|(wish, _)| wish.str_at(&["apiVersion"]) == "policy/v1beta1");
+        let api_version = if is_older { "policy/v1beta1" } else { "policy/v1" };
+        let expected = Expected { api_version, ..expected("policy/v1", "Eviction")? };
+        let (wish, warnings) = object(request, target, query, expected)?;
         check_wish(&wish, &target.name)?;
         let options = wish.get("deleteOptions").cloned().unwrap_or_default();
         let options = DeleteOptions::from_value(&options);

@@ -1,24 +1,24 @@
 //! The number of pods of a workload, read and written alone.
 
 use http::Method;
+use setpoint_api::Value;
 use setpoint_api::apply::scale::{SCALE_VERSION, to_parent, to_scale};
 use setpoint_api::apply::{self, FieldSet, Managers, OneVersion, Path};
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::autoscaling::scale;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Value, metadata, yaml};
 
 use super::{expected, object};
 use crate::answers;
 use crate::api::patching::{self, Patching};
-use crate::api::write::{Done, writer};
+use crate::api::write::{Done, configuration, writer};
 use crate::api::{Api, wanted_whole};
 use crate::body::Expected;
 use crate::exchange::{Answer, Request};
 use crate::pipeline::ownership::Owners;
 use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Wish, World, Writer};
+use crate::pipeline::{Wish, World, Writer, check_uid, ownership, place};
 use crate::query::Query;
 use crate::route::Target;
 use crate::stored;
@@ -54,6 +54,9 @@ impl Api {
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
                 let workload = stored::object(&record);
+                if let Change::Whole(scale) = &change {
+                    check_uid(target.served, scale, &record)?;
+                }
                 let (object, owners, more) = scaled(target, workload, &change, expected, &writer, world)?;
                 warnings.extend(more);
                 let wish = Wish { object, hollow: false, owners: Some(owners) };
@@ -84,21 +87,13 @@ fn change(
 ) -> Result<(Change, Vec<String>), Status> {
     if request.method == Method::PUT {
         let (mut scale, warnings) = object(request, target, query, expected)?;
-        let (said, asked) = (metadata::name(&scale).to_owned(), &target.name);
-        if said.is_empty() {
-            scale.ensure_map("metadata").insert("name", asked.as_str());
-        } else if said != *asked {
-            let message =
-                format!("the name of the object ({said}) does not match the name on the URL ({asked})");
-            return Err(Status::bad_request(message));
-        }
+        place(&mut scale, &target.namespace, &target.name)?;
         return Ok((Change::Whole(scale), warnings));
     }
     if let Some(sort) = patching::sort(request)? {
         return Ok((Change::Patch(Patching::parse(sort, request, query)?), Vec::new()));
     }
-    let (config, _) = yaml::parse_strict(&request.body)
-        .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    let (config, _) = configuration(&request.body)?;
     Ok((Change::Apply(config, query.flag("force") == Some(true)), Vec::new()))
 }
 
@@ -118,7 +113,7 @@ fn scaled(
     let managed = workload.at(&["metadata", "managedFields"]).unwrap_or(&Value::Null);
     let owners = Managers::from_value(managed).unwrap_or_default();
     let mut live = view(&workload)?;
-    live.ensure_map("metadata").insert("managedFields", to_scale(&owners, &paths).to_value());
+    ownership::set(&mut live, to_scale(&owners, &paths).to_value());
     let versions = OneVersion { api_version: SCALE_VERSION, of: expected.schema, filter: None };
     let writes = apply::Writer {
         versions: &versions,
@@ -132,7 +127,8 @@ fn scaled(
     let (new, managed, warnings) = match change {
         Change::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
         Change::Patch(patch) => {
-            let sent = patch.apply(live.clone(), expected.schema)?;
+            let mut sent = patch.apply(live.clone(), expected)?;
+            place(&mut sent.object, &target.namespace, &target.name)?;
             let managed = update(&sent.object);
             (sent.object, managed, sent.warnings)
         }

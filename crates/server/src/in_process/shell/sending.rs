@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use setpoint_reconcile::{Engine, Sent, Turn};
+use setpoint_reconcile::{Engine, Outcome, Refusal as Refused, Sent, Turn};
 use setpoint_store::{CommitError, Committed, Proposal, Refusal};
 
 use super::super::{Prepared, outcome, prepare};
@@ -73,6 +73,7 @@ impl Running {
     fn begin(&mut self, wanted: Wanted, engine: &mut Engine, turn: &mut Turn) {
         match self.prepare(&wanted.sent) {
             Prepared::Settled(outcome) => {
+                log(&wanted.sent, &outcome);
                 engine.answer(wanted.sent.ticket, outcome, self.clock.now(), turn);
             }
             Prepared::Commit(proposal, name) => {
@@ -94,7 +95,10 @@ impl Running {
     fn prepare(&self, sent: &Sent) -> Prepared {
         let snapshot = self.store.snapshot();
         let entropy = [(); 3].map(|()| (self.entropy)());
-        prepare(sent, &World { snapshot: &snapshot, now: self.clock.now(), entropy })
+        prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.clock.now(), entropy, tolerations: self.tolerations },
+        )
     }
 
     /// Tells the loop what became of its writes, and begins those that waited for them.
@@ -125,6 +129,14 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// What is refused is a line of the log of whoever wanted it.
+fn log(Sent { write, manager, by, .. }: &Sent, outcome: &Outcome) {
+    if let Outcome::Refused(Refused { reason, message }) = outcome {
+        let (verb, resource, by) = (write.verb(), write.resource(), &**by);
+        tracing::warn!(component = *manager, by, verb, %resource, reason, message, "a write was refused");
     }
 }
 

@@ -5,12 +5,26 @@ use setpoint_api::{Map, Value};
 /// The taint of a node that is not ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-const SECONDS: i64 = 300;
+
+/// For how long a pod stays that does not say, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tolerations {
+    /// On a node that says it is not ready.
+    pub not_ready: i64,
+    /// On a node that says nothing.
+    pub unreachable: i64,
+}
+
+impl Default for Tolerations {
+    fn default() -> Tolerations {
+        Tolerations { not_ready: 300, unreachable: 300 }
+    }
+}
 
 /// Adds the usual tolerations where the pod says nothing of them.
-pub fn admit(pod: &mut Value) {
+pub fn admit(pod: &mut Value, usual: Tolerations) {
     let tolerations = list(pod, "tolerations");
-    for key in [NOT_READY, UNREACHABLE] {
+    for (key, seconds) in [(NOT_READY, usual.not_ready), (UNREACHABLE, usual.unreachable)] {
         let speaks_of = |toleration: &Value| {
             matches!(toleration.str_at(&["key"]), said if said == key || said.is_empty())
                 && matches!(toleration.str_at(&["effect"]), "NoExecute" | "")
@@ -20,7 +34,7 @@ pub fn admit(pod: &mut Value) {
             toleration.insert("key", key);
             toleration.insert("operator", "Exists");
             toleration.insert("effect", "NoExecute");
-            toleration.insert("tolerationSeconds", SECONDS);
+            toleration.insert("tolerationSeconds", seconds);
             tolerations.push(toleration.into());
         }
     }
@@ -45,7 +59,7 @@ mod tests {
 
     fn count(text: &str) -> usize {
         let mut pod = object(text);
-        admit(&mut pod);
+        admit(&mut pod, Tolerations::default());
         pod.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap().len()
     }
 
@@ -57,5 +71,14 @@ mod tests {
         assert_eq!(count(own), 2);
         let other = r#"{"spec":{"tolerations":[{"operator":"Exists","effect":"NoSchedule"}]}}"#;
         assert_eq!(count(other), 3);
+    }
+
+    #[test]
+    fn how_long_it_stays_is_for_whoever_runs_the_server_to_say() {
+        let mut pod = object(r#"{"spec":{}}"#);
+        admit(&mut pod, Tolerations { not_ready: 7, unreachable: 0 });
+        let tolerations = pod.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap();
+        let seconds = tolerations.iter().map(|one| one.get("tolerationSeconds").and_then(Value::as_i64));
+        assert_eq!(seconds.collect::<Vec<_>>(), [Some(7), Some(0)]);
     }
 }

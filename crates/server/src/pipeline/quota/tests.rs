@@ -19,7 +19,12 @@ fn writer(dry_run: bool) -> Writer {
 }
 
 fn world(snapshot: &Snapshot) -> World<'_> {
-    World { snapshot, now: Time::from_seconds(1_800_000_000), entropy: [1, 2, 3] }
+    World {
+        snapshot,
+        now: Time::from_seconds(1_800_000_000),
+        entropy: [1, 2, 3],
+        tolerations: Default::default(),
+    }
 }
 
 fn quota(name: &str, extra: Value, hard: Value, used: Value) -> Value {

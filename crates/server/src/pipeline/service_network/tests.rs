@@ -50,7 +50,12 @@ impl Cluster {
     fn make_of(&mut self, group: &str, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         self.chance += 1;
-        let world = World { snapshot: &snapshot, now: Time(1_000_000), entropy: [self.chance; 3] };
+        let world = World {
+            snapshot: &snapshot,
+            now: Time(1_000_000),
+            entropy: [self.chance; 3],
+            tolerations: Default::default(),
+        };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
             served::find(group, "v1", plural).unwrap(),
@@ -70,7 +75,12 @@ impl Cluster {
 
     fn change(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
-        let world = World { snapshot: &snapshot, now: Time(2_000_000), entropy: [9; 3] };
+        let world = World {
+            snapshot: &snapshot,
+            now: Time(2_000_000),
+            entropy: [9; 3],
+            tolerations: Default::default(),
+        };
         let served = served::find("", "v1", "services").unwrap();
         let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
         let mut object = stored::object(record);
@@ -81,7 +91,12 @@ impl Cluster {
 
     fn delete(&mut self, name: &str) {
         let snapshot = self.store.snapshot();
-        let world = World { snapshot: &snapshot, now: Time(2_000_000), entropy: [9; 3] };
+        let world = World {
+            snapshot: &snapshot,
+            now: Time(2_000_000),
+            entropy: [9; 3],
+            tolerations: Default::default(),
+        };
         let served = served::find("", "v1", "services").unwrap();
         let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
         let options = Value::map();
@@ -198,7 +213,7 @@ fn of_two_that_decide_at_once_one_decides_again() {
     let cluster = Cluster::new();
     let served = served::find("", "v1", "services").unwrap();
     let snapshot = cluster.store.snapshot();
-    let world = World { snapshot: &snapshot, now: Time(1), entropy: [7; 3] };
+    let world = World { snapshot: &snapshot, now: Time(1), entropy: [7; 3], tolerations: Default::default() };
     let decide = |name: &str, spec: &str, entropy: u64| {
         let text =
             format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);

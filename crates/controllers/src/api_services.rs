@@ -1,0 +1,139 @@
+//! Who serves the metrics of resources: the APIService by which people and tools see that they are there.
+//!
+//! Upstream's API server keeps such an object for what it serves itself, so this runs beside a server, whichever
+//! controllers are chosen. One that somebody else made for another server is left alone.
+
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
+/// The version of the group that has the metrics of resources.
+const METRICS: &str = "v1beta1.metrics.k8s.io";
+/// The label of those that the server itself keeps.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// Keeps the APIService for the metrics of resources.
+pub struct MetricsService {
+    /// Whether they are served.
+    pub is_served: bool,
+}
+
+impl Planner for MetricsService {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "autoregister"
+    }
+
+    fn user(&self) -> String {
+        "system:apiserver".to_owned()
+    }
+
+    fn manager(&self) -> &'static str {
+        "kube-apiserver"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself(API_SERVICES)];
+        &WATCHES
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        key_of(API_SERVICES, "", METRICS).into_iter().collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        if key.name() != METRICS {
+            return plan;
+        }
+        match (world.get(key), self.is_served) {
+            (None, true) => {
+                let spec = value!({
+                    "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
+                });
+                let mut labels = Map::new();
+                labels.insert(MANAGED, "true");
+                let metadata = value!({"name": (METRICS), "labels": (labels)});
+                plan.act(Write::create(API_SERVICES, "", value!({"metadata": (metadata), "spec": (spec)})));
+            }
+            (Some(object), _) if !is_ours(object) || object.meta().is_deleted() => {}
+            (Some(object), true) if !is_available(object) => {
+                let condition = value!({
+                    "type": "Available", "status": "True", "reason": "Local",
+                    "message": "Local APIServices are always available",
+                    "lastTransitionTime": (Seconds(now).to_string()),
+                });
+                let status = value!({"status": {"conditions": [(condition)]}});
+                plan.act(Write::merge(object, "status", status));
+            }
+            (Some(object), false) => plan.act(Write::delete(object)),
+            _ => {}
+        }
+        plan
+    }
+}
+
+fn is_ours(object: &Object) -> bool {
+    object.meta().labels.get(MANAGED).is_some()
+}
+
+fn is_available(object: &Object) -> bool {
+    let value = object.value();
+    let conditions = value.at(&["status", "conditions"]).and_then(Value::as_list);
+    conditions.is_some_and(|conditions| !conditions.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_reconcile::Controller;
+    use setpoint_sim::cluster::Cluster;
+
+    use super::*;
+
+    fn own(is_served: bool) -> (Vec<Box<dyn Controller>>, Vec<setpoint_reconcile::Index>) {
+        (vec![Box::new(MetricsService { is_served })], crate::indexes::all())
+    }
+
+    fn cluster(is_served: bool) -> Cluster {
+        if is_served { Cluster::new(|| own(true), 1) } else { Cluster::new(|| own(false), 1) }
+    }
+
+    fn service(label: &str) -> Value {
+        let mut labels = Map::new();
+        labels.insert(label, "true");
+        value!({
+            "metadata": {"name": (METRICS), "labels": (labels)},
+            "spec": {
+                "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            },
+        })
+    }
+
+    #[test]
+    fn what_is_served_is_registered_and_available_and_goes_when_it_is_not() {
+        let mut served = cluster(true);
+        served.settle();
+        let found = served.get(API_SERVICES, METRICS).unwrap();
+        let conditions = found.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
+        assert_eq!(conditions[0].str_at(&["reason"]), "Local");
+        served.assert_quiet();
+        let mut unserved = cluster(false);
+        unserved.create(API_SERVICES, "", service(MANAGED));
+        unserved.settle();
+        assert!(unserved.get(API_SERVICES, METRICS).is_none());
+    }
+
+    #[test]
+    fn what_another_server_serves_is_left_alone() {
+        for is_served in [false, true] {
+            let mut cluster = cluster(is_served);
+            cluster.create(API_SERVICES, "", service("installed-by-hand"));
+            cluster.settle();
+            let found = cluster.get(API_SERVICES, METRICS).unwrap();
+            assert!(found.at(&["status", "conditions"]).is_none(), "{is_served}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether a node takes up a pod that was given to it, as a kubelet decides it: whoever chose the node may have known
+//! less than the node does.
+//!
+//! The rules are the scheduler's own, so that both agree. A pod that is refused fails, and stays so.
+
+use std::borrow::Cow;
+
+use setpoint_api::Time;
+use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
+use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_scheduler::request::{Amounts, Request};
+use setpoint_scheduler::shape::{HostPort, Shape, host_ports};
+
+use crate::fleet::Seat;
+use crate::lifecycle::whole;
+use crate::pod::{Pod, Status};
+
+/// Why a node refuses a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In one word.
+    pub reason: Cow<'static, str>,
+    /// In many.
+    pub message: String,
+}
+
+/// What is left of a node.
+pub struct Room<'a> {
+    seat: &'a Seat<'a>,
+    offer: Amounts,
+    pods_max: i64,
+    admitted: Vec<&'a PodView>,
+    /// What they take together; only known once somebody asks for anything.
+    taken: Option<Amounts>,
+}
+
+impl<'a> Room<'a> {
+    /// What the pods that a node has taken up leave of it.
+    #[must_use]
+    pub fn of(seat: &'a Seat<'a>, world: &'a World) -> Room<'a> {
+        let (offer, pods_max) = Amounts::read(seat.node.status.allocatable.iter());
+        let pods = world.indexed(BY_NODE.name, seat.object.key().name());
+        let pods = pods.filter_map(|pod| pod.view::<PodView>());
+        let admitted = pods.filter(|pod| pod.status.start_time.is_some() && !pod.is_finished()).collect();
+        Room { seat, offer, pods_max, admitted, taken: None }
+    }
+
+    /// Takes a pod up, or refuses it.
+    ///
+    /// # Errors
+    /// If the node cannot hold it, or it does not want to be there.
+    pub fn admit(&mut self, object: &Object, pod: &'a PodView) -> Result<(), Refusal> {
+        let asked = Request::of(pod).asked;
+        self.check_amounts(&asked)?;
+        self.check_node(object, pod)?;
+        self.check_ports(&host_ports(pod))?;
+        if let Some(taken) = &mut self.taken {
+            taken.add(&asked, 1);
+        }
+        self.admitted.push(pod);
+        Ok(())
+    }
+
+    fn check_amounts(&mut self, asked: &Amounts) -> Result<(), Refusal> {
+        let count = i64::try_from(self.admitted.len()).unwrap_or(i64::MAX);
+        if count >= self.pods_max {
+            return Err(out_of("pods", 1, count, self.pods_max));
+        }
+        if asked.is_nothing() {
+            return Ok(());
+        }
+        let admitted = &self.admitted;
+        let taken = self.taken.get_or_insert_with(|| {
+            let mut taken = Amounts::default();
+            admitted.iter().for_each(|pod| taken.add(&Request::of(pod).asked, 1));
+            taken
+        });
+        let offer = &self.offer;
+        let own = [
+            ("cpu", asked.cpu, taken.cpu, offer.cpu),
+            ("memory", asked.memory, taken.memory, offer.memory),
+            ("ephemeral-storage", asked.ephemeral, taken.ephemeral, offer.ephemeral),
+        ];
+        // What a node does not know at all may be given by somebody else.
+        let known = asked.others.iter().filter(|(name, _)| {
+            !name.contains('/') || offer.others.iter().any(|(offered, _)| offered == name)
+        });
+        let others = known.map(|(name, amount)| (&**name, *amount, taken.other(name), offer.other(name)));
+        for (name, asked, taken, offer) in own.into_iter().chain(others) {
+            if asked > 0 && asked > offer - taken {
+                return Err(out_of(name, asked, taken, offer));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the pod wants this node, and puts up with what drives others away.
+    fn check_node(&self, object: &Object, pod: &PodView) -> Result<(), Refusal> {
+        let Seat { object: node, node: view, .. } = self.seat;
+        let is_choosy = !pod.spec.node_selector.is_empty() || pod.spec.affinity.is_some();
+        let labels = &node.meta().labels;
+        if is_choosy && !Shape::of(object, pod).nodes.allows(node.key().name(), labels) {
+            return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+        }
+        let mut driving = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute");
+        let is_driven = driving.any(|taint| !pod.spec.tolerations.iter().any(|one| one.tolerates(taint)));
+        if is_driven {
+            return Err(predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
+        }
+        Ok(())
+    }
+
+    fn check_ports(&self, wanted: &[HostPort]) -> Result<(), Refusal> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut taken = self.admitted.iter().flat_map(|pod| host_ports(pod));
+        if taken.any(|taken| wanted.iter().any(|port| port.clashes(&taken))) {
+            let why = "node(s) didn't have free ports for the requested pod ports";
+            return Err(predicate("NodePorts", why));
+        }
+        Ok(())
+    }
+}
+
+fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
+    let reason = match resource {
+        "cpu" => "OutOfcpu".into(),
+        "memory" => "OutOfmemory".into(),
+        "ephemeral-storage" => "OutOfephemeral-storage".into(),
+        "pods" => "OutOfpods".into(),
+        other => format!("OutOf{other}").into(),
+    };
+    let message = format!(
+        "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+    );
+    Refusal { reason, message }
+}
+
+fn predicate(name: &'static str, why: &str) -> Refusal {
+    Refusal { reason: name.into(), message: format!("Predicate {name} failed: {why}") }
+}
+
+/// What is written of a pod that was refused.
+#[must_use]
+pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Act> {
+    let known = Pod::read(object)?.status;
+    let status = Status {
+        observed_generation: Some(object.meta().generation).filter(|generation| *generation > 0),
+        phase: "Failed".to_owned(),
+        reason: refusal.reason.to_string(),
+        message: format!("Pod was rejected: {}", refusal.message),
+        conditions: known.conditions,
+        start_time: Some(whole(now)),
+        ..Status::default()
+    };
+    // The words of notes are known beforehand; the rare resource is named in the message.
+    let reason = match &refusal.reason {
+        Cow::Borrowed(reason) => reason,
+        Cow::Owned(_) => "UnexpectedAdmissionError",
+    };
+    let note = Subject::of(object, "v1", "Pod").warning(reason, refusal.message.clone());
+    Some(Act::from(Write::status(object, value_of(&status))).on_done(note))
+}

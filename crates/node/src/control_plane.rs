@@ -1,0 +1,177 @@
+//! The control plane shows itself: a pod for each of its components that run in this process, on the first node.
+//!
+//! They are mirror pods, as a kubelet makes them for what it runs by itself: whoever deletes one sees it come back, and
+//! nothing evicts them. They ask for nothing, because no container runs them: the image and an annotation say so. One
+//! that tells of an earlier process is replaced, so that its age is that of what it stands for.
+
+use std::sync::Arc;
+
+use setpoint_api::rfc3339::Micros;
+use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::fleet::{Fleet, Seat};
+use crate::images::hex;
+
+/// Where they are.
+pub const NAMESPACE: &str = "kube-system";
+/// The components there can be, by the names that upstream gives them.
+pub const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+/// The annotation of a pod that stands for what a node runs by itself.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation that says what is behind such a pod.
+const IN_PROCESS: &str = "setpoint.dev/in-process";
+
+/// The components that run in this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Components {
+    /// Which.
+    pub names: Vec<&'static str>,
+    /// Since when.
+    pub since: Time,
+}
+
+impl Fleet {
+    /// The component that a pod stands for; nothing for every other pod.
+    #[must_use]
+    pub fn component(&self, pod: &Object) -> Option<&'static str> {
+        let meta = pod.meta();
+        if &*meta.namespace != NAMESPACE || meta.annotations.get(MIRROR).is_none() {
+            return None;
+        }
+        let node = self.name(0);
+        let is_for = |component: &&str| {
+            meta.name.strip_prefix(component).and_then(|rest| rest.strip_prefix('-')) == Some(&node)
+        };
+        COMPONENTS.into_iter().find(is_for)
+    }
+}
+
+/// Keeps the pods of the components.
+pub struct ControlPlane(pub Arc<Fleet>);
+
+impl Planner for ControlPlane {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "node-control-plane"
+    }
+
+    fn user(&self) -> String {
+        "system:nodes".to_owned()
+    }
+
+    fn node(&self, key: &Key, _: &World) -> Option<String> {
+        Some(key.name().to_owned())
+    }
+
+    fn manager(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn source(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 3] =
+            [Watch::itself("nodes"), Watch::via("pods", of_pod), Watch::via("namespaces", of_namespace)];
+        &WATCHES
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        key_of("nodes", "", &self.0.name(0)).into_iter().collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(seat) = self.0.running(key.name(), world).filter(|seat| seat.number == 0) else {
+            return plan;
+        };
+        if world.find("namespaces", "", NAMESPACE).is_none() {
+            return plan;
+        }
+        for component in COMPONENTS {
+            let is_wanted = self.0.components.names.contains(&component);
+            let known = world.find("pods", NAMESPACE, &format!("{component}-{}", key.name()));
+            match known {
+                None if is_wanted => {
+                    plan.act(Write::create("pods", NAMESPACE, self.pod(component, &seat)));
+                }
+                // One that goes is gone at once: there is nothing in it that would have to stop.
+                Some(pod) if !is_wanted || !self.is_current(pod, component) || pod.meta().is_deleted() => {
+                    plan.act(Write::delete(pod).within(0));
+                }
+                _ => {}
+            }
+        }
+        plan
+    }
+}
+
+impl ControlPlane {
+    /// What tells the pod of one process from that of another.
+    fn identity(&self, component: &str) -> String {
+        let text = format!("{component} {} {}", env!("CARGO_PKG_VERSION"), self.0.components.since.0);
+        hex(&text)[..32].to_owned()
+    }
+
+    fn is_current(&self, pod: &Object, component: &str) -> bool {
+        // A pod that somebody made under that name is none of ours, and is in the way.
+        pod.meta().annotations.get(MIRROR) == Some(&self.identity(component))
+    }
+
+    fn pod(&self, component: &str, seat: &Seat<'_>) -> Value {
+        let (node, identity) = (seat.object.key().name(), self.identity(component));
+        let mut annotations = Map::new();
+        let seen = Micros(self.0.components.since).to_string();
+        for (name, text) in [
+            ("kubernetes.io/config.hash", identity.as_str()),
+            (MIRROR, identity.as_str()),
+            ("kubernetes.io/config.seen", seen.as_str()),
+            ("kubernetes.io/config.source", "file"),
+            (IN_PROCESS, "true: this component runs in the process of setpoint, and no container runs it"),
+        ] {
+            annotations.insert(name, text);
+        }
+        let owner = value!({
+            "apiVersion": "v1", "kind": "Node", "name": (node), "uid": (&*seat.object.meta().uid), "controller": true,
+        });
+        let image = format!("setpoint.dev/in-process/{component}:{}", env!("CARGO_PKG_VERSION"));
+        value!({
+            "metadata": {
+                "name": (format!("{component}-{node}")),
+                "labels": {"component": (component), "tier": "control-plane"},
+                "annotations": (annotations),
+                "ownerReferences": [(owner)],
+            },
+            "spec": {
+                "nodeName": (node),
+                "hostNetwork": true,
+                "priorityClassName": "system-node-critical",
+                "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
+                "containers": [{"name": (component), "image": (image), "imagePullPolicy": "IfNotPresent"}],
+            },
+        })
+    }
+}
+
+/// A pod of a component concerns the node it is on.
+fn of_pod(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if &*pod.meta().namespace != NAMESPACE {
+        return;
+    }
+    let name = &*pod.meta().name;
+    let node = COMPONENTS.into_iter().find_map(|one| name.strip_prefix(one)?.strip_prefix('-'));
+    if let Some(key) = node.and_then(|node| key_of("nodes", "", node)) {
+        wake(key);
+    }
+}
+
+/// The namespace of the pods concerns every node.
+fn of_namespace(namespace: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if &*namespace.meta().name == NAMESPACE {
+        world.all("nodes").for_each(|node| wake(node.key().clone()));
+    }
+}

@@ -1,0 +1,86 @@
+//! Pods that somebody put on a node that cannot hold them.
+
+use super::*;
+
+fn small() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    let mut fleet = Fleet { count: 2, pod_start: Duration::ZERO, ..Fleet::default() };
+    fleet.set("pods", "3");
+    fleet.set("memory", "1Gi");
+    planners_of(fleet)
+}
+
+/// `phase reason: message`.
+fn fate(cluster: &Cluster, name: &str) -> String {
+    let status = get(cluster, name).get("status").cloned().unwrap_or_default();
+    let words = ["phase", "reason", "message"].map(|field| status.str_at(&[field]).to_owned());
+    let [phase, reason, message] = words;
+    format!("{phase} {reason}: {message}").trim_end_matches(": ").trim_end().to_owned()
+}
+
+fn asking(requests: &str) -> String {
+    format!(r#"{{"containers":[{{"name":"c","image":"i","resources":{{"requests":{requests}}}}}]}}"#)
+}
+
+#[test]
+fn a_pod_that_asks_for_more_than_is_left_fails() {
+    let mut cluster = cluster(small);
+    pod(&mut cluster, "fits", &asking(r#"{"cpu":"10","memory":"512Mi"}"#));
+    pod(&mut cluster, "slow", &asking(r#"{"cpu":"6500m"}"#));
+    pod(&mut cluster, "big", &asking(r#"{"memory":"513Mi"}"#));
+    assert_eq!(fate(&cluster, "fits"), "Running");
+    let cpu = "Node didn't have enough resource: cpu, requested: 6500, used: 10000, capacity: 16000";
+    assert_eq!(fate(&cluster, "slow"), format!("Failed OutOfcpu: Pod was rejected: {cpu}"));
+    assert_eq!(events(&cluster, "OutOfcpu"), [cpu]);
+    assert!(fate(&cluster, "big").starts_with("Failed OutOfmemory: "), "{}", fate(&cluster, "big"));
+    // What has ended takes nothing.
+    cluster.delete("pods", "default/fits", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.settle();
+    pod(&mut cluster, "again", &asking(r#"{"cpu":"16","example.com/unknown-to-nodes":"1"}"#));
+    assert_eq!(fate(&cluster, "again"), "Running");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_node_takes_so_many_pods_and_no_more_though_they_come_together() {
+    let mut cluster = cluster(small);
+    for name in ["a", "b", "c", "d"] {
+        let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]});
+        cluster.create("pods", "default", value!({"metadata": {"name": (name)}, "spec": (spec)}));
+    }
+    cluster.settle();
+    let fates: Vec<String> = ["a", "b", "c", "d"].map(|name| fate(&cluster, name)).into();
+    assert_eq!(fates.iter().filter(|fate| *fate == "Running").count(), 3, "{fates:?}");
+    let refused = "Failed OutOfpods: Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 3, \
+                   capacity: 3";
+    assert!(fates.contains(&refused.to_owned()), "{fates:?}");
+}
+
+#[test]
+fn a_pod_that_does_not_want_the_node_or_the_port_fails() {
+    let mut cluster = cluster(small);
+    pod(&mut cluster, "choosy", r#"{"nodeSelector":{"disk":"ssd"},"containers":[{"name":"c","image":"i"}]}"#);
+    let why = "Failed NodeAffinity: Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node \
+               affinity/selector";
+    assert_eq!(fate(&cluster, "choosy"), why);
+    let port = r#"{"containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"hostPort":8080}]}]}"#;
+    pod(&mut cluster, "first", port);
+    pod(&mut cluster, "second", port);
+    assert_eq!(fate(&cluster, "first"), "Running");
+    let why = "Failed NodePorts: Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the \
+               requested pod ports";
+    assert_eq!(fate(&cluster, "second"), why);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_pod_that_does_not_put_up_with_the_node_fails() {
+    let mut cluster = cluster(small);
+    let taint = value!({"key": "k", "effect": "NoExecute"});
+    cluster.patch("nodes", "node-0", "", value!({"spec": {"taints": [(taint)]}})).unwrap();
+    cluster.settle();
+    pod(&mut cluster, "shy", r#"{"containers":[{"name":"c","image":"i"}]}"#);
+    assert!(fate(&cluster, "shy").starts_with("Failed TaintToleration: "), "{}", fate(&cluster, "shy"));
+    let bold = r#"{"tolerations":[{"operator":"Exists"}],"containers":[{"name":"c","image":"i"}]}"#;
+    pod(&mut cluster, "bold", bold);
+    assert_eq!(fate(&cluster, "bold"), "Running");
+}

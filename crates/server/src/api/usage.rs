@@ -1,0 +1,107 @@
+//! `metrics.k8s.io`: what nodes and pods use, as whoever measures them tells it.
+//!
+//! Nothing of it is stored. The words for what is not found, and the columns, are those of upstream's metrics server.
+
+mod shown;
+
+use std::sync::Arc;
+
+use http::Method;
+use setpoint_api::fields::{self, FieldLabels};
+use setpoint_api::labels;
+use setpoint_api::status::{Generic, Qualified, Status};
+
+use self::shown::{answer_list, answer_one};
+use super::{Api, wanted_but};
+use crate::answers;
+use crate::asks::usage::{Usage, Used, Which};
+use crate::discovery::usage::GROUP;
+use crate::exchange::{Answer, Request};
+use crate::media::Form;
+use crate::query::Query;
+use crate::route::Measured;
+use crate::served;
+
+/// Which of what is measured a request wants.
+struct Wanted {
+    about: Measured,
+    labels: labels::Selector,
+    fields: fields::Selector,
+}
+
+impl Wanted {
+    fn read(about: Measured, query: &Query) -> Result<Wanted, Status> {
+        let labels = labels::Selector::parse(query.get("labelSelector"))
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let fields = fields::Selector::parse(query.get("fieldSelector"))
+            .and_then(|fields| fields.translate(&FieldLabels::METADATA))
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        Ok(Wanted { about, labels, fields })
+    }
+
+    /// Asks whoever measures. It may have to look at every pod, so no other request waits for it.
+    async fn ask(self, source: Arc<dyn Usage>) -> Result<Vec<Used>, Status> {
+        let asking = tokio::task::spawn_blocking(move || {
+            let Measured { plural, namespace, name } = &self.about;
+            let which = Which { namespace, name, labels: &self.labels };
+            let used = if *plural == "nodes" { source.nodes(which) } else { source.pods(which) };
+            let mut used = used.map_err(Status::internal_error)?;
+            used.retain(|one| {
+                self.fields.matches(|field| match field {
+                    "metadata.name" => Some(one.name.as_str()),
+                    _ => Some(one.namespace.as_str()),
+                })
+            });
+            Ok(used)
+        });
+        asking.await.map_err(Status::internal_error)?
+    }
+}
+
+impl Api {
+    /// Has somebody tell what nodes and pods use.
+    pub fn ask_usage(&self, source: Arc<dyn Usage>) {
+        // Whoever came first tells; nobody wires two.
+        let _ = self.usage.set(source);
+    }
+
+    /// Tells what nodes or pods use.
+    pub(super) async fn measured(&self, request: &Request, about: &Measured) -> Result<Answer, Status> {
+        let Some(source) = self.usage.get() else {
+            return Ok(answers::text(404, "404 page not found\n"));
+        };
+        let query = Query::parse(&request.query);
+        if !matches!(request.method, Method::GET | Method::HEAD) {
+            let method = request.method.as_str();
+            return Err(Status::generic(405, &Generic { method, ..Generic::default() }));
+        }
+        let resource = Qualified { group: GROUP, name: about.plural };
+        if query.flag("watch") == Some(true) && about.name.is_empty() {
+            return Err(Status::method_not_supported(resource, "watch"));
+        }
+        let (_, view) = wanted_but(request, Form::Protobuf)?;
+        let wanted = Wanted::read(about.clone(), &query)?;
+        let used = wanted.ask(Arc::clone(source)).await?;
+        let now = self.options.clock.now();
+        if about.name.is_empty() {
+            return answer_list(about.plural, &used, view, &query, now);
+        }
+        match used.first() {
+            Some(used) => answer_one(about.plural, used, view, &query, now),
+            None => Err(self.unmeasured(about, resource)),
+        }
+    }
+
+    /// The refusal of one of which nothing is known: it is not there, or nobody measured it.
+    fn unmeasured(&self, about: &Measured, resource: Qualified<'_>) -> Status {
+        let Measured { plural, namespace, name } = about;
+        let key = served::find("", "v1", plural).and_then(|served| served.key(namespace, name).ok());
+        let is_there = key.is_some_and(|key| self.store.snapshot().get(&key).is_some());
+        match (*plural, is_there) {
+            ("nodes", false) => Status::not_found(Qualified { group: "", name: "node" }, name),
+            ("nodes", true) => Status::not_found(resource, name),
+            (_, false) => Status::not_found(Qualified { group: "", name: "pods" }, name),
+            (_, true) => Status::not_found(resource, &format!("{namespace}/{name}")),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What was used as an object, a list or a table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use setpoint_api::printing::table::{
+    IncludeObject, ListMeta, MetaVersion, partial, write_partial, write_partial_list,
+};
+use setpoint_api::quantity::{Format, Quantity};
+use setpoint_api::rfc3339::Seconds;
+use setpoint_api::status::Status;
+use setpoint_api::{Map, Time, Value, json, value};
+
+use crate::answers::{self, table_options};
+use crate::asks::usage::Used;
+use crate::discovery::usage::{GROUP, VERSION, kind};
+use crate::exchange::Answer;
+use crate::media::View;
+use crate::query::Query;
+use crate::served::api_version;
+
+/// One, as the client wants it.
+pub(super) fn answer_one(
+    plural: &str,
+    used: &Used,
+    view: View,
+    query: &Query,
+    now: Time,
+) -> Result<Answer, Status> {
+    let plain = object(plural, used, now);
+    let mut whole = Map::new();
+    whole.insert("kind", kind(plural));
+    whole.insert("apiVersion", api_version(GROUP, VERSION));
+    for (field, value) in plain.as_map().into_iter().flat_map(Map::iter) {
+        whole.insert(field, value.clone());
+    }
+    let whole = Value::from(whole);
+    match view {
+        View::Whole => Ok(written(&whole, query)),
+        View::Table(version) => Ok(written(&table(&[(used, whole)], query, version)?, query)),
+        View::Metadata(version) | View::MetadataList(version) => {
+            let mut out = Vec::new();
+            write_partial(&whole, version, &mut out);
+            Ok(answers::json_bytes(200, vec![out.into()]))
+        }
+    }
+}
+
+/// All, as the client wants them.
+pub(super) fn answer_list(
+    plural: &str,
+    used: &[Used],
+    view: View,
+    query: &Query,
+    now: Time,
+) -> Result<Answer, Status> {
+    let objects = used.iter().map(|used| object(plural, used, now));
+    match view {
+        View::Whole => {
+            let items: Vec<Value> = objects.collect();
+            let list = value!({
+                "kind": (format!("{}List", kind(plural))),
+                "apiVersion": (api_version(GROUP, VERSION)),
+                "metadata": {},
+                "items": (items),
+            });
+            Ok(written(&list, query))
+        }
+        View::Table(version) => {
+            let rows: Vec<(&Used, Value)> = used.iter().zip(objects).collect();
+            Ok(written(&table(&rows, query, version)?, query))
+        }
+        View::Metadata(version) | View::MetadataList(version) => {
+            let (objects, mut out): (Vec<Value>, _) = (objects.collect(), Vec::new());
+            write_partial_list(&objects, ListMeta::default(), version, &mut out);
+            Ok(answers::json_bytes(200, vec![out.into()]))
+        }
+    }
+}
+
+fn written(value: &Value, query: &Query) -> Answer {
+    if query.flag("pretty") != Some(true) {
+        return answers::document(value);
+    }
+    let mut out = Vec::new();
+    json::write_pretty(value, &mut out);
+    answers::json_bytes(200, vec![out.into()])
+}
+
+fn object(plural: &str, used: &Used, now: Time) -> Value {
+    let mut metadata = Map::with_capacity(4);
+    metadata.insert("name", used.name.as_str());
+    if !used.namespace.is_empty() {
+        metadata.insert("namespace", used.namespace.as_str());
+    }
+    metadata.insert("creationTimestamp", Seconds(now).to_string());
+    if !used.labels.is_empty() {
+        let labels = used.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        metadata.insert("labels", labels.collect::<Map>());
+    }
+    let mut object = value!({
+        "metadata": (metadata),
+        "timestamp": (Seconds(used.at).to_string()),
+        "window": (span(used.window)),
+    });
+    let fields = object.make_map();
+    if plural == "nodes" {
+        let usage = used.parts.values().next().map(quantities).unwrap_or_default();
+        fields.insert("usage", usage);
+    } else {
+        let container = |(name, usage): (&String, &BTreeMap<String, i64>)| value!({"name": (name.as_str()), "usage": (quantities(usage))});
+        fields.insert("containers", used.parts.iter().map(container).collect::<Vec<Value>>());
+    }
+    object
+}
+
+fn quantities(usage: &BTreeMap<String, i64>) -> Map {
+    let mut map = Map::with_capacity(usage.len());
+    for (resource, thousandths) in usage {
+        map.insert(resource.as_str(), quantity(resource, *thousandths));
+    }
+    map
+}
+
+/// An amount in the words for its resource.
+fn quantity(resource: &str, thousandths: i64) -> String {
+    match resource {
+        "cpu" => Quantity::milli(thousandths, Format::DecimalSi).to_string(),
+        _ => Quantity::new(thousandths / 1000, Format::BinarySi).to_string(),
+    }
+}
+
+/// A span of whole seconds in the words of Go: `1m30s`.
+fn span(window: Duration) -> String {
+    match (window.as_secs() / 60, window.as_secs() % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
+}
+
+/// A table whose columns are the resources that were measured.
+fn table(rows: &[(&Used, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
+    let include = table_options(query, version)?.include;
+    let resources: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|(used, _)| used.parts.values())
+        .flat_map(|usage| usage.keys().map(String::as_str))
+        .collect();
+    let mut table = value!({"kind": "Table", "apiVersion": (version.api_version()), "metadata": {}});
+    let fields = table.make_map();
+    if rows.is_empty() {
+        fields.insert("columnDefinitions", Value::Null);
+        fields.insert("rows", Value::Null);
+        return Ok(table);
+    }
+    let column = |name: &str, format: &str, description: &str| {
+        value!({
+            "name": (name), "type": "string", "format": (format), "description": (description), "priority": 0,
+        })
+    };
+    let mut columns = vec![column("Name", "name", "Name of the resource")];
+    columns.extend(resources.iter().map(|resource| column(resource, "quantity", "")));
+    columns.push(column("Window", "duration", ""));
+    fields.insert("columnDefinitions", columns);
+    let row = |(used, object): &(&Used, Value)| {
+        let mut cells = vec![Value::from(used.name.as_str())];
+        cells.extend(resources.iter().map(|resource| {
+            let parts = used.parts.values().filter_map(|usage| usage.get(*resource));
+            Value::from(quantity(resource, parts.fold(0i64, |sum, part| sum.saturating_add(*part))))
+        }));
+        cells.push(Value::from(span(used.window)));
+        let beside = match include {
+            IncludeObject::None => Value::Null,
+            IncludeObject::Metadata => partial(object, version),
+            IncludeObject::Object => object.clone(),
+        };
+        value!({"cells": (cells), "object": (beside)})
+    };
+    fields.insert("rows", rows.iter().map(row).collect::<Vec<Value>>());
+    Ok(table)
+}

@@ -1,0 +1,394 @@
+//! What each level forbids: one function per rule, in the order in which people are told of them.
+
+use std::collections::BTreeSet;
+
+use setpoint_api::Value;
+
+use super::Level;
+
+/// Everything that a level forbids of what a pod does.
+pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<String> {
+    let pod = Pod { metadata, spec };
+    let is_restricted = level == Level::Restricted;
+    let mut found = Vec::new();
+    if level == Level::Privileged {
+        return found;
+    }
+    found.extend(pod.app_armor());
+    found.extend(if is_restricted { None } else { pod.added_capabilities() });
+    found.extend(pod.host_namespaces());
+    found.extend(if is_restricted { None } else { pod.host_paths() });
+    found.extend(pod.host_ports());
+    found.extend(pod.probed_hosts());
+    found.extend(pod.privileged());
+    found.extend(if is_restricted || pod.has_own_users() { None } else { pod.proc_mount() });
+    found.extend(pod.selinux());
+    found.extend(if is_restricted { None } else { pod.seccomp(false) });
+    found.extend(pod.sysctls());
+    found.extend(pod.host_process());
+    if is_restricted {
+        found.extend(if pod.is_windows() { None } else { pod.escalation() });
+        found.extend(if pod.is_windows() { None } else { pod.capabilities() });
+        found.extend(pod.proc_mount());
+        found.extend(pod.volumes());
+        found.extend(if pod.has_own_users() { None } else { pod.non_root() });
+        found.extend(if pod.has_own_users() { None } else { pod.user() });
+        found.extend(if pod.is_windows() { None } else { pod.seccomp(true) });
+    }
+    found
+}
+
+/// What a pod is made of, be it one or a template.
+struct Pod<'a> {
+    metadata: &'a Value,
+    spec: &'a Value,
+}
+
+/// Names in quotes, with commas in between.
+fn quoted<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("\"{}\"", name.as_ref())).collect();
+    names.join(", ")
+}
+
+fn plural(one: &'static str, many: &'static str, count: usize) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// `container "a"` or `containers "a", "b"`.
+fn containers_named(names: &[&str]) -> String {
+    format!("{} {}", plural("container", "containers", names.len()), quoted(names))
+}
+
+/// Who sets something: the pod, some containers, or both.
+fn setters(pod: bool, containers: &[&str]) -> Option<String> {
+    let mut who = Vec::new();
+    if pod {
+        who.push("pod".to_owned());
+    }
+    if !containers.is_empty() {
+        who.push(containers_named(containers));
+    }
+    (!who.is_empty()).then(|| who.join(" and "))
+}
+
+impl<'a> Pod<'a> {
+    fn containers(&self) -> impl Iterator<Item = &'a Value> {
+        let of = |field| self.spec.get(field).and_then(Value::as_list).unwrap_or_default();
+        ["initContainers", "containers", "ephemeralContainers"].map(of).into_iter().flatten()
+    }
+
+    /// The names of the containers that are so.
+    fn named(&self, is_so: impl Fn(&Value) -> bool) -> Vec<&'a str> {
+        self.containers().filter(|it| is_so(it)).map(|it| it.str_at(&["name"])).collect()
+    }
+
+    fn own(&self, path: &[&str]) -> Option<&'a Value> {
+        self.spec.get("securityContext")?.at(path)
+    }
+
+    fn is_windows(&self) -> bool {
+        self.spec.str_at(&["os", "name"]) == "windows"
+    }
+
+    /// Whether its users are nobody on the node.
+    fn has_own_users(&self) -> bool {
+        self.spec.get("hostUsers").and_then(Value::as_bool) == Some(false)
+    }
+
+    fn host_namespaces(&self) -> Option<String> {
+        let is_set = |field: &&str| self.spec.get(field).and_then(Value::as_bool) == Some(true);
+        let shared = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(is_set);
+        let shared: Vec<String> = shared.map(|field| format!("{field}=true")).collect();
+        (!shared.is_empty()).then(|| format!("host namespaces ({})", shared.join(", ")))
+    }
+
+    fn host_paths(&self) -> Option<String> {
+        let volumes = self.spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
+        let bad = volumes.iter().filter(|volume| volume.get("hostPath").is_some());
+        let bad: Vec<&str> = bad.map(|volume| volume.str_at(&["name"])).collect();
+        let word = plural("volume", "volumes", bad.len());
+        (!bad.is_empty()).then(|| format!("hostPath volumes ({word} {})", quoted(&bad)))
+    }
+
+    fn host_ports(&self) -> Option<String> {
+        let ports = |container: &Value| -> Vec<String> {
+            let list = container.get("ports").and_then(Value::as_list).unwrap_or_default();
+            let ports = list.iter().filter_map(|port| port.get("hostPort").and_then(Value::as_i64));
+            ports.filter(|port| *port != 0).map(|port| port.to_string()).collect()
+        };
+        let bad = self.named(|container| !ports(container).is_empty());
+        let numbers: BTreeSet<String> = self.containers().flat_map(ports).collect();
+        (!bad.is_empty()).then(|| {
+            let (use_, word) =
+                (plural("uses", "use", bad.len()), plural("hostPort", "hostPorts", numbers.len()));
+            let numbers: Vec<String> = numbers.into_iter().collect();
+            format!("hostPort ({} {use_} {word} {})", containers_named(&bad), numbers.join(", "))
+        })
+    }
+
+    fn probed_hosts(&self) -> Option<String> {
+        const HANDLERS: [&[&str]; 5] = [
+            &["livenessProbe"],
+            &["readinessProbe"],
+            &["startupProbe"],
+            &["lifecycle", "postStart"],
+            &["lifecycle", "preStop"],
+        ];
+        let hosts = |container: &Value| -> Vec<String> {
+            let handlers = HANDLERS.iter().filter_map(|path| container.at(path));
+            let hosts = handlers
+                .flat_map(|it| ["httpGet", "tcpSocket"].map(|by| it.str_at(&[by, "host"]).to_owned()));
+            hosts.filter(|host| !host.is_empty()).collect()
+        };
+        let bad: BTreeSet<&str> = self.named(|container| !hosts(container).is_empty()).into_iter().collect();
+        let bad: Vec<&str> = bad.into_iter().collect();
+        let found: BTreeSet<String> = self.containers().flat_map(hosts).collect();
+        (!bad.is_empty()).then(|| {
+            let use_ = plural("uses", "use", bad.len());
+            let word = plural("probe or lifecycle host", "probe or lifecycle hosts", found.len());
+            format!("probe or lifecycle host ({} {use_} {word} {})", containers_named(&bad), quoted(&found))
+        })
+    }
+
+    fn privileged(&self) -> Option<String> {
+        let bad = self.named(|it| is_true(it, &["securityContext", "privileged"]));
+        let who = setters(false, &bad)?;
+        Some(format!("privileged ({who} must not set securityContext.privileged=true)"))
+    }
+
+    fn proc_mount(&self) -> Option<String> {
+        let mount = |it: &'a Value| it.str_at(&["securityContext", "procMount"]);
+        let is_bad = |it: &'a Value| !matches!(mount(it), "" | "Default");
+        let bad: Vec<&str> =
+            self.containers().filter(|it| is_bad(it)).map(|it| it.str_at(&["name"])).collect();
+        let sorts: BTreeSet<&str> = self.containers().filter(|it| is_bad(it)).map(mount).collect();
+        let who = setters(false, &bad)?;
+        Some(format!("procMount ({who} must not set securityContext.procMount to {})", quoted(sorts)))
+    }
+
+    fn selinux(&self) -> Option<String> {
+        const TYPES: [&str; 5] =
+            ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+        let of_containers = self
+            .containers()
+            .filter_map(|it| Some((it.str_at(&["name"]), it.at(&["securityContext", "seLinuxOptions"])?)));
+        let of_containers: Vec<(&str, &Value)> = of_containers.collect();
+        let says = |options: &Value, field| !options.str_at(&[field]).is_empty();
+        let is_bad = |options: &Value| {
+            !TYPES.contains(&options.str_at(&["type"])) || says(options, "user") || says(options, "role")
+        };
+        let own = self.own(&["seLinuxOptions"]);
+        let bad: Vec<&str> =
+            of_containers.iter().filter(|(_, it)| is_bad(it)).map(|(name, _)| *name).collect();
+        let who = setters(own.is_some_and(is_bad), &bad)?;
+        let all: Vec<&Value> = own.into_iter().chain(of_containers.into_iter().map(|(_, it)| it)).collect();
+        let types: BTreeSet<&str> =
+            all.iter().map(|it| it.str_at(&["type"])).filter(|it| !TYPES.contains(it)).collect();
+        let mut what = Vec::new();
+        if !types.is_empty() {
+            what.push(format!("{} {}", plural("type", "types", types.len()), quoted(&types)));
+        }
+        for field in ["user", "role"] {
+            if all.iter().any(|it| says(it, field)) {
+                what.push(format!("{field} may not be set"));
+            }
+        }
+        let what = what.join("; ");
+        Some(format!("seLinuxOptions ({who} set forbidden securityContext.seLinuxOptions: {what})"))
+    }
+
+    fn sysctls(&self) -> Option<String> {
+        const SAFE: [&str; 14] = [
+            "kernel.shm_rmid_forced",
+            "net.ipv4.ip_local_port_range",
+            "net.ipv4.ip_local_reserved_ports",
+            "net.ipv4.ip_unprivileged_port_start",
+            "net.ipv4.ping_group_range",
+            "net.ipv4.tcp_fin_timeout",
+            "net.ipv4.tcp_keepalive_intvl",
+            "net.ipv4.tcp_keepalive_probes",
+            "net.ipv4.tcp_keepalive_time",
+            "net.ipv4.tcp_notsent_lowat",
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.tcp_slow_start_after_idle",
+            "net.ipv4.tcp_syncookies",
+            "net.ipv4.tcp_wmem",
+        ];
+        let list = self.own(&["sysctls"]).and_then(Value::as_list).unwrap_or_default();
+        let names = list.iter().map(|sysctl| sysctl.str_at(&["name"]));
+        let bad: Vec<&str> = names.filter(|name| !SAFE.contains(name)).collect();
+        (!bad.is_empty()).then(|| format!("forbidden sysctls ({})", bad.join(", ")))
+    }
+
+    fn host_process(&self) -> Option<String> {
+        let path = ["windowsOptions", "hostProcess"];
+        let own = self.own(&path).and_then(Value::as_bool) == Some(true);
+        let bad = self.named(|it| is_true(it, &["securityContext", path[0], path[1]]));
+        let who = setters(own, &bad)?;
+        Some(format!("hostProcess ({who} must not set securityContext.windowsOptions.hostProcess=true)"))
+    }
+
+    fn app_armor(&self) -> Option<String> {
+        const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
+        let is_bad = |profile: &Value| !matches!(profile.str_at(&["type"]), "RuntimeDefault" | "Localhost");
+        let of =
+            |it: &'a Value| it.at(&["securityContext", "appArmorProfile"]).filter(|profile| is_bad(profile));
+        let own = self.own(&["appArmorProfile"]).filter(|profile| is_bad(profile));
+        let bad = self.named(|it| it.at(&["securityContext", "appArmorProfile"]).is_some_and(is_bad));
+        let values: BTreeSet<&str> =
+            own.into_iter().chain(self.containers().filter_map(of)).map(|it| it.str_at(&["type"])).collect();
+        let annotations = self.metadata.get("annotations").and_then(Value::as_map);
+        let annotations = annotations.into_iter().flat_map(|map| map.iter());
+        let forbidden: BTreeSet<String> = annotations
+            .filter(|(key, _)| key.starts_with(PREFIX))
+            .map(|(key, value)| (key, value.as_str().unwrap_or_default()))
+            .filter(|(_, it)| !it.is_empty() && *it != "runtime/default" && !it.starts_with("localhost/"))
+            .map(|(key, value)| format!("{key}={value:?}"))
+            .collect();
+        let mut who: Vec<String> = setters(own.is_some(), &bad).into_iter().collect();
+        if !forbidden.is_empty() {
+            who.push(plural("annotation", "annotations", forbidden.len()).to_owned());
+        }
+        let values: Vec<String> = values.into_iter().map(str::to_owned).chain(forbidden).collect();
+        (!who.is_empty()).then(|| {
+            let reason = plural("forbidden AppArmor profile", "forbidden AppArmor profiles", values.len());
+            let who = who.join(" and ");
+            format!("{reason} ({who} must not set AppArmor profile type to {})", quoted(&values))
+        })
+    }
+
+    /// The containers that add capabilities other than these, and which.
+    fn adding(&self, allowed: &[&str]) -> Option<String> {
+        let added = |it: &'a Value| -> Vec<&'a str> {
+            let list = it.at(&["securityContext", "capabilities", "add"]).and_then(Value::as_list);
+            let names = list.unwrap_or_default().iter().filter_map(Value::as_str);
+            names.filter(|name| !allowed.contains(name)).collect()
+        };
+        let with = self.containers().filter(|it| !added(it).is_empty());
+        let bad: Vec<&str> = with.map(|it| it.str_at(&["name"])).collect();
+        let names: BTreeSet<&str> = self.containers().flat_map(added).collect();
+        let who = setters(false, &bad)?;
+        Some(format!("{who} must not include {} in securityContext.capabilities.add", quoted(names)))
+    }
+
+    fn added_capabilities(&self) -> Option<String> {
+        const USUAL: [&str; 13] = [
+            "AUDIT_WRITE",
+            "CHOWN",
+            "DAC_OVERRIDE",
+            "FOWNER",
+            "FSETID",
+            "KILL",
+            "MKNOD",
+            "NET_BIND_SERVICE",
+            "SETFCAP",
+            "SETGID",
+            "SETPCAP",
+            "SETUID",
+            "SYS_CHROOT",
+        ];
+        self.adding(&USUAL).map(|detail| format!("non-default capabilities ({detail})"))
+    }
+
+    fn capabilities(&self) -> Option<String> {
+        let keeps = self.named(|it| {
+            let dropped = it.at(&["securityContext", "capabilities", "drop"]).and_then(Value::as_list);
+            !dropped.unwrap_or_default().iter().any(|name| name.as_str() == Some("ALL"))
+        });
+        let must_drop = setters(false, &keeps)
+            .map(|who| format!("{who} must set securityContext.capabilities.drop=[\"ALL\"]"));
+        let details: Vec<String> = must_drop.into_iter().chain(self.adding(&["NET_BIND_SERVICE"])).collect();
+        (!details.is_empty()).then(|| format!("unrestricted capabilities ({})", details.join("; ")))
+    }
+
+    fn escalation(&self) -> Option<String> {
+        let path = ["securityContext", "allowPrivilegeEscalation"];
+        let bad = self.named(|it| it.at(&path).and_then(Value::as_bool) != Some(false));
+        let who = setters(false, &bad)?;
+        Some(format!(
+            "allowPrivilegeEscalation != false ({who} must set securityContext.allowPrivilegeEscalation=false)"
+        ))
+    }
+
+    fn volumes(&self) -> Option<String> {
+        const HARMLESS: [&str; 9] = [
+            "configMap",
+            "csi",
+            "downwardAPI",
+            "emptyDir",
+            "ephemeral",
+            "image",
+            "persistentVolumeClaim",
+            "projected",
+            "secret",
+        ];
+        let volumes = self.spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
+        let is_bad = |volume: &&Value| HARMLESS.iter().all(|field| volume.get(field).is_none());
+        let bad: Vec<&Value> = volumes.iter().filter(is_bad).collect();
+        let sort = |volume: &Value| {
+            let fields = volume.as_map().into_iter().flat_map(|map| map.iter());
+            let mut fields = fields.map(|(key, _)| key.to_string()).filter(|key| key != "name");
+            fields.next().unwrap_or_else(|| "unknown".to_owned())
+        };
+        let sorts: BTreeSet<String> = bad.iter().map(|volume| sort(volume)).collect();
+        let names: Vec<&str> = bad.iter().map(|volume| volume.str_at(&["name"])).collect();
+        (!names.is_empty()).then(|| {
+            let (word, use_) = (plural("volume", "volumes", names.len()), plural("uses", "use", names.len()));
+            let sort = plural("restricted volume type", "restricted volume types", sorts.len());
+            format!("restricted volume types ({word} {} {use_} {sort} {})", quoted(&names), quoted(&sorts))
+        })
+    }
+
+    fn non_root(&self) -> Option<String> {
+        let path = ["securityContext", "runAsNonRoot"];
+        let own = self.own(&["runAsNonRoot"]).and_then(Value::as_bool);
+        let said = |it: &Value| it.at(&path).and_then(Value::as_bool);
+        let denied = self.named(|it| said(it) == Some(false));
+        if let Some(who) = setters(own == Some(false), &denied) {
+            return Some(format!(
+                "runAsNonRoot != true ({who} must not set securityContext.runAsNonRoot=false)"
+            ));
+        }
+        let silent = if own == Some(true) { Vec::new() } else { self.named(|it| said(it).is_none()) };
+        let who = setters(false, &silent)?;
+        Some(format!("runAsNonRoot != true (pod or {who} must set securityContext.runAsNonRoot=true)"))
+    }
+
+    fn user(&self) -> Option<String> {
+        let is_root = |user: Option<&Value>| user.and_then(Value::as_i64) == Some(0);
+        let bad = self.named(|it| is_root(it.at(&["securityContext", "runAsUser"])));
+        let who = setters(is_root(self.own(&["runAsUser"])), &bad)?;
+        Some(format!("runAsUser=0 ({who} must not set runAsUser=0)"))
+    }
+
+    /// What a profile may be; where one is `needed`, also who has none.
+    fn seccomp(&self, needed: bool) -> Option<String> {
+        let is_bad = |profile: &Value| !matches!(profile.str_at(&["type"]), "RuntimeDefault" | "Localhost");
+        let of = |it: &'a Value| it.at(&["securityContext", "seccompProfile"]);
+        let own = self.own(&["seccompProfile"]);
+        let with = self.containers().filter(|it| of(it).is_some_and(is_bad));
+        let bad: Vec<&str> = with.map(|it| it.str_at(&["name"])).collect();
+        if let Some(who) = setters(own.is_some_and(is_bad), &bad) {
+            let profiles = own.into_iter().chain(self.containers().filter_map(of)).filter(|it| is_bad(it));
+            let sorts: BTreeSet<&str> = profiles.map(|it| it.str_at(&["type"])).collect();
+            let sorts = quoted(sorts);
+            return Some(format!(
+                "seccompProfile ({who} must not set securityContext.seccompProfile.type to {sorts})"
+            ));
+        }
+        if !needed || own.is_some() {
+            return None;
+        }
+        let without = self.containers().filter(|it| of(it).is_none());
+        let without: Vec<&str> = without.map(|it| it.str_at(&["name"])).collect();
+        let who = setters(false, &without)?;
+        Some(format!(
+            "seccompProfile (pod or {who} must set securityContext.seccompProfile.type to \"RuntimeDefault\" \
+             or \"Localhost\")"
+        ))
+    }
+}
+
+fn is_true(value: &Value, path: &[&str]) -> bool {
+    value.at(path).and_then(Value::as_bool) == Some(true)
+}

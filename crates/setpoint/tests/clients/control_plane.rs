@@ -1,0 +1,42 @@
+//! The control plane as its own pods show it.
+
+use super::asking::{kubectl, wait_for};
+use super::server::Server;
+
+const READY: &str =
+    "jsonpath={range .items[*]}{.metadata.name}={.status.conditions[?(@.type=='Ready')].status} {end}";
+
+#[test]
+fn the_pods_of_the_control_plane_are_there_and_tell_its_log() {
+    let server = Server::with(&["--pod-start=0"]);
+    let all = "kube-apiserver-node-0=True kube-controller-manager-node-0=True kube-scheduler-node-0=True ";
+    let asked = ["-n", "kube-system", "get", "pods", "-l", "tier=control-plane", "-o", READY];
+    wait_for(&server, &asked, |said| said == all);
+    for component in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        let selector = format!("component={component}");
+        let log = kubectl(&server, &["-n", "kube-system", "logs", "-l", &selector, "--tail=-1"]);
+        assert!(log.contains(&format!("{component} runs in setpoint")), "{log}");
+    }
+    // A Deployment that may not make pods is a line in the log of whoever tried.
+    kubectl(&server, &["create", "quota", "none", "--hard=pods=0"]);
+    kubectl(&server, &["create", "deployment", "web", "--image=web"]);
+    let log = ["-n", "kube-system", "logs", "kube-controller-manager-node-0"];
+    wait_for(&server, &log, |said| said.contains("exceeded quota") && said.contains("replicaset"));
+
+    let uid = ["-n", "kube-system", "get", "pod", "kube-scheduler-node-0", "-o", "jsonpath={.metadata.uid}"];
+    let before = kubectl(&server, &uid);
+    kubectl(&server, &["-n", "kube-system", "delete", "pod", "kube-scheduler-node-0", "--wait=false"]);
+    wait_for(&server, &uid, |said| said.len() == before.len() && said != before);
+    wait_for(&server, &asked, |said| said == all);
+    let drained = kubectl(&server, &["drain", "node-0"]);
+    assert!(drained.contains("node/node-0 drained"), "{drained}");
+    assert_eq!(kubectl(&server, &asked), all);
+}
+
+#[test]
+fn a_component_that_does_not_run_has_no_pod() {
+    let server = Server::with(&["--controllers=*,-scheduler", "--pod-start=0"]);
+    let asked = ["-n", "kube-system", "get", "pods", "-o", READY];
+    let two = "kube-apiserver-node-0=True kube-controller-manager-node-0=True ";
+    wait_for(&server, &asked, |said| said == two);
+}

@@ -1,0 +1,70 @@
+//! What simulated pods and nodes use, as `kubectl top` and autoscalers see it.
+
+use std::process::Command;
+
+use super::asking::{Loop, kubectl, run_controllers, wait_for};
+use super::kubectl::kubectls;
+use super::server::{Server, installed};
+
+/// A Deployment whose pod says that it uses twice the memory it asks for, and an autoscaler that wants half.
+const BUSY: &str = r#"{"apiVersion":"v1","kind":"List","items":[
+{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"busy"},"spec":{"replicas":1,
+ "selector":{"matchLabels":{"app":"busy"}},"template":{"metadata":{"labels":{"app":"busy"},
+ "annotations":{"simulate.setpoint.dev/cpu":"200m","simulate.setpoint.dev/memory":"64Mi"}},
+ "spec":{"containers":[{"name":"c","image":"busy","resources":{"requests":{"memory":"32Mi"}}}]}}}},
+{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"busy"},"spec":{"maxReplicas":4,
+ "scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"busy"},"metrics":[{"type":"Resource",
+ "resource":{"name":"memory","target":{"type":"Utilization","averageUtilization":50}}}]}}]}"#;
+
+fn create(server: &Server, objects: &str) {
+    wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |said| said.contains("default"));
+    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let (made, said) = server.run(create.args(["create", "-f", "-"]), objects);
+    assert!(made, "{said}");
+}
+
+#[test]
+fn kubectl_top_tells_what_is_used_and_autoscalers_act_on_it() {
+    let server = Server::with(&["--nodes=2", "--pod-start=0"]);
+    create(&server, BUSY);
+    wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |said| said.contains("4/4"));
+    let current = "jsonpath={.status.currentMetrics[0].resource.current.averageUtilization}";
+    wait_for(&server, &["get", "hpa", "busy", "-o", current], |said| said == "200");
+    for kubectl in kubectls() {
+        let top = |arguments: &[&str]| {
+            let (ok, said) = server.run(Command::new(&kubectl).arg("top").args(arguments), "");
+            assert!(ok, "{} top {arguments:?}: {said}", kubectl.display());
+            said
+        };
+        let pods = top(&["pods"]);
+        assert_eq!(pods.matches(" 200m ").count(), 4, "{pods}");
+        assert_eq!(pods.matches("64Mi").count(), 4, "{pods}");
+        assert_eq!(top(&["pods", "-A", "-l", "app=busy", "--no-headers"]).lines().count(), 4);
+        assert!(top(&["pods", "--containers"]).contains(" c "), "{pods}");
+        let nodes = top(&["nodes"]);
+        let of = |node: &str| nodes.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
+        let cpu = |line: &str| line.split_whitespace().nth(1).unwrap().trim_end_matches('m').parse::<i64>();
+        assert_eq!(cpu(&of("node-0")).unwrap() + cpu(&of("node-1")).unwrap(), 800, "{nodes}");
+    }
+    let table = kubectl(&server, &["get", "pods.metrics.k8s.io", "--no-headers"]);
+    assert_eq!(table.matches("200m").count(), 4, "{table}");
+    let registered = ["get", "apiservices", "v1beta1.metrics.k8s.io", "--no-headers"];
+    wait_for(&server, &registered, |said| said.contains("Local") && said.contains("True"));
+}
+
+#[test]
+fn an_autoscaler_in_another_process_asks_the_server() {
+    let server = Server::with(&["--controllers=scheduler", "--nodes=1", "--pod-start=0"]);
+    let _controllers: Loop = run_controllers(&server, &[]);
+    create(&server, BUSY);
+    wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |said| said.contains("4/4"));
+}
+
+#[test]
+fn nobody_is_told_what_nobody_measures() {
+    let server = Server::with(&["--nodes=0"]);
+    let versions = kubectl(&server, &["api-versions"]);
+    assert!(versions.contains("autoscaling/v2") && !versions.contains("metrics.k8s.io"), "{versions}");
+    let said = kubectl(&server, &["top", "nodes"]);
+    assert!(said.contains("Metrics API not available"), "{said}");
+}

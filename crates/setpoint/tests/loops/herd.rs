@@ -1,0 +1,97 @@
+//! A thundering herd: a node with five hundred pods dies, and whoever else works meanwhile is not starved.
+//!
+//! How long it took and how long the lines were is printed, not asserted.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::api::Api;
+use crate::asking::{kubectl, wait_for};
+use crate::server::Server;
+use crate::walks::{SHORT, node};
+
+const HERD: usize = 500;
+/// How many small Deployments are made while the herd is replaced.
+const OTHERS: usize = 20;
+const LOST: &str = "node-1";
+const APPS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const PAUSE: Duration = Duration::from_millis(50);
+const WAIT_MAX: Duration = Duration::from_secs(240);
+
+fn deployment(name: &str, replicas: usize) -> Value {
+    json!({"metadata": {"name": name}, "spec": {
+        "replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+}
+
+/// How many pods of the herd are ready, and where they are not lost.
+async fn ready(api: &Api) -> usize {
+    let pods = api.list(&format!("{PODS}?labelSelector=app%3Dherd")).await.unwrap();
+    let is_ready = |pod: &&Value| {
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        pod["spec"]["nodeName"] != LOST
+            && conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+    };
+    pods.iter().filter(is_ready).count()
+}
+
+/// How many keys wait in all lines together.
+async fn waiting(api: &Api) -> u64 {
+    let report = api.get("/setpoint/loop").await.unwrap();
+    let lines = report["controllers"].as_array().unwrap().iter();
+    lines.map(|line| line["waiting"].as_u64().unwrap_or(0)).sum()
+}
+
+/// Looks until the herd is elsewhere; makes other work on the way. How long the lines were at the most.
+async fn replace(api: &Api) -> u64 {
+    let (mut peak, mut made) = (0, 0);
+    loop {
+        peak = peak.max(waiting(api).await);
+        let moved = ready(api).await;
+        // Other work comes when the herd has begun to move.
+        if moved > 0 && made < OTHERS {
+            assert_eq!(api.post(APPS, &deployment(&format!("other-{made}"), 1)).await.unwrap(), 201);
+            made += 1;
+        }
+        if moved == HERD && made == OTHERS {
+            return peak;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[test]
+fn a_node_with_five_hundred_pods_dies_and_nobody_is_starved() {
+    let size = ["--nodes=4", "--node-pods=600", "--pod-start=0"];
+    let server = Server::with(&[&size, &SHORT[..]].concat());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    wait_for(&server, &["get", "nodes", "--no-headers"], |said| said.matches(" Ready ").count() == 4);
+    let others = ["node-0", "node-2", "node-3"];
+    others.iter().for_each(|name| drop(kubectl(&server, &["cordon", name])));
+    let api = Api::of(&server);
+    let made = runtime.block_on(api.post(APPS, &deployment("herd", HERD))).unwrap();
+    assert_eq!(made, 201);
+    let available = ["get", "deployment", "herd", "-o", "jsonpath={.status.availableReplicas}"];
+    wait_for(&server, &available, |said| said == HERD.to_string());
+    others.iter().for_each(|name| drop(kubectl(&server, &["uncordon", name])));
+
+    node(&server, "stop", LOST);
+    let begun = Instant::now();
+    let replacing = async { tokio::time::timeout(WAIT_MAX, replace(&api)).await };
+    let peak = runtime.block_on(replacing).expect("the herd is not replaced");
+    println!(
+        "{HERD} pods replaced {:?} after their node stopped, {peak} keys waited at the most",
+        begun.elapsed()
+    );
+    for number in 0..OTHERS {
+        let name = format!("other-{number}");
+        let path = ["get", "deployment", &name, "-o", "jsonpath={.status.availableReplicas}"];
+        wait_for(&server, &path, |said| said == "1");
+    }
+    let pods = runtime.block_on(api.list(PODS)).unwrap();
+    let going = pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+    assert_eq!((pods.len(), going.count()), (2 * HERD + OTHERS, HERD), "the lost ones wait for their node");
+}

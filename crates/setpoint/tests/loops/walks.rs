@@ -1,0 +1,172 @@
+//! What happens to nodes under workloads, from outside: a node that stops and returns, one that is drained, and one that
+//! is missing. Periods are short, and nothing is asserted of how long anything takes.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::asking::{Loop, kubectl, wait_for};
+use crate::server::{Server, installed};
+
+/// Nodes that are missed after ten seconds, and whose pods go a second later.
+pub const SHORT: [&str; 6] = [
+    "--node-lease-duration=8s",
+    "--node-monitor-grace-period=10s",
+    "--node-monitor-period=1s",
+    "--default-not-ready-toleration-seconds=1",
+    "--default-unreachable-toleration-seconds=1",
+    "--node-eviction-rate=10",
+];
+
+const WORKLOADS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
+{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":6,
+ "selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},
+ "spec":{"containers":[{"name":"c","image":"web"}]}}}},
+{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"db"},"spec":{"replicas":1,"serviceName":"db",
+ "selector":{"matchLabels":{"app":"db"}},"template":{"metadata":{"labels":{"app":"db"}},
+ "spec":{"containers":[{"name":"c","image":"db"}]}}}},
+{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"agent"},"spec":{
+ "selector":{"matchLabels":{"app":"agent"}},"template":{"metadata":{"labels":{"app":"agent"}},
+ "spec":{"containers":[{"name":"c","image":"agent"}]}}}}]}"#;
+
+/// Says something to `setpoint node` that must succeed.
+pub fn node(server: &Server, deed: &str, name: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    command.args(["node", deed, name, "--kubeconfig"]).arg(&server.kubeconfig);
+    assert!(command.stdout(Stdio::null()).status().unwrap().success());
+}
+
+/// Makes objects.
+pub fn create(server: &Server, objects: &str) {
+    wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |said| said.contains("default"));
+    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let (made, said) = server.run(create.args(["create", "-f", "-"]), objects);
+    assert!(made, "{said}");
+}
+
+/// A pod as the walk sees it.
+#[derive(Debug)]
+struct Seen {
+    node: String,
+    uid: String,
+    is_ready: bool,
+    goes: bool,
+}
+
+fn seen(pod: &Value) -> Seen {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    Seen {
+        node: text(&pod["spec"]["nodeName"]),
+        uid: text(&pod["metadata"]["uid"]),
+        is_ready: conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"),
+        goes: !pod["metadata"]["deletionTimestamp"].is_null(),
+    }
+}
+
+fn pods_of(said: &str) -> Vec<Seen> {
+    let list: Value = serde_json::from_str(said).unwrap_or_default();
+    list["items"].as_array().into_iter().flatten().map(seen).collect()
+}
+
+/// Waits until the pods of an application are as they should be.
+#[track_caller]
+fn wait_for_pods(server: &Server, app: &str, expected: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+    let selector = format!("app={app}");
+    let said =
+        wait_for(server, &["get", "pods", "-l", &selector, "-o", "json"], |said| expected(&pods_of(said)));
+    pods_of(&said)
+}
+
+fn ready_on<'a>(pods: &'a [Seen], node: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = &'a Seen> {
+    pods.iter().filter(move |pod| pod.is_ready && !pod.goes && node(&pod.node))
+}
+
+#[test]
+fn a_node_that_stops_loses_its_pods_and_is_welcome_when_it_returns() {
+    let server = Server::with(&[&["--nodes=3", "--pod-start=0"], &SHORT[..]].concat());
+    create(&server, WORKLOADS);
+    wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
+    wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 3);
+    let first = wait_for_pods(&server, "db", |pods| ready_on(pods, |_| true).count() == 1).remove(0);
+    let lost = first.node.as_str();
+
+    node(&server, "stop", lost);
+    let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
+    wait_for(&server, &["get", "node", lost, "-o", ready], |said| said == "Unknown");
+    let taints = "jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}";
+    wait_for(&server, &["get", "node", lost, "-o", taints], |said| {
+        said.contains("node.kubernetes.io/unreachable:NoExecute")
+    });
+    // The Deployment has its pods elsewhere; those on the node wait for it to say that they are gone.
+    wait_for_pods(&server, "web", |pods| ready_on(pods, |node| node != lost).count() == 6);
+    wait_for_pods(&server, "web", |pods| pods.iter().all(|pod| pod.goes == (pod.node == lost)));
+    // The StatefulSet has no second pod of that name before the first is known to be gone.
+    let db = wait_for_pods(&server, "db", |pods| pods.iter().all(|pod| pod.goes));
+    assert!(matches!(&db[..], [pod] if pod.uid == first.uid), "{db:?}");
+    // The DaemonSet's pod belongs to the node, whatever becomes of that.
+    let agents = wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 2);
+    assert!(agents.len() == 3 && !agents.iter().any(|pod| pod.goes), "{agents:?}");
+
+    node(&server, "start", lost);
+    wait_for(&server, &["get", "node", lost, "-o", ready], |said| said == "True");
+    wait_for(&server, &["get", "node", lost, "-o", taints], |said| !said.contains("node.kubernetes.io"));
+    wait_for_pods(
+        &server,
+        "db",
+        |pods| matches!(pods, [pod] if pod.is_ready && !pod.goes && pod.uid != first.uid),
+    );
+    wait_for_pods(&server, "agent", |pods| pods.len() == 3 && ready_on(pods, |_| true).count() == 3);
+    wait_for_pods(&server, "web", |pods| pods.len() == 6 && ready_on(pods, |_| true).count() == 6);
+}
+
+#[test]
+fn a_drained_node_is_empty_and_the_budget_was_kept() {
+    let server = Server::with(&["--nodes=2", "--pod-start=0"]);
+    create(&server, WORKLOADS);
+    wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
+    wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 2);
+    assert!(kubectl(&server, &["cordon", "node-1"]).contains("node/node-1 cordoned"));
+    let nodes = kubectl(&server, &["get", "nodes", "--no-headers"]);
+    assert_eq!(nodes.matches("SchedulingDisabled").count(), 1, "{nodes}");
+    kubectl(&server, &["create", "pdb", "web", "--selector=app=web", "--min-available=6"]);
+    let allowed =
+        ["get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}/{.status.disruptionsAllowed}"];
+    wait_for(&server, &allowed, |said| said == "6/0");
+    let drain = ["drain", "node-1", "--ignore-daemonsets", "--timeout=3s"];
+    let refused = kubectl(&server, &drain);
+    assert!(refused.contains("would violate the pod's disruption budget"), "{refused}");
+
+    kubectl(&server, &["patch", "pdb", "web", "-p", r#"{"spec":{"minAvailable":5}}"#]);
+    wait_for(&server, &allowed, |said| said == "6/1");
+    let drained = kubectl(&server, &["drain", "node-1", "--ignore-daemonsets"]);
+    assert!(drained.contains("node/node-1 drained"), "{drained}");
+    wait_for_pods(&server, "web", |pods| {
+        pods.len() == 6 && ready_on(pods, |node| node == "node-0").count() == 6
+    });
+    let agents = wait_for_pods(&server, "agent", |_| true);
+    assert_eq!(ready_on(&agents, |_| true).count(), 2, "{agents:?}");
+
+    assert!(kubectl(&server, &["uncordon", "node-1"]).contains("node/node-1 uncordoned"));
+    kubectl(&server, &["scale", "deployment", "web", "--replicas=12"]);
+    wait_for_pods(&server, "web", |pods| {
+        ready_on(pods, |_| true).count() == 12 && ready_on(pods, |node| node == "node-1").count() > 0
+    });
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_waits_with_the_reason_and_goes_to_the_node_that_comes() {
+    let server = Server::with(&["--nodes=1", "--pod-start=0"]);
+    let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"huge","labels":{"app":"huge"}},"spec":{
+        "containers":[{"name":"c","image":"huge","resources":{"requests":{"cpu":"100"}}}]}}"#;
+    create(&server, pod);
+    let why = ["get", "pod", "huge", "-o", "jsonpath={.status.phase}: {.status.conditions[0].message}"];
+    wait_for(&server, &why, |said| said.starts_with("Pending: 0/1 nodes are available: 1 Insufficient cpu."));
+    let described = kubectl(&server, &["describe", "pod", "huge"]);
+    assert!(described.contains("FailedScheduling"), "{described}");
+    let mut more = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    more.args(["node", "simulate", "--node-cpu=200", "--pod-start=0", "--kubeconfig"])
+        .arg(&server.kubeconfig);
+    let _more = Loop(more.stdout(Stdio::null()).spawn().unwrap());
+    wait_for_pods(&server, "huge", |pods| ready_on(pods, |node| node == "sim-0").count() == 1);
+}
