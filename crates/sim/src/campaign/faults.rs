@@ -340,11 +340,10 @@ impl Trial {
     /// # Errors
     /// If one did.
     pub fn check_panics(&mut self) -> Result<(), String> {
-        let mut stats = self.cluster.engine.stats();
-        if let Some((name, _, _)) = stats.find(|(_, _, stats)| stats.panics > 0) {
+        let panicked = self.cluster.engine.stats().find(|(_, _, stats)| stats.panics > 0);
+        if let Some((name, ..)) = panicked {
             return Err(format!("{name} panicked"));
         }
-        drop(stats);
         if self.nodes.has_panicked(&mut self.cluster) {
             return Err("a planner of the nodes panicked".to_owned());
         }
