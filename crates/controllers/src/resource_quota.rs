@@ -65,8 +65,13 @@ impl Planner for ResourceQuotaController {
         let mut used = known.clone();
         used.retain(|name, _| hard.contains_key(name));
         for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
-            if known.get(&name).is_some_and(|known| amount < *known) && !is_whole(world, &name, object) {
+            let known = known.get(&name).copied();
+            if known.is_none_or(|known| amount < known) && !is_whole(world, &name, object) {
                 plan.look_again_at(now.after(PATIENCE));
+                // What was made before a limit is in force is charged to nobody, so it must all have been seen.
+                if known.is_none() {
+                    return plan;
+                }
                 continue;
             }
             used.insert(name, amount);

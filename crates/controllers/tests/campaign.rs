@@ -1,4 +1,5 @@
-//! Every controller under faults: thousands of seeds, each a small history of everything that can go wrong.
+//! Every controller, the scheduler and nodes under faults: thousands of seeds, each a small history of everything that
+//! can go wrong.
 //!
 //! `SETPOINT_SIM_SEEDS` says how many (default 2000); `SETPOINT_SIM_SEED` replays one and prints what it came to;
 //! `SETPOINT_SIM_SURVEY` goes on after failures and prints them all, a line each.
@@ -11,15 +12,34 @@ mod mutants;
 #[path = "campaign/properties.rs"]
 mod properties;
 
+use std::time::Duration;
+
 use setpoint_controllers::Settings;
+use setpoint_node::Fleet;
+use setpoint_scheduler::Scheduler;
 use setpoint_sim::campaign::marks::RARE;
-use setpoint_sim::campaign::{self, Setup};
+use setpoint_sim::campaign::{self, Setup, nodes};
 use setpoint_sim::cluster::Controllers;
 
 const CONTROLLERS: Controllers =
     || (setpoint_controllers::all(&Settings::default()), setpoint_controllers::indexes::all());
 
-const SETUP: Setup = Setup { controllers: CONTROLLERS, is_reckless: false };
+/// The controllers and the scheduler, in one loop.
+const CONTROL_PLANE: Controllers = || {
+    let (mut all, indexes) = CONTROLLERS();
+    all.push(Box::new(Scheduler::default()));
+    (all, indexes)
+};
+
+/// Nodes with little room.
+const NODES: Controllers = || {
+    let count = u32::try_from(nodes::NAMES.len()).unwrap();
+    let mut fleet = Fleet { count, pod_start: Duration::ZERO, ..Fleet::default() };
+    fleet.set("cpu", "5");
+    (setpoint_node::planners(fleet), setpoint_node::indexes())
+};
+
+const SETUP: Setup = Setup { controllers: CONTROL_PLANE, nodes: NODES, is_reckless: false, is_lossy: false };
 
 /// How many threads run seeds side by side.
 fn threads() -> usize {
@@ -53,5 +73,15 @@ fn the_same_seed_gives_the_same_history() {
     for seed in [1, 2, 3] {
         let run = || campaign::run_seed(SETUP, seed).unwrap();
         assert_eq!(run(), run());
+    }
+}
+
+#[test]
+fn nodes_are_switched_by_the_words_that_the_product_uses() {
+    assert_eq!((nodes::POWER, nodes::BOOTED), (setpoint_node::fleet::POWER, setpoint_node::fleet::BOOTED));
+    assert_eq!(nodes::EXIT_CODE, format!("{}exit-code", setpoint_node::rules::PREFIX));
+    let fleet = Fleet::default();
+    for (number, name) in (0..).zip(nodes::NAMES) {
+        assert_eq!(fleet.name(number), name);
     }
 }

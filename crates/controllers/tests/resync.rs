@@ -1,4 +1,4 @@
-//! The slow path has nothing to do: in a run without faults the resync never finds a gap.
+//! The slow path has nothing to do: in a run without faults, with the scheduler and a node, the resync never finds a gap.
 //!
 //! If it did, a watch would be missing somewhere, and what it should tell would wait for half a minute.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use setpoint_api::{Value, value};
 use setpoint_controllers::Settings;
+use setpoint_node::Fleet;
+use setpoint_scheduler::Scheduler;
 use setpoint_sim::cluster::{Cluster, Controllers};
 
 const CONTROLLERS: Controllers = || {
     let settings = Settings { root_ca: "any".to_owned(), ..Settings::default() };
-    (setpoint_controllers::all(&settings), setpoint_controllers::indexes::all())
+    let mut all = setpoint_controllers::all(&settings);
+    all.push(Box::new(Scheduler::default()));
+    all.extend(setpoint_node::planners(Fleet::default()));
+    (all, setpoint_controllers::indexes::all())
 };
 /// How many edits are made, some seconds apart.
 const EDITS: usize = 300;
@@ -31,7 +36,7 @@ fn workload(name: &str) -> Value {
 /// One of everything that controllers look after.
 fn fill(cluster: &mut Cluster) {
     let named = |name: &str, spec: Value| value!({"metadata": {"name": (name)}, "spec": (spec)});
-    cluster.create("nodes", "", value!({"metadata": {"name": "n"}}));
+    cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
     cluster.create("deployments.apps", "default", named("web", without(workload("web"), "serviceName")));
     cluster.create("statefulsets.apps", "default", named("db", workload("db")));
     let daemon = without(without(workload("agent"), "serviceName"), "replicas");
@@ -41,7 +46,8 @@ fn fill(cluster: &mut Cluster) {
     let budget = value!({"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}});
     cluster.create("poddisruptionbudgets.policy", "default", named("web", budget));
     cluster.create("resourcequotas", "default", named("all", value!({"hard": {"pods": "100"}})));
-    let once = value!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let container = value!({"name": "c", "image": "i", "command": ["sleep", "3"]});
+    let once = value!({"restartPolicy": "Never", "containers": [(container)]});
     let job = value!({"completions": 2, "template": {"spec": (once)}});
     cluster.create("jobs.batch", "default", named("once", job.clone()));
     let cron = value!({"schedule": "*/2 * * * *", "jobTemplate": {"spec": (job)}});
@@ -70,12 +76,7 @@ fn edit(cluster: &mut Cluster) {
             let pods = cluster.list("pods");
             let Some(pod) = cluster.rng.choice(pods.iter()) else { return };
             let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
-            let ends = pod.at(&["spec", "restartPolicy"]) == Some(&Value::from("Never"));
-            if ends && pod.at(&["metadata", "deletionTimestamp"]).is_none() {
-                cluster.patch("pods", &path, "status", value!({"status": {"phase": "Succeeded"}}))
-            } else {
-                cluster.delete("pods", &path, &Value::default())
-            }
+            cluster.delete("pods", &path, &Value::default())
         }
     };
 }
@@ -89,7 +90,7 @@ fn without_faults_the_resync_never_finds_a_gap() {
     fill(&mut cluster);
     for _ in 0..EDITS {
         edit(&mut cluster);
-        cluster.settle_with_pods();
+        cluster.settle();
         let pause = Duration::from_millis(cluster.rng.u64(..8000));
         cluster.run(pause);
     }

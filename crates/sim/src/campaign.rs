@@ -1,9 +1,9 @@
 //! A control plane under faults: everything that can go wrong goes wrong, in an order that one seed decides.
 //!
-//! A campaign has two phases. In the first, users edit, nodes die and return, two candidates contend for the
-//! leadership, writes are lost before or after they happen, watches lag, break and repeat themselves, the disk is
-//! full, a rival writes to the same objects, the loop forgets and crashes; every commit is held against the
-//! [`checks`]. In the second all faults end, and everything must come to rest within a bound of virtual time, and
+//! A campaign has two phases. In the first, users edit, nodes die, are cut off and return, two candidates contend for
+//! the leadership, writes are lost before or after they happen or arrive when their sender leads no more, watches lag,
+//! break and repeat themselves, the disk is full, the power is cut, a rival writes to the same objects, the loop forgets and crashes;
+//! every commit is held against the [`checks`]. In the second all faults end, and everything must come to rest within a bound of virtual time, and
 //! then be quiet. What happened rarely is marked ([`marks`]), so that a test can demand that it happened at all.
 //!
 //! A [`schedule`] is made from the seed before anything happens: a failure is replayed by its seed, and printed as
@@ -11,9 +11,10 @@
 
 pub mod checks;
 pub mod faults;
-pub mod kubelet;
 pub mod loops;
+pub mod machine;
 pub mod marks;
+pub mod nodes;
 pub mod schedule;
 pub mod truth;
 pub mod users;
@@ -60,10 +61,14 @@ impl Report {
 /// What the control plane is made of, and which seeded bug it has beside that.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// Its controllers.
+    /// Its controllers, and its scheduler.
     pub controllers: Controllers,
+    /// The planners of its nodes.
+    pub nodes: Controllers,
     /// Candidates act without asking whether they lead.
     pub is_reckless: bool,
+    /// Disks say that they have synced, and have not.
+    pub is_lossy: bool,
 }
 
 /// A failure: what went wrong, after what.
@@ -80,8 +85,7 @@ pub struct Failure {
 /// # Errors
 /// What went wrong, and where.
 pub fn run(setup: Setup, schedule: &Schedule, keeps_history: bool) -> Result<Report, Failure> {
-    let mut trial = Trial::new(setup.controllers, schedule, keeps_history);
-    trial.loops.is_reckless = setup.is_reckless;
+    let mut trial = Trial::new(setup, schedule, keeps_history);
     match phases(&mut trial, schedule) {
         Ok(()) => {
             let revision = trial.cluster.store.snapshot().revision().0;
@@ -96,14 +100,11 @@ fn phases(trial: &mut Trial, schedule: &Schedule) -> Result<(), String> {
         trial.step(*step).map_err(|why| format!("step {number} ({:?}): {why}", step.deed))?;
     }
     trial.heal().map_err(|why| format!("healing: {why}"))?;
-    for (name, _, stats) in trial.cluster.engine.stats() {
+    for (_, _, stats) in trial.cluster.engine.stats() {
         trial.marks.add("conflict", stats.conflicts);
         trial.marks.add("contention", stats.contentions);
-        if stats.panics > 0 {
-            return Err(format!("{name} panicked"));
-        }
     }
-    Ok(())
+    trial.check_panics()
 }
 
 /// Runs a seed, and tells how it fails: with its shrunk schedule and the last of what happened in that.

@@ -22,7 +22,7 @@ use setpoint_server::pipeline::update::Part;
 use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
 use setpoint_server::served::{self, Served};
 use setpoint_server::stored;
-use setpoint_store::{Cursor, Filter, Retention, Store};
+use setpoint_store::{CommitError, Committed, Cursor, Filter, Proposal, Refusal, Retention, Store};
 
 use crate::campaign::path;
 
@@ -52,16 +52,31 @@ pub struct Cluster {
     pub keeps_history: bool,
     /// In whose name the writes are made that are not the loop's.
     pub acting: &'static str,
-    /// For each commit of the loop, the revision of the world it was planned on. Whoever reads it clears it.
-    pub planned_on: BTreeMap<Revision, Revision>,
+    /// The last commit that anybody was told of.
+    pub acknowledged: Revision,
+    /// Where each commit of a loop comes from. Whoever reads it clears it.
+    pub origins: BTreeMap<Revision, Origin>,
     controllers: Controllers,
+    /// The resources that the loop hears of; all if there are none.
+    follows: &'static [&'static str],
     watches: Vec<Watching>,
     outbox: VecDeque<Sent>,
+}
+
+/// Where a commit of a loop comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The revision of the world it was planned on.
+    pub seen: Revision,
+    /// Whether the loop that planned it no longer acts.
+    pub is_late: bool,
 }
 
 /// A loop that is not in its cluster: see [`Cluster::swap`].
 pub struct Parked {
     engine: Engine,
+    controllers: Controllers,
+    follows: &'static [&'static str],
     watches: Vec<Watching>,
     outbox: VecDeque<Sent>,
     asks: Vec<(&'static str, Key, Ask)>,
@@ -105,8 +120,10 @@ impl Cluster {
             asks: Vec::new(),
             keeps_history: true,
             acting: "user",
-            planned_on: BTreeMap::new(),
+            acknowledged: Revision::ZERO,
+            origins: BTreeMap::new(),
             controllers,
+            follows: &[],
             watches: Vec::new(),
             outbox: VecDeque::new(),
         };
@@ -116,7 +133,11 @@ impl Cluster {
     }
 
     fn follow(&mut self) {
+        let follows = |resource: &&setpoint_api::Resource| {
+            self.follows.is_empty() || self.follows.contains(&resource.as_str())
+        };
         self.watches = in_process::resources()
+            .filter(follows)
             .map(|resource| Watching { resource: resource.clone(), cursor: None, told: VecDeque::new() })
             .collect();
         self.mend_watches();
@@ -184,17 +205,21 @@ impl Cluster {
         self.watches.clear();
     }
 
-    /// A further loop over the same store that is stopped as yet.
+    /// A further loop over the same store that is stopped as yet. It hears of these resources only; of all if there
+    /// are none.
     #[must_use]
-    pub fn another(&self) -> Parked {
-        let (list, indexes) = (self.controllers)();
+    pub fn another(controllers: Controllers, follows: &'static [&'static str]) -> Parked {
+        let (list, indexes) = controllers();
         let engine = Engine::new(list, indexes);
-        Parked { engine, watches: Vec::new(), outbox: VecDeque::new(), asks: Vec::new() }
+        let (watches, outbox, asks) = (Vec::new(), VecDeque::new(), Vec::new());
+        Parked { engine, controllers, follows, watches, outbox, asks }
     }
 
     /// Puts another loop in the place of the one that runs.
     pub fn swap(&mut self, other: &mut Parked) {
         std::mem::swap(&mut self.engine, &mut other.engine);
+        std::mem::swap(&mut self.controllers, &mut other.controllers);
+        std::mem::swap(&mut self.follows, &mut other.follows);
         std::mem::swap(&mut self.watches, &mut other.watches);
         std::mem::swap(&mut self.outbox, &mut other.outbox);
         std::mem::swap(&mut self.asks, &mut other.asks);
@@ -207,6 +232,13 @@ impl Cluster {
         }
         if self.watches.iter().all(|watch| watch.cursor.is_some()) {
             self.engine.reach(self.store.snapshot().revision());
+        }
+    }
+
+    /// Takes in what changed of a resource, and of no other.
+    pub fn observe_only(&mut self, resource: &str) {
+        for watch in self.watches.iter_mut().filter(|watch| watch.resource.as_str() == resource) {
+            watch.tell(&self.store, &mut self.engine, self.now, usize::MAX);
         }
     }
 
@@ -237,6 +269,38 @@ impl Cluster {
         let Some(sent) = self.outbox.pop_front() else { return false };
         let outcome = self.write(&sent);
         self.answer(sent.ticket, outcome);
+        true
+    }
+
+    /// Performs the next write of a sort. Says whether there was one.
+    pub fn perform_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
+        let Some(at) = self.outbox.iter().position(is) else { return false };
+        let Some(sent) = self.outbox.remove(at) else { return false };
+        self.outbox.push_front(sent);
+        self.perform()
+    }
+
+    /// Loses the next write of a sort on its way. Says whether there was one.
+    pub fn lose_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
+        let Some(at) = self.outbox.iter().position(is) else { return false };
+        let Some(sent) = self.outbox.remove(at) else { return false };
+        self.outbox.push_front(sent);
+        self.lose_write();
+        true
+    }
+
+    /// Takes the writes that were planned and not performed, as if they were on their way.
+    pub fn take_writes(&mut self) -> Vec<Sent> {
+        self.outbox.drain(..).collect()
+    }
+
+    /// Performs a write that was on its way when its loop ended. Says whether it was done.
+    pub fn land(&mut self, sent: &Sent) -> bool {
+        let Outcome::Done { revision, .. } = self.write(sent) else { return false };
+        // What changes nothing is not committed, and then the revision is older.
+        if let Some(origin) = self.origins.get_mut(&revision) {
+            origin.is_late = true;
+        }
         true
     }
 
@@ -283,15 +347,21 @@ impl Cluster {
             &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         ) {
             Prepared::Settled(outcome) => outcome,
-            Prepared::Commit(proposal, name) => in_process::outcome(self.store.commit(*proposal), name),
+            Prepared::Commit(proposal, name) => in_process::outcome(self.commit(*proposal), name),
         };
         if let Outcome::Done { revision, .. } = outcome {
-            self.planned_on.entry(revision).or_insert(sent.seen);
+            self.origins.entry(revision).or_insert(Origin { seen: sent.seen, is_late: false });
         }
         if self.keeps_history {
             self.note(sent, &outcome);
         }
         outcome
+    }
+
+    fn commit(&mut self, proposal: Proposal) -> Result<Committed, CommitError> {
+        let committed = self.store.commit(proposal)?;
+        self.acknowledged = committed.revision;
+        Ok(committed)
     }
 
     fn note(&mut self, sent: &Sent, outcome: &Outcome) {
@@ -348,9 +418,7 @@ impl Cluster {
         &mut self,
         decide: impl Fn(&Writer, &World<'_>) -> Result<Step, Status>,
     ) -> Result<Revision, Status> {
-        let identity = Identity { user: self.acting.to_owned(), groups: vec!["system:masters".to_owned()] };
-        let writer =
-            Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() };
+        let writer = self.writer();
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         match decide(
@@ -362,7 +430,7 @@ impl Cluster {
                 let told = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
                 let wrote: Vec<String> =
                     proposal.writes().map(|write| &write.key).filter(told).map(Key::to_string).collect();
-                let committed = self.store.commit(*proposal).map_err(Status::internal_error)?;
+                let committed = self.commit(*proposal).map_err(Status::internal_error)?;
                 if !wrote.is_empty() {
                     let (who, at) = (self.acting, committed.revision);
                     self.history.push(format!("{who}: {} at {at}", wrote.join(", ")));
@@ -392,6 +460,44 @@ impl Cluster {
         self.act(|writer, world| {
             Ok(create::create(served, namespace, Wish::of(object.clone()), writer, world)?.step)
         })
+    }
+
+    /// Makes objects as several users would at the same moment: all are decided on before the first is made. Gives what
+    /// came of the last, and how many were overtaken by others.
+    pub fn create_at_once(
+        &mut self,
+        resource: &str,
+        namespace: &str,
+        objects: Vec<Value>,
+    ) -> (Result<Revision, Status>, usize) {
+        let served = kind(resource);
+        let snapshot = self.store.snapshot();
+        let mut steps = Vec::new();
+        for object in objects {
+            let object = typed(served, object);
+            let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
+            let world =
+                World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
+            let made = create::create(served, namespace, Wish::of(object), &self.writer(), &world);
+            steps.push(made.map(|made| made.step));
+        }
+        let (mut last, mut overtaken) = (Ok(snapshot.revision()), 0);
+        for step in steps {
+            let Ok(Step::Commit(proposal)) = step else {
+                last = step.map(|_| snapshot.revision());
+                continue;
+            };
+            let committed = self.commit(*proposal);
+            overtaken += usize::from(matches!(committed, Err(CommitError::Refused(Refusal::Conflict(_)))));
+            last = committed.map(|done| done.revision).map_err(Status::internal_error);
+        }
+        (last, overtaken)
+    }
+
+    /// Whoever writes what is not the loop's.
+    fn writer(&self) -> Writer {
+        let identity = Identity { user: self.acting.to_owned(), groups: vec!["system:masters".to_owned()] };
+        Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() }
     }
 
     /// Merges a patch into a part of an object, as a user or a node would.

@@ -62,6 +62,8 @@ pub struct Faults {
     pub capacity: Option<u64>,
     /// The sync with this number fails.
     pub failing_sync: Option<u64>,
+    /// Syncs are said to be done, and are not.
+    pub lies: bool,
 }
 
 impl SimDisk {
@@ -80,6 +82,12 @@ impl SimDisk {
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
+    }
+
+    /// Whether a cut happened.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.0.lock().off
     }
 
     /// How many bytes all files have.
@@ -170,8 +178,10 @@ impl FileState {
     }
 
     fn sync(&mut self) {
-        self.durable = self.content.clone();
-        self.pending.clear();
+        self.durable.resize(self.content.len(), 0);
+        for (offset, data) in self.pending.drain(..) {
+            self.durable[offset..offset + data.len()].copy_from_slice(&data);
+        }
     }
 
     /// Keeps some of what was not synced, in some order.
@@ -295,6 +305,9 @@ impl DiskFile for SimFile {
         inner.syncs += 1;
         if inner.faults.failing_sync.is_some_and(|number| inner.syncs >= number) {
             return Err(io::Error::other("the sync failed"));
+        }
+        if inner.faults.lies {
+            return Ok(());
         }
         inner.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?.sync();
         Ok(())

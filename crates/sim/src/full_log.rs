@@ -24,18 +24,23 @@ impl Full {
     }
 }
 
-/// A log in memory that refuses puts while its switch is on; deletes are admitted.
-#[derive(Debug, Default)]
+/// A log that refuses puts while its switch is on; deletes are admitted.
 pub struct FullLog {
-    log: MemoryLog,
+    log: Box<dyn Log>,
     full: Full,
 }
 
 impl FullLog {
-    /// An empty log with this switch.
+    /// An empty log in memory with this switch.
     #[must_use]
     pub fn new(full: Full) -> FullLog {
-        FullLog { log: MemoryLog::default(), full }
+        FullLog::over(Box::new(MemoryLog::default()), full)
+    }
+
+    /// A log of one's own with this switch.
+    #[must_use]
+    pub fn over(log: Box<dyn Log>, full: Full) -> FullLog {
+        FullLog { log, full }
     }
 }
 
@@ -67,6 +72,10 @@ impl Log for FullLog {
 
     fn published(&mut self, snapshot: &Snapshot) {
         self.log.published(snapshot);
+    }
+
+    fn has_chore(&self) -> bool {
+        self.log.has_chore()
     }
 
     fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {

@@ -3,11 +3,12 @@
 use setpoint_api::{Key, Value};
 use setpoint_reconcile::planner::{Remembered, Soft};
 use setpoint_reconcile::{Controller, Index, Plan, Seed, Watch, World, Write};
+use setpoint_sim::campaign::nodes::SPARE;
 use setpoint_sim::campaign::schedule::Schedule;
 use setpoint_sim::campaign::{self, Setup, users};
 use setpoint_sim::cluster::Controllers;
 
-use super::{CONTROLLERS, SETUP};
+use super::{CONTROL_PLANE, SETUP};
 
 /// How many seeds a bug may survive.
 const SEEDS_MAX: u64 = 400;
@@ -66,7 +67,7 @@ impl Controller for Mutant {
 
 /// Every controller, those of these names spoilt.
 fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
-    let (all, indexes) = CONTROLLERS();
+    let (all, indexes) = CONTROL_PLANE();
     let mutate = |inner: Box<dyn Controller>| -> Box<dyn Controller> {
         if names.contains(&inner.name()) { Box::new(Mutant { inner, spoil }) } else { inner }
     };
@@ -75,9 +76,18 @@ fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>
 
 /// Demands that a bug is found, and for the right reason.
 fn is_caught(setup: Setup, words: &str) {
+    is_caught_in(&[], setup, words);
+}
+
+/// The same where only some users are at work; all that there may be if none are named.
+fn is_caught_in(scenarios: &[&str], setup: Setup, words: &str) {
+    let named = |number: &usize| scenarios.contains(&users::ALL[*number].name);
     let mut others = Vec::new();
     for seed in 0..SEEDS_MAX {
-        let schedule = Schedule::of(seed, users::ALL.len());
+        let mut schedule = Schedule::of(seed, users::ALL.len());
+        if !scenarios.is_empty() {
+            schedule.scenarios = (0..users::ALL.len()).filter(named).collect();
+        }
         match campaign::run(setup, &schedule, false) {
             Err(failure) if failure.why.contains(words) => return,
             Err(failure) => others.push(failure.why),
@@ -262,4 +272,67 @@ fn a_controller_that_is_never_quiet_is_caught() {
 fn slices_that_lag_for_ever_are_caught() {
     let sleep: Controllers = || spoilt(&["endpointslice-controller"], |plan, _, _| plan.stages.clear());
     is_caught(mutant(sleep), "leads to");
+}
+
+/// Sends all pods whose names begin so to one node, whatever was decided.
+fn send_to(plan: &mut Plan<Remembered>, pods: &str, node: &str) {
+    for act in plan.stages.iter_mut().flatten() {
+        if let Write::Post { key, part: "binding", object } = &mut act.write
+            && key.name().starts_with(pods)
+        {
+            object.ensure_map("target").insert("name", node);
+        }
+    }
+}
+
+#[test]
+fn a_scheduler_that_fills_nodes_beyond_their_room_is_caught() {
+    let crowd: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "modest", "node-1"));
+    is_caught_in(&["crowd"], mutant(crowd), "thousandths of cpu left");
+}
+
+#[test]
+fn a_scheduler_that_gives_a_port_away_twice_is_caught() {
+    let crowd: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "porter", "node-0"));
+    is_caught_in(&["crowd"], mutant(crowd), "has its port 8080 taken");
+}
+
+#[test]
+fn a_scheduler_that_does_not_read_labels_is_caught() {
+    let blind: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "picky", "node-0"));
+    is_caught_in(&["crowd"], mutant(blind), "does not have the labels");
+}
+
+#[test]
+fn a_scheduler_that_does_not_mind_taints_is_caught() {
+    let bold: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "", SPARE));
+    is_caught(mutant(bold), "has the taint dedicated");
+}
+
+#[test]
+fn a_scheduler_that_sends_pods_away_from_their_volumes_is_caught() {
+    let blind: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "db", "node-2"));
+    is_caught_in(&["ordered set"], mutant(blind), "does not have the volume");
+}
+
+#[test]
+fn a_quota_that_counts_too_little_is_caught() {
+    let forgetful: Controllers = || {
+        spoilt(&["resourcequota-controller"], |plan, _, _| {
+            for patch in patches(plan, "resourcequotas") {
+                if let Some(used) = patch.at_mut(&["status", "used"]) {
+                    used.make_map().retain(|_, amount| {
+                        *amount = Value::from("0");
+                        true
+                    });
+                }
+            }
+        })
+    };
+    is_caught_in(&["quota and claims"], mutant(forgetful), "was admitted");
+}
+
+#[test]
+fn a_disk_that_says_it_has_synced_and_has_not_is_caught() {
+    is_caught(Setup { is_lossy: true, ..SETUP }, "was acknowledged and is lost");
 }

@@ -8,7 +8,7 @@ use setpoint_sim::campaign::faults::{Habits, Trial};
 use setpoint_sim::campaign::schedule::{Deed, Schedule, Step};
 use setpoint_sim::campaign::users;
 
-use super::{CONTROLLERS, threads};
+use super::{SETUP, threads};
 
 /// How many edits come before.
 const EDITS: u64 = 25;
@@ -16,8 +16,8 @@ const EDITS: u64 = 25;
 /// A bit of everything, edited before any controller has looked at it.
 fn trial(seed: u64) -> Trial {
     let scenarios = (0..users::ALL.len()).collect();
-    let schedule = Schedule { seed, calm: true, scenarios, steps: Vec::new() };
-    let mut trial = Trial::new(CONTROLLERS, &schedule, false);
+    let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
+    let mut trial = Trial::new(SETUP, &schedule, false);
     for luck in 0..EDITS {
         trial.step(Step { deed: Deed::Edit, luck: Seed(seed).draw(luck) }).unwrap();
     }
@@ -47,7 +47,7 @@ fn the_same_question_has_the_same_answer() {
             assert_eq!(ask(), ask(), "seed {seed}");
             trial.cluster.plan();
             while trial.cluster.perform() {}
-            trial.cluster.run_pods();
+            trial.let_nodes_work();
         }
     }
 }

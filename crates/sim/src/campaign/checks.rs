@@ -8,9 +8,13 @@ mod budgets;
 mod daemons;
 mod garbage;
 mod jobs;
+mod moments;
 mod numbers;
 mod ordinals;
+mod places;
+mod quotas;
 mod rest;
+mod rooms;
 
 use std::collections::BTreeMap;
 
@@ -61,8 +65,13 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(daemons::OnePerNode::default()),
         Box::new(garbage::OnlyGarbageGoes::default()),
         Box::new(jobs::CountsAreExact::default()),
+        Box::new(moments::Moments::default()),
         Box::new(numbers::NeverTooMany::default()),
         Box::new(ordinals::InOrder),
+        Box::new(ordinals::NeverTwo::default()),
+        Box::new(places::PlacesHold::default()),
+        Box::new(quotas::QuotasHold),
+        Box::new(rooms::RoomsHold),
     ]
 }
 
@@ -86,11 +95,15 @@ impl History {
     }
 }
 
-fn pod(object: &Object) -> Option<&Pod> {
+/// A pod as it is read.
+#[must_use]
+pub fn pod(object: &Object) -> Option<&Pod> {
     object.view::<Pod>()
 }
 
-fn is_active(object: &Object) -> bool {
+/// Whether a pod is to go on.
+#[must_use]
+pub fn is_active(object: &Object) -> bool {
     !object.meta().is_deleted() && pod(object).is_some_and(|pod| !pod.is_finished())
 }
 

@@ -4,20 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
-use setpoint_api::value;
+use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::{Object, Seed};
-use setpoint_store::{Retention, Store};
 
 use super::checks::{self, Check, Scene};
-use super::kubelet::{Nodes, StandIn};
 use super::loops::Loops;
+use super::machine::Machine;
 use super::marks::Marks;
+use super::nodes::Nodes;
 use super::schedule::{Deed, Schedule, Step};
 use super::truth::Truth;
 use super::users::{self, Desk};
-use crate::campaign::path;
-use crate::cluster::{Cluster, Controllers};
-use crate::full_log::{Full, FullLog};
+use crate::campaign::{Setup, path};
+use crate::cluster::Cluster;
 
 /// The resources whose objects a rival touches.
 const CONTESTED: [&str; 9] = [
@@ -35,9 +34,11 @@ const CONTESTED: [&str; 9] = [
 /// How long everything may take to come to rest after the faults: four times the longest backoff.
 pub const HEALING: Duration = Duration::from_secs(1200);
 /// How long everything must then stay at rest: longer than a resync takes.
-const REST: Duration = Duration::from_secs(65);
+const REST: Duration = Duration::from_secs(35);
 /// How long healing goes on before it is looked whether everything has come to rest.
 const PAUSE: Duration = Duration::from_secs(10);
+/// How late nodes may be.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// How the loop behaves while everything heals; by default as it should.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,9 +64,9 @@ pub struct Trial {
     /// How many writes were performed while everything healed.
     pub writes: usize,
     truth: Truth,
-    nodes: Box<dyn Nodes>,
+    nodes: Nodes,
     checks: Vec<Box<dyn Check>>,
-    full: Full,
+    machine: Machine,
     calm: bool,
     /// Whether the loop has forgotten what it said, and will say it again when it looks the next time.
     forgot: bool,
@@ -79,22 +80,23 @@ impl Trial {
     /// # Panics
     /// If that fails.
     #[must_use]
-    pub fn new(controllers: Controllers, schedule: &Schedule, keeps_history: bool) -> Trial {
-        let full = Full::default();
-        let log = Box::new(FullLog::new(full.clone()));
-        let store =
-            Store::open(log, Retention::default(), |_| ()).expect("a log in memory is always readable");
+    pub fn new(setup: Setup, schedule: &Schedule, keeps_history: bool) -> Trial {
+        let machine = Machine::new(schedule.on_disk, setup.is_lossy);
+        let store = machine.start().expect("an empty log is always readable");
         let truth = Truth::of(&store);
-        let mut cluster = Cluster::over(store, controllers, schedule.seed);
+        let mut cluster = Cluster::over(store, setup.controllers, schedule.seed);
         cluster.keeps_history = keeps_history;
         for name in ["kube-system", "kube-node-lease"] {
             cluster.create("namespaces", "", value!({"metadata": {"name": (name)}}));
         }
+        if schedule.seed.is_multiple_of(2) {
+            cluster.create("storageclasses.storage.k8s.io", "", class());
+        }
         let range = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/16"]}});
         cluster.create("servicecidrs.networking.k8s.io", "", range);
-        let loops = Loops::new(&mut cluster);
-        let mut nodes = Box::new(StandIn::new(schedule.calm));
-        nodes.begin(&mut cluster);
+        let mut loops = Loops::new(&mut cluster, setup.controllers);
+        loops.is_reckless = setup.is_reckless;
+        let nodes = Nodes::new(&mut cluster, setup.nodes, schedule.calm);
         let mut trial = Trial {
             cluster,
             marks: Marks::default(),
@@ -104,7 +106,7 @@ impl Trial {
             truth,
             nodes,
             checks: checks::all(),
-            full,
+            machine,
             calm: schedule.calm,
             forgot: false,
             scenarios: schedule.scenarios.clone(),
@@ -135,7 +137,7 @@ impl Trial {
                 self.act(step.deed)?
             }
             Deed::Wait => self.wait(),
-            Deed::Nodes => self.nodes.work(&mut self.cluster, &self.truth.world, false, &mut self.marks),
+            Deed::Nodes => self.nodes.work(&mut self.cluster, &self.truth.world, &mut self.marks),
             Deed::Edit => self.edit(),
             Deed::Rival => self.rival(),
             Deed::BreakWatch => self.fault("watch broken", Cluster::break_watch),
@@ -147,11 +149,34 @@ impl Trial {
             Deed::Crash => self.crash(),
             Deed::Switch => self.loops.switch(&mut self.cluster),
             // Nodes that cannot be heard are not calm.
-            Deed::FillDisk => self.full.set(!self.calm),
-            Deed::FreeDisk => self.full.set(false),
+            Deed::FillDisk => self.machine.fill(!self.calm),
+            Deed::FreeDisk => self.machine.fill(false),
             Deed::NodeFault => self.nodes.fault(&mut self.cluster, &self.truth.world, &mut self.marks),
+            Deed::Land => self.loops.land(&mut self.cluster, false, &mut self.marks),
+            Deed::CutPower => self.machine.light_fuse(&mut self.cluster.rng),
+        }
+        if self.machine.is_off() {
+            self.start_again()?;
         }
         self.check()
+    }
+
+    /// The power was cut, and is back: the store starts again with what the disk has, and so do all loops.
+    fn start_again(&mut self) -> Result<(), String> {
+        let cluster = &mut self.cluster;
+        let in_commit = cluster.store.failure().is_some();
+        self.marks.note(if in_commit { "power cut in the middle of a commit" } else { "power cut" });
+        self.machine.turn_on(&mut cluster.rng);
+        cluster.store = self.machine.start().map_err(|error| format!("the log cannot be read: {error}"))?;
+        let (last, told) = (cluster.store.snapshot().revision(), cluster.acknowledged);
+        if last < told {
+            return Err(format!("{told} was acknowledged and is lost: the last is {last}"));
+        }
+        self.truth.follow_again(&cluster.store);
+        self.loops.start_again(cluster);
+        self.nodes.start_again(cluster);
+        self.forgot = true;
+        Ok(())
     }
 
     /// What happens to a loop that runs.
@@ -185,8 +210,9 @@ impl Trial {
                 self.marks.note("answer lost");
             }
             _ => {
+                lose_events(&mut self.cluster);
                 for _ in 0..self.cluster.rng.u32(1..8) {
-                    if self.cluster.perform() && self.full.is() {
+                    if self.cluster.perform() && self.machine.is_full() {
                         self.marks.note("disk full refused a controller");
                     }
                 }
@@ -196,13 +222,18 @@ impl Trial {
     }
 
     fn wait(&mut self) {
+        // A disk that is full or without power says so to whoever writes. It is tended before anything happens that the
+        // truth has not seen, for the store may forget what it folds.
+        let _ = self.cluster.store.tend(self.cluster.now);
         let rng = &mut self.cluster.rng;
-        let span = match rng.u8(..12) {
-            0..8 => Duration::from_micros(1 << rng.u32(8..24)),
+        let span = match rng.u8(..24) {
+            0..16 => Duration::from_micros(1 << rng.u32(8..24)),
+            // Long enough for pods to be taken from a node that is not heard of.
+            16..18 if !self.calm => Duration::from_secs(rng.u64(40..400)),
             _ => Duration::from_secs(rng.u64(1..40)),
         };
         self.cluster.now = self.cluster.now.after(span);
-        self.nodes.beat(&mut self.cluster, &self.truth.world);
+        self.nodes.beat(&mut self.cluster);
     }
 
     fn edit(&mut self) {
@@ -210,7 +241,7 @@ impl Trial {
         let edited = (users::ALL[number].edit)(&mut self.desk());
         match edited {
             Ok(_) => self.marks.note("edit"),
-            Err(_) if self.full.is() => self.marks.note("disk full refused a user"),
+            Err(_) if self.machine.is_full() => self.marks.note("disk full refused a user"),
             Err(_) => self.marks.note("edit refused"),
         }
     }
@@ -238,7 +269,7 @@ impl Trial {
     fn check(&mut self) -> Result<(), String> {
         let Trial { truth, cluster, checks, marks, calm, .. } = self;
         let (now, calm) = (cluster.now, *calm);
-        truth.catch_up(&mut cluster.planned_on, |world, changes| {
+        truth.catch_up(&mut cluster.origins, |world, changes| {
             let scene = Scene { world, changes, now, calm };
             for change in changes {
                 for check in checks.iter_mut() {
@@ -246,8 +277,7 @@ impl Trial {
                 }
             }
             Ok(())
-        })?;
-        self.nodes.check()
+        })
     }
 
     /// The second phase: the faults end, and everything comes to rest within [`HEALING`] and stays so.
@@ -258,10 +288,13 @@ impl Trial {
         // Identities are drawn from it too, so it must not be drawn from twice.
         self.cluster.rng = Rng::with_seed(!self.seed);
         self.cluster.history.push("[the faults end]".to_owned());
-        self.full.set(false);
+        self.machine.fill(false);
+        self.machine.put_out_fuse();
         self.nodes.heal(&mut self.cluster, &self.truth.world);
-        users::put_right(&mut self.cluster);
+        users::put_right(&mut self.desk());
         let end = self.cluster.now.after(HEALING);
+        self.live(PAUSE)?;
+        self.loops.land(&mut self.cluster, true, &mut self.marks);
         if self.forgot {
             self.live(REST)?;
         }
@@ -296,7 +329,25 @@ impl Trial {
         checks::at_rest(world)?;
         self.checks.iter().try_for_each(|check| check.finally(world))?;
         let gaps = self.cluster.engine.gaps(self.cluster.now, Seed(7));
-        if gaps.is_empty() { Ok(()) } else { Err(format!("not quiet: {gaps:#?}")) }
+        if !gaps.is_empty() {
+            return Err(format!("not quiet: {gaps:#?}"));
+        }
+        self.nodes.check_quiet(&mut self.cluster)
+    }
+
+    /// Whether a planner panicked.
+    ///
+    /// # Errors
+    /// If one did.
+    pub fn check_panics(&mut self) -> Result<(), String> {
+        let panicked = self.cluster.engine.stats().find(|(_, _, stats)| stats.panics > 0);
+        if let Some((name, ..)) = panicked {
+            return Err(format!("{name} panicked"));
+        }
+        if self.nodes.has_panicked(&mut self.cluster) {
+            return Err("a planner of the nodes panicked".to_owned());
+        }
+        Ok(())
     }
 
     /// Lets everything happen that is due in a span, without faults.
@@ -308,7 +359,7 @@ impl Trial {
             let next = self.cluster.now.after(Duration::from_secs(5));
             self.cluster.now =
                 wake.filter(|wake| *wake > self.cluster.now).map_or(next, |wake| wake.min(next));
-            self.nodes.beat(&mut self.cluster, &self.truth.world);
+            self.nodes.beat(&mut self.cluster);
             if self.cluster.now >= end {
                 return Ok(());
             }
@@ -324,8 +375,8 @@ impl Trial {
         }
     }
 
-    /// Loop and nodes go on by turns until both rest. Says when the loop wants to go on.
-    fn settle(&mut self) -> Result<Option<setpoint_api::Time>, String> {
+    /// Loop and nodes go on by turns until both rest. Says when they want to go on.
+    fn settle(&mut self) -> Result<Option<Time>, String> {
         /// How many turns that may take.
         const TURNS_MAX: usize = 300;
         for _ in 0..TURNS_MAX {
@@ -348,17 +399,26 @@ impl Trial {
                 || scrambles
                 || wake.is_some_and(|wake| wake <= self.cluster.now);
             if !busy {
-                self.nodes.work(&mut self.cluster, &self.truth.world, true, &mut self.marks);
+                let nodes = self.nodes.work_all(&mut self.cluster);
                 self.check()?;
                 if self.truth.last_work == before {
-                    return Ok(wake);
+                    // Nodes may be a moment late: that spares many turns.
+                    let nodes = nodes.map(|wake| wake.max(self.cluster.now.after(MOMENT)));
+                    return Ok(wake.into_iter().chain(nodes).min());
                 }
             }
         }
         let (what, last) = (&self.truth.last_worker, self.truth.last_work);
         Err(format!("no rest after {TURNS_MAX} turns at one moment: {what} at {last}"))
     }
+
+    /// The nodes do all of their work.
+    pub fn let_nodes_work(&mut self) {
+        self.nodes.work_all(&mut self.cluster);
+    }
+
     fn perform_all(&mut self) {
+        lose_events(&mut self.cluster);
         while self.cluster.next_write().is_some() {
             if self.habits.repeats {
                 self.cluster.perform_unheard();
@@ -392,6 +452,22 @@ impl Trial {
         }
         place
     }
+}
+
+/// A default class whose volumes are made where their first consumer is.
+fn class() -> Value {
+    value!({
+        "metadata": {
+            "name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "kubernetes.io/host-path",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    })
+}
+
+/// Loses most of what a loop tells people. There is as much of that as of all else, and little that can go wrong with it.
+pub fn lose_events(cluster: &mut Cluster) {
+    while cluster.rng.u8(..8) > 0 && cluster.lose_first(|sent| sent.write.resource().as_str() == "events") {}
 }
 
 /// An object as it is found in every run.

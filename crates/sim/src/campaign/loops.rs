@@ -1,13 +1,17 @@
-//! Two candidates for one loop: whoever holds the Lease acts, and at no moment do two.
+//! Two candidates for one loop: whoever holds the Lease acts, and at no moment do two. What a leader had sent when it was
+//! deposed may arrive when its successor leads.
 
 use setpoint_api::{Revision, value};
+use setpoint_reconcile::Sent;
 use setpoint_reconcile::election::{Elector, Held, Step};
 
 use super::marks::Marks;
-use crate::cluster::{Cluster, Parked};
+use crate::cluster::{Cluster, Controllers, Parked};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const LEASE: &str = "kube-system/kube-controller-manager";
+/// How many writes of a leader that is deposed are on their way at the most.
+const LATE_MAX: usize = 4;
 
 struct Candidate {
     name: &'static str,
@@ -21,6 +25,8 @@ pub struct Loops {
     candidates: [Candidate; 2],
     turn: usize,
     parked: Parked,
+    /// Writes on their way, and by whom they were sent.
+    late: Vec<(&'static str, Sent)>,
     /// A seeded bug: candidates do not ask whether they lead.
     pub is_reckless: bool,
 }
@@ -28,7 +34,7 @@ pub struct Loops {
 impl Loops {
     /// Two candidates over a cluster; nobody leads as yet.
     #[must_use]
-    pub fn new(cluster: &mut Cluster) -> Loops {
+    pub fn new(cluster: &mut Cluster, controllers: Controllers) -> Loops {
         cluster.stop();
         let candidate = |name: &'static str| Candidate {
             name,
@@ -36,7 +42,8 @@ impl Loops {
             is_running: false,
         };
         let candidates = [candidate("alpha_1"), candidate("beta_2")];
-        Loops { candidates, turn: 0, parked: cluster.another(), is_reckless: false }
+        let parked = Cluster::another(controllers, &[]);
+        Loops { candidates, turn: 0, parked, late: Vec::new(), is_reckless: false }
     }
 
     /// Gives the other candidate its turn.
@@ -67,12 +74,30 @@ impl Loops {
         if leads && !candidate.is_running {
             cluster.crash();
         } else if !leads && candidate.is_running {
-            if cluster.next_write().is_some() {
+            let writes = cluster.take_writes();
+            if !writes.is_empty() {
                 marks.note("leader deposed with writes under way");
             }
+            self.late.extend(writes.into_iter().take(LATE_MAX).map(|sent| (candidate.name, sent)));
             cluster.stop();
         }
         candidate.is_running = leads;
+    }
+
+    /// Some of what deposed leaders sent arrives, or all of it, if somebody else leads by now.
+    pub fn land(&mut self, cluster: &mut Cluster, all: bool, marks: &mut Marks) {
+        let holder = holder(cluster);
+        let mut waiting = Vec::new();
+        for (sender, sent) in std::mem::take(&mut self.late) {
+            if sender == holder || !(all || cluster.rng.bool()) {
+                waiting.push((sender, sent));
+            } else if cluster.land(&sent) {
+                marks.note("late write was done");
+            } else {
+                marks.note("late write was refused");
+            }
+        }
+        self.late = waiting;
     }
 
     /// Whether the candidate whose turn it is may act.
@@ -86,6 +111,14 @@ impl Loops {
     pub fn crash(&mut self, cluster: &mut Cluster) {
         if self.candidates[self.turn].is_running {
             cluster.crash();
+        }
+    }
+
+    /// Both loops were killed, and start anew where they lead.
+    pub fn start_again(&mut self, cluster: &mut Cluster) {
+        for _ in 0..2 {
+            self.crash(cluster);
+            self.switch(cluster);
         }
     }
 

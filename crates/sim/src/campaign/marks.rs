@@ -39,7 +39,7 @@ impl Marks {
 }
 
 /// The rare states that a campaign must have reached.
-pub const RARE: [&str; 36] = [
+pub const RARE: [&str; 53] = [
     // What goes wrong.
     "write lost",
     "answer lost",
@@ -55,10 +55,19 @@ pub const RARE: [&str; 36] = [
     "leader deposed with writes under way",
     "election lost its answer",
     "conflict",
+    "power cut in the middle of a commit",
+    "late write was done",
+    "late write was refused",
+    "node was cut off",
     "node died",
-    "node returned",
+    "node died with pods",
+    "node was started anew",
     "node was removed",
+    "node evicted a pod",
+    "node lost an answer",
+    "nodes were started anew",
     "pod failed",
+    "pod succeeded",
     "pod lost its readiness",
     "pod vanished",
     // What users do at bad moments.
@@ -79,4 +88,12 @@ pub const RARE: [&str; 36] = [
     "job counted a pod that was deleted",
     "cron job skipped or replaced a run",
     "claim was bound for its first consumer",
+    "node was held for lost",
+    "node returned",
+    "pod was evicted by a taint",
+    "pod was replaced elsewhere",
+    "pod made room for another",
+    "pod had no place, and then it had",
+    "quota was used up",
+    "user raced for a quota",
 ];

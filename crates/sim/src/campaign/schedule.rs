@@ -42,12 +42,16 @@ pub enum Deed {
     FillDisk,
     /// There is room on the disk again.
     FreeDisk,
-    /// A node dies, returns, or is removed.
+    /// A node dies, is cut off, starts anew, returns, or is removed.
     NodeFault,
+    /// What a deposed leader had sent arrives.
+    Land,
+    /// The power is cut.
+    CutPower,
 }
 
 /// How often each deed happens, in hundredths of a step.
-const WEIGHTS: [(Deed, u32); 17] = [
+const WEIGHTS: [(Deed, u32); 19] = [
     (Deed::Observe, 13),
     (Deed::Plan, 14),
     (Deed::Write, 24),
@@ -64,7 +68,9 @@ const WEIGHTS: [(Deed, u32); 17] = [
     (Deed::Switch, 2),
     (Deed::FillDisk, 1),
     (Deed::FreeDisk, 2),
-    (Deed::NodeFault, 2),
+    (Deed::NodeFault, 4),
+    (Deed::Land, 1),
+    (Deed::CutPower, 1),
 ];
 
 impl Deed {
@@ -100,8 +106,11 @@ pub struct Step {
 pub struct Schedule {
     /// What it was made from.
     pub seed: u64,
-    /// Whether nothing but the control plane moves pods: nodes stay up, pods do not fail, users leave pods alone.
+    /// Whether nothing but the control plane moves pods: all nodes but one that is hardly used stay up, pods that are to
+    /// run on do not fail, users leave pods alone.
     pub calm: bool,
+    /// Whether the log is on a disk, so that the power can be cut.
+    pub on_disk: bool,
     /// The scenarios, as numbers among all.
     pub scenarios: Vec<usize>,
     /// The steps.
@@ -126,7 +135,8 @@ impl Schedule {
         rng.shuffle(&mut chosen);
         chosen.truncate(rng.usize(SCENARIOS_MIN..=SCENARIOS_MIN + 2));
         let calm = rng.u8(..4) == 0;
-        let mut schedule = Schedule { seed, calm, scenarios: chosen, steps: Vec::new() };
+        let on_disk = rng.u8(..8) == 0;
+        let mut schedule = Schedule { seed, calm, on_disk, scenarios: chosen, steps: Vec::new() };
         let more = rng.usize(..40);
         while schedule.steps.len() < STEPS_MIN + more || !schedule.is_enough() {
             schedule.steps.push(Step { deed: Deed::draw(&mut rng), luck: rng.u64(..) });

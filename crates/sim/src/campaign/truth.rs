@@ -5,9 +5,12 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Resource, Revision};
+use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Object, World};
 use setpoint_server::in_process;
 use setpoint_store::{Cursor, Event, Filter, Store};
+
+use crate::cluster::Origin;
 
 /// One object that a commit changed.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Change {
     pub user: Box<str>,
     /// The revision of the world that the controller planned on; the commit's own if no controller did it.
     pub seen: Revision,
+    /// Whether the loop that planned it no longer acted when it was committed.
+    pub is_late: bool,
 }
 
 impl Change {
@@ -66,6 +71,8 @@ pub struct Truth {
     pub last_work: Revision,
     /// What it was about, and who did it.
     pub last_worker: String,
+    /// The last commit.
+    last: Revision,
     cursors: Vec<(Resource, Cursor)>,
 }
 
@@ -75,7 +82,24 @@ impl Truth {
     pub fn of(store: &Store) -> Truth {
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
         let cursors = in_process::resources().map(follow).collect();
-        Truth { world: World::default(), last_work: Revision::ZERO, last_worker: String::new(), cursors }
+        Truth {
+            world: World::default(),
+            last_work: Revision::ZERO,
+            last_worker: String::new(),
+            last: Revision::ZERO,
+            cursors,
+        }
+    }
+
+    /// Follows a store that was started again, from where it was.
+    ///
+    /// # Panics
+    /// If the store has forgotten what happened since.
+    pub fn follow_again(&mut self, store: &Store) {
+        for (resource, cursor) in &mut self.cursors {
+            let again = store.follow_after(resource, Filter::default(), self.last);
+            *cursor = again.expect("history reaches back one step");
+        }
     }
 
     /// Takes in what was committed since the last time, and shows each commit with the world it left.
@@ -87,7 +111,7 @@ impl Truth {
     /// If it was not called for so long that the store has forgotten what happened.
     pub fn catch_up(
         &mut self,
-        planned_on: &mut BTreeMap<Revision, Revision>,
+        origins: &mut BTreeMap<Revision, Origin>,
         mut each: impl FnMut(&World, &[Change]) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut events: Vec<(Key, Event)> = Vec::new();
@@ -99,15 +123,16 @@ impl Truth {
         }
         events.sort_by_key(|(_, event)| event.revision());
         for commit in events.chunk_by(|(_, a), (_, b)| a.revision() == b.revision()) {
-            let changes: Vec<Change> = commit.iter().map(|one| self.take_in(one, planned_on)).collect();
+            let changes: Vec<Change> = commit.iter().map(|one| self.take_in(one, origins)).collect();
             each(&self.world, &changes)?;
         }
-        planned_on.clear();
+        origins.clear();
         Ok(())
     }
 
-    fn take_in(&mut self, (key, event): &(Key, Event), planned_on: &BTreeMap<Revision, Revision>) -> Change {
+    fn take_in(&mut self, (key, event): &(Key, Event), origins: &BTreeMap<Revision, Origin>) -> Change {
         let revision = event.revision();
+        self.last = revision;
         let cause = event.after.cause();
         let after =
             if event.after.is_tombstone() { None } else { in_process::object(key.clone(), &event.after) };
@@ -115,18 +140,31 @@ impl Truth {
             Some(object) => self.world.put(object.clone()),
             None => self.world.remove(key, revision),
         };
-        if key.resource().as_str() != "leases.coordination.k8s.io" {
+        let by = cause.reconciler.split(' ').next().unwrap_or_default();
+        if !is_sign_of_life(key, by, before.as_ref(), after.as_ref()) {
             self.last_work = revision;
             self.last_worker = format!("{key} by {}", cause.reconciler);
         }
+        let origin = origins.get(&revision);
         Change {
             key: key.clone(),
             revision,
             before,
             after,
-            by: cause.reconciler.split(' ').next().unwrap_or_default().into(),
+            by: by.into(),
             user: cause.user.into(),
-            seen: planned_on.get(&revision).copied().unwrap_or(revision),
+            seen: origin.map_or(revision, |origin| origin.seen),
+            is_late: origin.is_some_and(|origin| origin.is_late),
         }
+    }
+}
+
+/// Whether a change says no more than that somebody is still there: a Lease, or a node that is as well as it was.
+fn is_sign_of_life(key: &Key, by: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
+    let is_ready = |node: Option<&Object>| node.and_then(|node| node.view::<Node>()).map(Node::is_ready);
+    match key.resource().as_str() {
+        "leases.coordination.k8s.io" => true,
+        "nodes" => by == "node-status" && is_ready(before) == is_ready(after),
+        _ => false,
     }
 }

@@ -4,6 +4,7 @@
 
 mod batch;
 mod cluster_wide;
+mod crowd;
 mod pods;
 mod rollouts;
 mod services;
@@ -39,7 +40,7 @@ pub struct Scenario {
 }
 
 /// Every scenario.
-pub const ALL: [Scenario; 14] = [
+pub const ALL: [Scenario; 15] = [
     Scenario { name: "deployment", begin: rollouts::begin_rolling, edit: rollouts::edit_rolling },
     Scenario { name: "recreated deployment", begin: rollouts::begin_recreate, edit: rollouts::edit_recreate },
     Scenario { name: "ordered set", begin: rollouts::begin_ordered, edit: rollouts::edit_ordered },
@@ -54,16 +55,19 @@ pub const ALL: [Scenario; 14] = [
     Scenario { name: "namespace", begin: cluster_wide::begin_namespace, edit: cluster_wide::edit_namespace },
     Scenario { name: "owners", begin: cluster_wide::begin_owners, edit: cluster_wide::edit_owners },
     Scenario { name: "quota and claims", begin: cluster_wide::begin_bounds, edit: cluster_wide::edit_bounds },
+    Scenario { name: "crowd", begin: crowd::begin, edit: crowd::edit },
 ];
 
 /// What users do when the faults end: what would never come to rest is put to rest, what waits for them goes on.
-pub fn put_right(cluster: &mut Cluster) {
+pub fn put_right(desk: &mut Desk<'_>) {
+    crowd::put_right(desk);
+    let cluster = &mut *desk.cluster;
     for cron in cluster.list("cronjobs.batch") {
         let _ = cluster.patch("cronjobs.batch", &path(&cron), "", value!({"spec": {"suspend": true}}));
     }
     for quota in cluster.list("resourcequotas") {
-        let _ =
-            cluster.patch("resourcequotas", &path(&quota), "", value!({"spec": {"hard": {"pods": "100"}}}));
+        let hard = value!({"pods": "100", "requests.cpu": "100"});
+        let _ = cluster.patch("resourcequotas", &path(&quota), "", value!({"spec": {"hard": (hard)}}));
     }
     for deployment in cluster.list("deployments.apps") {
         let _ =
@@ -75,6 +79,17 @@ pub fn put_right(cluster: &mut Cluster) {
     for job in cluster.list("jobs.batch") {
         let _ = cluster.patch("jobs.batch", &path(&job), "", value!({"spec": {"suspend": false}}));
     }
+    // Who waits for a claim that is gone would do so for ever.
+    for pod in cluster.list("pods") {
+        if is_consumer(&path(&pod)) && pod.str_at(&["spec", "nodeName"]).is_empty() {
+            let _ = cluster.delete("pods", &path(&pod), &Value::map());
+        }
+    }
+}
+
+/// Whether a pod is one that uses the claim of a scenario.
+fn is_consumer(path: &str) -> bool {
+    path.starts_with("default/consumer-")
 }
 
 /// A template of pods with the label `app`.
@@ -167,10 +182,11 @@ impl Desk<'_> {
         let Some(pod) = self.some("pods").filter(|_| !self.calm) else { return Ok(Revision::ZERO) };
         let path = path(&pod);
         // A pod that a StatefulSet no longer selects keeps its name, and so its place, until somebody deletes it. One
-        // that waits for a claim may do so for ever, whoever takes it in.
+        // that waits for a claim may do so for ever, whoever takes it in; one that takes up much room may leave none.
         let owners = pod.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
         let has_place = owners.iter().any(|owner| owner.str_at(&["kind"]) == "StatefulSet")
-            || path.starts_with("default/consumer-");
+            || is_consumer(&path)
+            || crowd::is_of_crowd(&path);
         match self.chance(4) {
             0 if !has_place => {
                 let names = ["web", "plain", "legacy", "nobody"];

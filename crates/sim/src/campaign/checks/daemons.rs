@@ -1,10 +1,12 @@
 //! A DaemonSet has one pod per node, and one more while it surges.
 
+use std::collections::BTreeSet;
+
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::daemon_set::DaemonSet;
 
+use super::places::target;
 use super::{Check, History, Scene, is_active, pod, size};
-use crate::campaign::kubelet::target;
 use crate::campaign::marks::Marks;
 use crate::campaign::truth::Change;
 
@@ -13,6 +15,8 @@ use crate::campaign::truth::Change;
 pub struct OnePerNode {
     /// How many pods each set allowed on a node.
     allowed: History,
+    /// Pods that nobody made who still acts: they come on top, for a while.
+    extra: BTreeSet<Box<str>>,
 }
 
 fn most(set: &DaemonSet) -> i64 {
@@ -33,12 +37,17 @@ impl Check for OnePerNode {
         if let Some(set) = change.after.as_ref().and_then(|after| after.view::<DaemonSet>()) {
             self.allowed.note(&object.meta().uid, change.revision, most(set));
         }
-        if !change.is_of("pods") || !change.is_creation() || &*change.by != "daemonset-controller" {
+        let made = change.is_of("pods") && change.is_creation() && &*change.by == "daemonset-controller";
+        if made && change.is_late {
+            self.extra.insert(object.meta().uid.clone());
+        }
+        if !made || change.is_late {
             return Ok(());
         }
         let Some(owner) = object.meta().controller() else { return Ok(()) };
         let here = node(object);
         let pods = scene.world.owned(&owner.uid, "pods").filter(|one| is_active(one) && node(one) == here);
+        let pods = pods.filter(|one| !self.extra.contains(&one.meta().uid));
         let pods = size(pods.count());
         if pods == 2 {
             marks.note("daemon surged");

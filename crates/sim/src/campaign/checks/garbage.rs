@@ -42,12 +42,6 @@ impl Check for OnlyGarbageGoes {
         if change.before.as_ref().is_some_and(|before| waits(before.meta())) {
             self.waited.insert(meta.uid.clone(), change.revision);
         }
-        if &*change.by == "pod-garbage-collector" && change.is_deletion() {
-            marks.note("pod of a removed node was collected");
-        }
-        if &*change.by == "taint-eviction-controller" && change.is_of("pods") && change.is_deletion() {
-            marks.note("pod of an unreachable node was evicted");
-        }
         if &*change.by != "generic-garbage-collector" || !change.is_deletion() {
             return Ok(());
         }

@@ -19,7 +19,8 @@ pub struct NeverTooMany {
     wanted: History,
     /// The most that each Deployment allowed.
     allowed: History,
-    /// Pods that changed hands or labels: sets may have lost sight of them for a while.
+    /// Pods that changed hands or labels, so that sets may have lost sight of them for a while; and whatever nobody made
+    /// who still acts.
     touched: BTreeSet<Box<str>>,
 }
 
@@ -37,11 +38,6 @@ fn most(deployment: &Deployment) -> i64 {
     replicas + surge
 }
 
-/// How many pods the sets of a Deployment are to have.
-fn total(world: &World, uid: &str) -> i64 {
-    world.owned(uid, "replicasets.apps").filter_map(replicas).sum()
-}
-
 impl Check for NeverTooMany {
     fn see(&mut self, change: &Change, scene: &Scene<'_>, marks: &mut Marks) -> Result<(), String> {
         let object = change.object();
@@ -50,6 +46,11 @@ impl Check for NeverTooMany {
         }
         if let Some(deployment) = change.after.as_ref().and_then(|after| after.view::<Deployment>()) {
             self.allowed.note(&object.meta().uid, change.revision, most(deployment));
+        }
+        // What a deposed leader sent comes on top; its successor takes it away again.
+        if change.is_creation() && change.is_late {
+            self.touched.insert(object.meta().uid.clone());
+            return Ok(());
         }
         if change.is_of("pods") {
             self.note_touch(change, marks);
@@ -79,6 +80,12 @@ impl NeverTooMany {
         }
     }
 
+    /// How many pods the sets of a Deployment are to have.
+    fn total(&self, world: &World, uid: &str) -> i64 {
+        let sets = world.owned(uid, "replicasets.apps");
+        sets.filter(|set| !self.touched.contains(&set.meta().uid)).filter_map(replicas).sum()
+    }
+
     fn judge_pod(&self, change: &Change, scene: &Scene<'_>) -> Result<(), String> {
         let Some(owner) = change.object().meta().controller() else { return Ok(()) };
         let pods = scene.world.owned(&owner.uid, "pods").filter(|pod| is_active(pod));
@@ -99,7 +106,7 @@ impl NeverTooMany {
         let was = change.before.as_ref().and_then(replicas).unwrap_or(0);
         let is = replicas(after).unwrap_or(0);
         let Some(owner) = after.meta().controller().filter(|_| is > was) else { return Ok(()) };
-        let total = total(scene.world, &owner.uid);
+        let total = self.total(scene.world, &owner.uid);
         let most = self.allowed.since(&owner.uid, change.seen).max().unwrap_or(0);
         if total > most {
             let name = &owner.name;

@@ -6,6 +6,7 @@ use setpoint_reconcile::views::deployment::Deployment;
 use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
 use setpoint_reconcile::views::ip_address::IpAddress;
 use setpoint_reconcile::views::job::Job;
+use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::pod_disruption_budget::PodDisruptionBudget;
 use setpoint_reconcile::views::replica_set::ReplicaSet;
@@ -15,6 +16,7 @@ use setpoint_reconcile::views::stateful_set::StatefulSet;
 use setpoint_reconcile::{Object, World};
 
 use super::{is_active, is_healthy, size};
+use crate::campaign::nodes::NAMES;
 
 type Judged = Result<(), String>;
 
@@ -23,8 +25,18 @@ type Judged = Result<(), String>;
 /// # Errors
 /// The first thing that is not.
 pub fn at_rest(world: &World) -> Judged {
-    let judges: [fn(&World) -> Judged; 9] =
-        [deployments, sets, stateful_sets, daemon_sets, jobs, budgets, services, addresses, nothing_lingers];
+    let judges: [fn(&World) -> Judged; 10] = [
+        nodes,
+        deployments,
+        sets,
+        stateful_sets,
+        daemon_sets,
+        jobs,
+        budgets,
+        services,
+        addresses,
+        nothing_lingers,
+    ];
     judges.iter().try_for_each(|judge| judge(world))
 }
 
@@ -39,6 +51,16 @@ fn agree(object: &Object, what: &str, numbers: &[i64], wanted: i64) -> Judged {
 fn pods_of(world: &World, object: &Object) -> (i64, i64) {
     let pods = || world.owned(&object.meta().uid, "pods");
     (size(pods().filter(|pod| is_active(pod)).count()), size(pods().filter(|pod| is_healthy(pod)).count()))
+}
+
+/// All nodes are there and well.
+fn nodes(world: &World) -> Judged {
+    NAMES.iter().try_for_each(|name| match world.view::<Node>("", name) {
+        Some((_, node)) if node.is_ready() && node.spec.taints.is_empty() => Ok(()),
+        found => {
+            Err(format!("{name} is not well: {:?}", found.map(|(_, node)| (&node.spec, node.readiness()))))
+        }
+    })
 }
 
 fn deployments(world: &World) -> Judged {

@@ -8,7 +8,7 @@ const JOBS: &str = "jobs.batch";
 const CRON_JOBS: &str = "cronjobs.batch";
 
 fn job_spec(desk: &mut Desk<'_>) -> Value {
-    let containers = value!([{"name": "c", "image": "v1"}]);
+    let containers = value!([{"name": "c", "image": "v1", "command": ["sleep", "2"]}]);
     let template = value!({
         "metadata": {"labels": {"app": "work"}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": (containers)},

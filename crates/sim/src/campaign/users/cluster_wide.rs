@@ -2,6 +2,7 @@
 
 use setpoint_api::{Revision, Value, value};
 
+use super::crowd::asking;
 use super::{Desk, Done, path, workload};
 
 fn namespace(name: &str) -> Value {
@@ -95,14 +96,37 @@ fn consumer(claim: &str) -> Value {
 
 pub fn begin_bounds(desk: &mut Desk<'_>) {
     desk.make("namespaces", "", namespace("bounded"));
-    let spec = value!({"hard": {"pods": "3", "configmaps": "20"}});
+    let spec = value!({"hard": {"pods": "3", "configmaps": "4", "requests.cpu": "1"}});
     desk.make("resourcequotas", "bounded", value!({"metadata": {"name": "bound"}, "spec": (spec)}));
-    desk.make("replicasets.apps", "bounded", workload("plain", "v1", 2));
+    let spec = value!({"hard": {"pods": "4"}});
+    desk.make("resourcequotas", "bounded", value!({"metadata": {"name": "other"}, "spec": (spec)}));
+    desk.make("replicasets.apps", "bounded", asking(workload("plain", "v1", 2), "200m"));
     desk.make("persistentvolumeclaims", "default", claim("disk"));
 }
 
+/// Several make something at the same moment, each of which a quota may have room for, and not for all.
+fn rush(desk: &mut Desk<'_>, resource: &str) -> Done {
+    let one = |number: u8| {
+        let mut object = value!({"metadata": {"generateName": "rush-"}});
+        if resource == "pods" {
+            let requests = value!({"cpu": (format!("{}m", 100 * (u32::from(number) + 1)))});
+            let containers = value!([{"name": "c", "image": "v1", "resources": {"requests": (requests)}}]);
+            object.make_map().insert("spec", value!({"containers": (containers)}));
+        }
+        object
+    };
+    let objects = (0..3).map(one).collect();
+    let (made, overtaken) = desk.cluster.create_at_once(resource, "bounded", objects);
+    if overtaken > 0 {
+        desk.marks.note("user raced for a quota");
+    }
+    made
+}
+
 pub fn edit_bounds(desk: &mut Desk<'_>) -> Done {
-    match desk.chance(8) {
+    match desk.chance(11) {
+        8..10 => rush(desk, "pods"),
+        10 => rush(desk, "configmaps"),
         0 => desk.scale("replicasets.apps", "bounded/plain", 5),
         1 => {
             let pods = desk.cluster.rng.u8(..6).to_string();
