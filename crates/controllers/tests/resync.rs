@@ -8,6 +8,7 @@ use std::time::Duration;
 use setpoint_api::{Value, value};
 use setpoint_controllers::Settings;
 use setpoint_node::Fleet;
+use setpoint_reconcile::engine::{RESYNC, RESYNC_WHOLE};
 use setpoint_scheduler::Scheduler;
 use setpoint_sim::cluster::{Cluster, Controllers};
 
@@ -98,7 +99,8 @@ fn without_faults_the_resync_never_finds_a_gap() {
     assert!(stats.iter().map(|(_, stats)| stats.writes).sum::<u64>() > 1000, "{stats:?}");
     let plans = |cluster: &Cluster| cluster.engine.stats().map(|(_, _, stats)| stats.plans).sum::<u64>();
     let before = plans(&cluster);
-    cluster.run(Duration::from_secs(60));
+    // One resync in some looks at everything.
+    cluster.run(RESYNC * (RESYNC_WHOLE + 1));
     assert!(plans(&cluster) > before + 100, "the resync runs");
     for (name, _, stats) in cluster.engine.stats() {
         assert_eq!(stats.resync_gaps, 0, "{name} has a gap that only the resync finds");

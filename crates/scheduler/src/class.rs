@@ -69,9 +69,6 @@ pub struct Class {
 impl Class {
     /// Finds out everything for a shape.
     pub fn new(shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) -> Class {
-        let only = shape.nodes.only();
-        let spots =
-            only.map(|names| names.iter().filter_map(|name| cache.numbers.get(*name).copied()).collect());
         let (needs, barred) = match volumes::needs(shape, world) {
             Ok(needs) => (needs, None),
             Err(rejection) => (Needs::default(), Some(rejection)),
@@ -81,7 +78,7 @@ impl Class {
             shape.claims_devices.then(|| Rejection::for_good("cannot allocate all claims", Helps::NODES));
         let barred = barred.or(devices);
         let mut class = Class {
-            spots,
+            spots: spots(shape, cache),
             cells: Vec::new(),
             ranks: Ranks::default(),
             moment: (u64::MAX, 0),
@@ -110,6 +107,13 @@ impl Class {
             self.pulls = pod_affinity::pulls(cache, shape);
             self.said = cache.counters.said;
             self.victims.forget();
+        }
+        let spots = spots(shape, cache);
+        if spots != self.spots {
+            // A node that the pod names has come.
+            self.spots = spots;
+            self.cells.clear();
+            self.ranks = Ranks::default();
         }
         let moment = cache.moment();
         let count = self.spots.as_ref().map_or(cache.nodes.len(), Vec::len);
@@ -244,6 +248,12 @@ impl Class {
             number => self.rejections.get(usize::from(number) - 1),
         }
     }
+}
+
+/// The nodes that a shape names, as far as they are known; nothing if it names none.
+fn spots(shape: &Shape, cache: &Cache) -> Option<Vec<usize>> {
+    let names = shape.nodes.only()?;
+    Some(names.iter().filter_map(|name| cache.numbers.get(*name).copied()).collect())
 }
 
 impl Cell {

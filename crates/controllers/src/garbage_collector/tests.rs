@@ -77,7 +77,7 @@ fn what_an_event_owns_stays_while_the_event_is_there() {
     cluster.create("events", "default", event);
     let uid = cluster.get("events", "default/e").unwrap().str_at(&["metadata", "uid"]).to_owned();
     for (name, uid) in [("mine", uid.as_str()), ("not-mine", "another")] {
-        let owner = value!({"apiVersion": "v1", "kind": "Event", "name": "e", "uid": (uid)});
+        let owner = value!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "name": "e", "uid": (uid)});
         make(&mut cluster, name, vec![owner]);
     }
     cluster.settle();

@@ -53,7 +53,8 @@ impl<'a> Sync<'a> {
 
     /// The pods that go: those that have no place, or share it with another, and so many more as are too many.
     fn surplus(&self, active: Vec<TrackedPod<'a>>, at_least: usize) -> Vec<TrackedPod<'a>> {
-        let order = |pod: &TrackedPod<'a>| pods::deletion_order(&(pod.object, pod.pod), 0);
+        // One that was let go and not yet deleted goes first: whatever comes of it is not counted any more.
+        let order = |pod: &TrackedPod<'a>| (pod.is_tracked, pods::deletion_order(&(pod.object, pod.pod), 0));
         let (mut left, mut removed) = (active, Vec::new());
         if self.job.spec.is_indexed() {
             let (valid, invalid): (Vec<_>, Vec<_>) = left.into_iter().partition(|pod| self.is_valid(pod));

@@ -101,7 +101,9 @@ fn is_next(object: &Object, world: &World, now: Time, pace: &Pace) -> bool {
 impl Pace {
     /// How long to wait between two nodes of a zone; nothing if none is to be given up.
     fn between(&self, down: usize, all: usize) -> Option<Duration> {
-        let much = down > 2 && down < all && down as f64 >= all as f64 * self.unhealthy_share;
+        // In single precision, where 55 of 100 are no less than 0.55.
+        let share = down as f32 / all as f32;
+        let much = down > 2 && down < all && share >= self.unhealthy_share as f32;
         match (much, all > self.large_zone) {
             (false, _) => self.interval,
             (true, true) => self.interval_disrupted,

@@ -35,7 +35,12 @@ fn a_pod_that_asks_for_more_than_is_left_fails() {
     // What has ended takes nothing.
     cluster.delete("pods", "default/fits", &value!({"gracePeriodSeconds": 0})).unwrap();
     cluster.settle();
-    pod(&mut cluster, "again", &asking(r#"{"cpu":"16","example.com/unknown-to-nodes":"1"}"#));
+    let rare = r#"{"example.com/unknown-to-nodes":"1"}"#;
+    let rest = r#"{"cpu":"16","example.com/unknown-to-nodes":"1"}"#;
+    let spec = format!(
+        r#"{{"containers":[{{"name":"c","image":"i","resources":{{"limits":{rare},"requests":{rest}}}}}]}}"#
+    );
+    pod(&mut cluster, "again", &spec);
     assert_eq!(fate(&cluster, "again"), "Running");
     cluster.assert_quiet();
 }

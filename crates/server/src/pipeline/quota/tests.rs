@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
+use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, value};
 use setpoint_store::{Cause, CommitError, Refusal, Retention, Snapshot, Store};
 
@@ -390,7 +391,7 @@ proptest! {
     fn what_is_used_is_the_sum_of_what_was_admitted(
         cpus in proptest::collection::vec(1_u32..900, 1..20), hard in 100_u32..4000,
     ) {
-        let limit = format!("{hard}m");
+        let limit = Quantity::milli(i64::from(hard), Format::DecimalSi).to_string();
         let limits = value!({"requests.cpu": (limit.as_str()), "pods": "12"});
         let store = store(&[quota("q", value!({}), limits, value!({"requests.cpu": "0", "pods": "0"}))]);
         let (mut sum, mut count) = (0, 0);
@@ -405,7 +406,7 @@ proptest! {
         }
         let shown = get(&store, "resourcequotas", "q");
         let shown = |name: &str| {
-            setpoint_api::quantity::Quantity::parse(shown.str_at(&["status", "used", name])).unwrap().milli_value()
+            Quantity::parse(shown.str_at(&["status", "used", name])).unwrap().milli_value()
         };
         prop_assert_eq!(shown("requests.cpu"), i64::from(sum));
         prop_assert_eq!(shown("pods"), 1000 * count);
