@@ -169,12 +169,34 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
 /// Rounds the amounts of a list up to thousandths, as every list of resources is kept.
 pub fn round_up(list: Option<&mut Value>) {
     for (_, value) in list.and_then(Value::as_map_mut).into_iter().flat_map(Map::iter_mut) {
+        // Only these can stand in an amount that has parts below a thousandth.
+        if value.as_str().is_some_and(|text| !text.contains(['n', 'u', '.', 'e', 'E'])) {
+            continue;
+        }
         let exact = amount(value);
         let thousandths = exact.milli_value();
         let rounded = Quantity::milli(thousandths, exact.format());
         // Beyond the bounds the number of thousandths says nothing, and there is nothing to round.
-        if rounded != exact && thousandths.abs() < i64::MAX {
+        if rounded != exact && thousandths.unsigned_abs() < i64::MAX.unsigned_abs() {
             *value = rounded.to_string().into();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value;
+
+    #[test]
+    fn amounts_are_rounded_up_as_far_as_thousandths_can_tell() {
+        let mut list = value!({
+            "a": "100u", "b": "1.5", "c": "0.0001", "d": "-9223372036854775808", "e": "-9.3e18", "f": (i64::MIN),
+        });
+        round_up(Some(&mut list));
+        assert_eq!(
+            crate::json::to_text(&list),
+            r#"{"a":"1m","b":"1.5","c":"1m","d":"-9223372036854775808","e":"-9.3e18","f":-9223372036854775808}"#
+        );
     }
 }

@@ -3,8 +3,8 @@
 //! Everything here is idempotent, and adds fields only where they are absent or empty, as Go sees it.
 
 use super::image::pull_policy;
-use crate::kinds::read::{list, list_mut, number, number_part, part, quantity, text, truth};
-use crate::quantity::Quantity;
+use crate::kinds::core::resource_list;
+use crate::kinds::read::{list, list_mut, number, number_part, part, text, truth};
 use crate::value::{Map, Value};
 
 /// The fields in which a spec keeps its containers.
@@ -35,7 +35,7 @@ pub(crate) fn spec(spec: &mut Value) {
             default_container(container);
         }
     }
-    round_amounts(spec.get_mut("overhead"));
+    resource_list::round_up(spec.get_mut("overhead"));
     if let Some(resources) = spec.get_mut("resources") {
         round_resources(resources);
     }
@@ -268,23 +268,6 @@ fn host_ports(container: &mut Value) {
 }
 
 fn round_resources(resources: &mut Value) {
-    round_amounts(resources.get_mut("limits"));
-    round_amounts(resources.get_mut("requests"));
-}
-
-/// Rounds amounts up to thousandths: what is finer is not kept.
-fn round_amounts(amounts: Option<&mut Value>) {
-    let Some(amounts) = amounts.and_then(Value::as_map_mut) else { return };
-    for (_, amount) in amounts.iter_mut() {
-        // Only these can stand in an amount that has parts below a thousandth.
-        if amount.as_str().is_some_and(|text| text.contains(['n', 'u', '.', 'e', 'E'])) {
-            let exact = quantity(amount);
-            let thousandths = exact.milli_value();
-            let rounded = Quantity::milli(thousandths, exact.format());
-            // An amount too large to count in thousandths has no parts that small.
-            if rounded != exact && thousandths.abs() != i64::MAX {
-                *amount = Value::from(rounded.to_string());
-            }
-        }
-    }
+    resource_list::round_up(resources.get_mut("limits"));
+    resource_list::round_up(resources.get_mut("requests"));
 }
