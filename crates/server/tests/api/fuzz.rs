@@ -237,8 +237,10 @@ impl World {
                 before,
                 "refused, but written: {method} {path} {body}\n{code} {text}"
             );
+            // The old document says nothing of the forms that it has not.
+            let is_silent = code == 406 && path.starts_with("/openapi/v2");
             assert!(
-                text.contains("Status") || text.ends_with("not found\n"),
+                text.contains("Status") || text.ends_with("not found\n") || is_silent,
                 "{method} {path}: {code} {text}"
             );
         }
