@@ -20,7 +20,6 @@ pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod ephemeral_volume;
-pub mod event_expiry;
 pub mod expand;
 pub mod finalizers;
 pub mod flow_control;
@@ -84,8 +83,6 @@ pub struct Settings {
     pub patience: node_lifecycle::Patience,
     /// How many pods that ended are kept; all if it is zero.
     pub ended_pods_max: usize,
-    /// How long an Event is kept after its last change.
-    pub event_ttl: std::time::Duration,
 }
 
 impl Default for Settings {
@@ -97,7 +94,6 @@ impl Default for Settings {
             volumes: volume_binder::host_path::DIRECTORY.to_owned(),
             patience: node_lifecycle::Patience::default(),
             ended_pods_max: pod_gc::ENDED_MAX,
-            event_ttl: event_expiry::EVENT_TTL,
         }
     }
 }
@@ -121,7 +117,6 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(endpoint_slice::EndpointSliceController),
         Box::new(endpoints::EndpointsController),
         Box::new(ephemeral_volume::EphemeralVolumes),
-        Box::new(event_expiry::EventExpiry { ttl: settings.event_ttl }),
         Box::new(expand::Expander),
         Box::new(garbage_collector::GarbageCollector),
         Box::new(horizontal_pod_autoscaler::HorizontalPodAutoscalerController),

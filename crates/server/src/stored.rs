@@ -2,13 +2,14 @@
 //! the revision.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::Bytes;
 #[cfg(debug_assertions)]
 use setpoint_api::decode::decode;
 use setpoint_api::decode::write_stored;
 use setpoint_api::schema::Struct;
-use setpoint_api::{Value, json, protobuf};
+use setpoint_api::{Time, Value, json, protobuf};
 use setpoint_store::{Draft, Record};
 
 use crate::served::Served;
@@ -16,13 +17,22 @@ use crate::served::Served;
 /// What stands in the hole while an object is put together; any text that the decoder keeps.
 const HOLE: &str = "0";
 
-/// An object ready to be put, its fields in the order in which clients know them.
-pub fn draft(served: &Served, mut object: Value) -> Option<Draft> {
+/// How long an Event is kept after its last change: it is news, and upstream keeps it as long.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
+
+/// An object ready to be put now, its fields in the order in which clients know them.
+pub fn draft(served: &Served, mut object: Value, now: Time) -> Option<Draft> {
     let (bytes, hole) = text(served, &mut object)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
-    Some(Draft::with_hole(bytes, hole).labels(labels).fields(served.rules.fields(&object)))
+    let draft = Draft::with_hole(bytes, hole).labels(labels).fields(served.rules.fields(&object));
+    Some(expiring(draft, served, now))
+}
+
+/// Says when an object goes by itself, if it does.
+pub(crate) fn expiring(draft: Draft, served: &Served, now: Time) -> Draft {
+    if served.resource.as_str() == "events" { draft.expires(now.after(EVENT_TTL)) } else { draft }
 }
 
 /// The text of an object to be put, and where its revision goes.
@@ -81,8 +91,34 @@ pub fn encoded(value: &Value, of: Struct<'static>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use setpoint_api::value;
+    use setpoint_store::{Cause, Expect, Proposal, Retention, Store};
+
     use super::*;
     use crate::served;
+
+    #[test]
+    fn an_event_goes_an_hour_after_it_was_written() {
+        let store = Store::in_memory(Retention::default());
+        let now = Time::from_seconds(1_800_000_000);
+        let key = |plural, name| served::find("", "v1", plural).unwrap().key("a", name).unwrap();
+        for (plural, name) in [("events", "news"), ("configmaps", "facts")] {
+            let served = served::find("", "v1", plural).unwrap();
+            let object = value!({
+                "kind": (served.info.kind), "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
+            });
+            let object = setpoint_api::decode::decode(object, served.stored_schema, &[]).unwrap().value;
+            let draft = draft(served, object, now).unwrap();
+            store
+                .commit(Proposal::new(Cause::default(), now).put(key(plural, name), Expect::Absent, draft))
+                .unwrap();
+        }
+        assert_eq!(store.next_expiry(), Some(now.after(EVENT_TTL)));
+        assert_eq!(store.expire(now.after(EVENT_TTL / 2)).unwrap(), 0);
+        assert_eq!(store.expire(now.after(EVENT_TTL)).unwrap(), 1);
+        assert!(store.snapshot().get(&key("events", "news")).is_none());
+        assert!(store.snapshot().get(&key("configmaps", "facts")).is_some(), "what is no news stays");
+    }
 
     #[test]
     fn an_object_is_written_with_its_type_first_and_a_hole_for_its_revision() {
@@ -95,6 +131,6 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.starts_with(&served.type_prefix), "{text}");
         assert!(text[..hole].ends_with("\"resourceVersion\":\""), "{text}");
-        assert!(draft(served, object).is_some());
+        assert!(draft(served, object, Time::EPOCH).is_some());
     }
 }

@@ -106,6 +106,7 @@ pub(super) fn create(
     let stamp = Stamp { manager: &writer.manager, uid: &uid, now: world.now };
     let (bytes, hole) = form.fill(&texts, &stamp)?;
     let draft = Draft::with_hole(bytes, hole).fields(served.rules.fields(event));
+    let draft = stored::expiring(draft, served, world.now);
     let guarded = guard_namespace(writer.proposal(world), world, namespace, served, name);
     Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key, Expect::Absent, draft)))))
 }

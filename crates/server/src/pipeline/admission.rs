@@ -176,7 +176,7 @@ pub(crate) mod testing {
             let (namespace, name) =
                 (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
             let key = served.key(namespace, name).unwrap();
-            let draft = stored::draft(served, object.clone()).unwrap();
+            let draft = stored::draft(served, object.clone(), Time::EPOCH).unwrap();
             let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Absent, draft);
             store.commit(proposal).unwrap();
         }

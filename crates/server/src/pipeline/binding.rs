@@ -48,7 +48,7 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     if writer.dry_run {
         return Ok(Step::Would(pod));
     }
-    let draft = stored::draft(pods, pod).ok_or_else(unstorable)?;
+    let draft = stored::draft(pods, pod, world.now).ok_or_else(unstorable)?;
     let expect = Expect::Revision(record.revision());
     let node = Path::of_fields(&["spec", "nodeName"]);
     let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&node]));

@@ -47,7 +47,7 @@ pub fn create(
     if writer.dry_run {
         return Ok(Decided { step: Step::Would(object), warnings });
     }
-    let draft = stored::draft(served, object).ok_or_else(unstorable)?;
+    let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
     let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
     let proposal = charges.commit(proposal, writer, world)?;
     Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })

@@ -87,7 +87,7 @@ pub fn delete_object(
         Deletion::Mark(object) if writer.dry_run => Step::Would(object),
         Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
         Deletion::Mark(object) => {
-            let draft = stored::draft(served, object).ok_or_else(unstorable)?;
+            let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
             let mark = Path::of_fields(&["metadata", "deletionTimestamp"]);
             let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))

@@ -135,7 +135,7 @@ fn charge(
     let key = budgets
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let draft = stored::draft(budgets, new).ok_or_else(unstorable)?;
+    let draft = stored::draft(budgets, new, world.now).ok_or_else(unstorable)?;
     Ok(Some(Charge { key, expect: Expect::Revision(record.revision()), draft }))
 }
 

@@ -77,7 +77,7 @@ impl Charges {
             let served = served::stored_form(key.resource()).ok_or_else(unstorable)?;
             let live = world.snapshot.get(&key).map(stored::object);
             ownership::note(served, Part::Status, &server, world, live.as_ref(), &mut quota);
-            let draft = stored::draft(served, quota).ok_or_else(unstorable)?;
+            let draft = stored::draft(served, quota, world.now).ok_or_else(unstorable)?;
             let used = FieldSet::from_paths([&Path::of_fields(&["status", "used"])]);
             Ok(proposal.after(writer.proposal_of(world, Part::Status, &used).put(
                 key,

@@ -111,7 +111,7 @@ impl Claims {
         for object in self.taken {
             let served = served::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
             let key = served.key("", metadata::name(&object)).map_err(|_| unstorable())?;
-            let draft = stored::draft(served, object).ok_or_else(unstorable)?;
+            let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
             proposal = add(proposal, &|it| it.put(key.clone(), Expect::Absent, draft.clone()));
         }
         for key in self.released.iter().filter_map(|ip| address_key(ranges::address(ip)?)) {

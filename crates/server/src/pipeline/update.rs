@@ -93,7 +93,7 @@ pub fn update_live(
     if new == old {
         return decided(Step::Unchanged(record.clone()));
     }
-    let draft = stored::draft(served, new).ok_or_else(unstorable)?;
+    let draft = stored::draft(served, new, world.now).ok_or_else(unstorable)?;
     let proposal = writer.proposal_of(world, part, &changed).put(key, expect, draft);
     let proposal = charges.commit(claims.commit(proposal, writer, world)?, writer, world)?;
     decided(Step::Commit(Box::new(proposal)))

@@ -38,9 +38,6 @@ pub struct ControllerArguments {
     /// How many pods that ended are kept; all if it is 0
     #[arg(long, value_name = "N", default_value_t = pod_gc::ENDED_MAX as u32)]
     terminated_pod_gc_threshold: u32,
-    /// How long an Event is kept after its last change
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = positive)]
-    event_ttl: Duration,
 }
 
 impl ControllerArguments {
@@ -59,7 +56,7 @@ impl ControllerArguments {
             pace,
         };
         let ended_pods_max = self.terminated_pod_gc_threshold as usize;
-        Settings { patience, ended_pods_max, event_ttl: self.event_ttl, ..settings }
+        Settings { patience, ended_pods_max, ..settings }
     }
 
     /// Refuses to give up nodes that renew their Leases, but not that often.
@@ -185,7 +182,6 @@ mod tests {
         let settings = all.controllers.complete(Settings::default());
         assert_eq!(settings.patience, Patience::default());
         assert_eq!(settings.ended_pods_max, Settings::default().ended_pods_max);
-        assert_eq!(settings.event_ttl, Settings::default().event_ttl);
         assert_eq!(all.tolerations.tolerations(), Tolerations::default());
         assert_eq!(all.election.timing().unwrap(), Timing::default());
     }

@@ -53,7 +53,7 @@ fn store(quotas: &[Value]) -> Store {
 fn put(store: &Store, plural: &str, object: Value) {
     let served = served::find("", "v1", plural).unwrap();
     let key = served.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
-    let draft = stored::draft(served, object).unwrap();
+    let draft = stored::draft(served, object, Time::EPOCH).unwrap();
     store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft)).unwrap();
 }
 
