@@ -31,6 +31,14 @@ impl Time {
         Time(self.0.saturating_sub(micros(duration)))
     }
 
+    /// The last moment up to this one at which a whole number of periods had passed since the epoch: a clock tick that
+    /// whoever waits for the same period shares.
+    #[must_use]
+    pub fn whole(self, period: Duration) -> Time {
+        let period = micros(period).max(1);
+        Time(self.0.div_euclid(period).saturating_mul(period))
+    }
+
     /// How long after `earlier` this is; zero if it is not.
     #[must_use]
     pub fn since(self, earlier: Time) -> Duration {
@@ -52,6 +60,15 @@ impl fmt::Display for Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_is_shared_by_all_moments_up_to_the_next() {
+        let ten = Duration::from_secs(10);
+        assert_eq!(Time::from_seconds(39).whole(ten), Time::from_seconds(30));
+        assert_eq!(Time::from_seconds(30).whole(ten), Time::from_seconds(30));
+        assert_eq!(Time::from_seconds(-1).whole(ten), Time::from_seconds(-10));
+        assert_eq!(Time::from_seconds(7).whole(Duration::ZERO), Time::from_seconds(7));
+    }
 
     #[test]
     fn arithmetic_saturates_and_never_goes_negative() {

@@ -41,7 +41,9 @@ impl Planner for GarbageCollector {
     fn keys(&self, world: &World) -> Vec<Key> {
         let resources = world.resources().filter(|resource| resource.as_str() != "events");
         let objects = resources.flat_map(|resource| world.all(resource.as_str()));
-        let unsettled = objects.filter(|object| has_business(object) && !is_settled(object, world));
+        let mut solid = None;
+        let unsettled =
+            objects.filter(|object| has_business(object) && !is_settled(object, world, &mut solid));
         unsettled.map(|object| object.key().clone()).collect()
     }
 
@@ -72,9 +74,22 @@ fn has_business(object: &Object) -> bool {
             && (meta.has_finalizer(FINALIZER_FOREGROUND) || meta.has_finalizer(FINALIZER_ORPHAN))
 }
 
-/// Whether all owners of an object are there and nobody wants it gone, as is so of nearly everything at any time.
-fn is_settled(object: &Object, world: &World) -> bool {
-    let is_solid = |owner: &Owner| bond(object, owner, world, object.committed()) == Bond::Solid;
+/// Whether all owners of an object are there and nobody wants it gone, as is so of nearly everything at any time. The
+/// namespace and owner of the last solid bond are kept in mind: what one owner owns mostly stands side by side.
+fn is_settled<'w>(
+    object: &'w Object,
+    world: &World,
+    solid: &mut Option<(Option<&'w str>, &'w Owner)>,
+) -> bool {
+    let is_solid = |owner: &'w Owner| {
+        let place = object.key().namespace();
+        let is_known = solid.is_some_and(|(namespace, known)| namespace == place && known == owner);
+        let is_solid = is_known || bond(object, owner, world, object.committed()) == Bond::Solid;
+        if is_solid && !is_known {
+            *solid = Some((place, owner));
+        }
+        is_solid
+    };
     !object.meta().is_deleted() && object.meta().owner_references.iter().all(is_solid)
 }
 

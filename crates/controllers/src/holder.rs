@@ -63,20 +63,20 @@ impl Planner for Holder {
                 "leaseTransitions": (transitions),
             })
         };
-        plan.look_again_at(now.after(renew_deadline));
+        // As nodes do it: whoever renews at the same moment shares a sync.
+        let last = now.whole(renew_deadline);
+        plan.look_again_at(last.after(renew_deadline));
         let Some(lease) = world.get(key) else {
             let lease = value!({"metadata": {"name": (self.lease)}, "spec": (spec(&time, 0))});
             plan.act(Act::from(Write::create("leases.coordination.k8s.io", NAMESPACE, lease)));
             return plan;
         };
         let held = Held::of(&lease.value(), lease.revision());
-        let due = lease.committed().after(renew_deadline);
         let patch: Value = if held.holder != self.identity {
             spec(&time, held.transitions + 1)
-        } else if due <= now {
+        } else if lease.committed() < last {
             spec(&held.acquired, held.transitions)
         } else {
-            plan.look_again = Some(due);
             return plan;
         };
         plan.act(Act::from(Write::merge(lease, "", value!({"spec": (patch)}))));

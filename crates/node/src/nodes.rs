@@ -1,7 +1,8 @@
 //! Simulated nodes themselves: they register, renew their Leases and say how they are.
 //!
 //! A node that was deleted stays away until the process starts again, as a real one does. Renewals are spread over
-//! the period by the names of nodes, in steps, so that many nodes neither write at one moment nor each at its own.
+//! the period by the names of nodes, in steps, so that many nodes neither write at one moment nor each at its own: a
+//! few write at one moment, and share a sync.
 
 mod status;
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use setpoint_api::rfc3339::Micros;
-use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
@@ -21,15 +22,25 @@ use crate::images::hash;
 const LEASES: &str = "kube-node-lease";
 /// The resource of Leases.
 const LEASE: &str = "leases.coordination.k8s.io";
-/// In how many steps of the period nodes renew.
-const STEPS: u64 = 100;
+/// In how many steps of the period nodes renew, at most.
+const STEPS_MAX: u64 = 100;
+/// How many nodes make another step worthwhile.
+const NODES_PER_STEP: u64 = 50;
 
 /// Looks after nodes.
 pub struct Nodes(pub Arc<Fleet>);
 
+/// What is kept in mind of a node.
+#[derive(Clone, Default)]
+pub struct Known {
+    /// Whether it was there.
+    there: bool,
+    /// The revision at which it said all that is to be said, and until when that is so.
+    told: Option<(Revision, Time)>,
+}
+
 impl Planner for Nodes {
-    /// Whether the node was there.
-    type Memo = bool;
+    type Memo = Known;
 
     fn name(&self) -> &'static str {
         "node-status"
@@ -60,12 +71,12 @@ impl Planner for Nodes {
         (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, bool>, now: Time, _: Seed) -> Plan<bool> {
-        let mut plan = Plan { memo: true, ..Plan::default() };
+    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Known>, now: Time, _: Seed) -> Plan<Known> {
+        let mut plan = Plan { memo: Known { there: true, told: None }, ..Plan::default() };
         let Some(number) = self.0.number(key.name()) else { return Plan::default() };
         let Some((object, node)) = world.view("", key.name()) else {
-            plan.memo = seen.memo;
-            if !seen.memo {
+            plan.memo.there = seen.memo.there;
+            if !seen.memo.there {
                 plan.act(Write::create("nodes", "", self.registration(number, now)));
             }
             return plan;
@@ -75,7 +86,14 @@ impl Planner for Nodes {
             return plan;
         }
         self.renew(&seat, world, now, &mut plan);
-        self.report(&seat, world, now, &mut plan);
+        plan.memo.told = match seen.memo.told {
+            // Nothing that a status says can have changed since.
+            Some((revision, until)) if revision == object.revision() && now < until => {
+                plan.look_again_at(until);
+                seen.memo.told
+            }
+            _ => self.report(&seat, world, now, &mut plan),
+        };
         plan
     }
 }
@@ -113,12 +131,12 @@ impl Nodes {
     }
 
     /// Renews the Lease of a node, when its step of the period has come since it last did.
-    fn renew(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<bool>) {
+    fn renew(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<Known>) {
         let name = seat.object.key().name();
         if world.find("namespaces", "", LEASES).is_none() {
             return;
         }
-        let (last, next) = step(name, self.0.renewal(), now);
+        let (last, next) = step(name, self.0.count, self.0.renewal(), now);
         let seconds = i64::try_from(self.0.lease.as_secs()).unwrap_or(i64::MAX);
         plan.look_again_at(next);
         let spec = value!({
@@ -140,11 +158,18 @@ impl Nodes {
         }
     }
 
-    /// Says how a node is, if that changed or was long ago.
-    fn report(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<bool>) {
+    /// Says how a node is, if that changed or was long ago; otherwise gives the revision of the node, and until when
+    /// nothing is to be said of it.
+    fn report(
+        &self,
+        seat: &Seat<'_>,
+        world: &World,
+        now: Time,
+        plan: &mut Plan<Known>,
+    ) -> Option<(Revision, Time)> {
         let (known, wanted) = status::compare(&self.0, seat, world, now);
         plan.look_again_at(wanted.next);
-        let Some(patch) = wanted.patch else { return };
+        let Some(patch) = wanted.patch else { return Some((seat.object.revision(), wanted.next)) };
         let subject = Subject::of(seat.object, "v1", "Node");
         let name = seat.object.key().name();
         let mut act = Act::from(Write::merge(seat.object, "status", value!({"status": (patch)})).strategic());
@@ -156,16 +181,17 @@ impl Nodes {
             act = act.on_done(subject.warning("Rebooted", message));
         }
         plan.act(act);
+        None
     }
 }
 
 /// The last and the next moment at which a node renews its Lease.
-fn step(name: &str, renewal: Duration, now: Time) -> (Time, Time) {
-    let period = i64::try_from(renewal.as_micros()).unwrap_or(i64::MAX).max(1);
-    let steps = i64::try_from(hash(name) % STEPS).unwrap_or(0);
-    let offset = period / i64::try_from(STEPS).unwrap_or(1) * steps;
-    let last = (now.0 - offset).div_euclid(period) * period + offset;
-    (Time(last), Time(last.saturating_add(period)))
+fn step(name: &str, count: u32, renewal: Duration, now: Time) -> (Time, Time) {
+    let steps = (u64::from(count) / NODES_PER_STEP).clamp(1, STEPS_MAX);
+    let share = u32::try_from(hash(name) % steps).unwrap_or(0);
+    let offset = renewal / u32::try_from(steps).unwrap_or(1) * share;
+    let last = now.before(offset).whole(renewal).after(offset);
+    (last, last.after(renewal))
 }
 
 #[cfg(test)]
@@ -178,10 +204,12 @@ mod tests {
         let renewal = Fleet::default().renewal();
         let mut steps = std::collections::BTreeSet::new();
         for number in 0..5000 {
-            let (last, next) = step(&format!("node-{number}"), renewal, now);
+            let (last, next) = step(&format!("node-{number}"), 5000, renewal, now);
             assert!(last <= now && now < next && next.since(last) == renewal);
             steps.insert(next);
         }
         assert_eq!(steps.len(), 100);
+        let together = |name| step(name, 20, renewal, now);
+        assert_eq!(together("node-1"), together("node-2"), "a few nodes share a moment");
     }
 }

@@ -128,6 +128,8 @@ struct Running {
     unquiet: BTreeSet<Key>,
     /// What its plans have read since a resync last looked at everything.
     reads: Reads,
+    /// What was read when its keys were last listed.
+    listed: Reads,
     /// The revision at which the last resync began.
     resync_began: Revision,
 }
@@ -140,9 +142,15 @@ impl Running {
     }
 
     /// The keys that a resync has to look at.
-    fn keys_to_resync(&mut self, world: &World, is_whole: bool) -> Vec<Key> {
-        let mut keys = self.controller.keys(world);
+    fn keys_to_resync(&mut self, world: &mut World, is_whole: bool) -> Vec<Key> {
         let since = std::mem::replace(&mut self.resync_began, world.revision());
+        if !is_whole && !world.has_changed(self.reads.and(self.listed), since) {
+            return self.unquiet.iter().cloned().collect();
+        }
+        world.begin_listing();
+        let mut keys = self.controller.keys(world);
+        world.note_all(keys.iter());
+        self.listed = world.reads();
         if is_whole {
             self.reads = Reads::default();
         } else if !world.has_changed(self.reads, since) {
@@ -213,6 +221,7 @@ impl Engine {
             resync_slice: 0,
             unquiet: BTreeSet::new(),
             reads: Reads::default(),
+            listed: Reads::default(),
             resync_began: Revision::ZERO,
         });
         Engine {
@@ -534,12 +543,11 @@ impl Engine {
         if now < due {
             return;
         }
-        self.resync_due = Some(now.after(RESYNC / RESYNC_SLICES));
         let is_whole = self.resyncs.is_multiple_of(RESYNC_WHOLE);
         self.resyncs = self.resyncs.wrapping_add(u32::from(self.resync_slice == 0));
         for running in &mut self.running {
             if self.resync_slice == 0 {
-                running.resync = running.keys_to_resync(&self.world, is_whole);
+                running.resync = running.keys_to_resync(&mut self.world, is_whole);
                 running.resync_slice = running.resync.len().div_ceil(RESYNC_SLICES as usize);
             }
             let rest = running.resync.len().saturating_sub(running.resync_slice);
@@ -547,7 +555,11 @@ impl Engine {
                 running.queue.wake(key, Why::Resync, now);
             }
         }
-        self.resync_slice = (self.resync_slice + 1) % RESYNC_SLICES;
+        self.resync_slice += 1;
+        let is_done = self.running.iter().all(|running| running.resync.is_empty());
+        // Nobody is woken for slices in which there is nothing.
+        let slices = if is_done { RESYNC_SLICES - std::mem::take(&mut self.resync_slice) + 1 } else { 1 };
+        self.resync_due = Some(now.after(RESYNC / RESYNC_SLICES * slices));
     }
 
     /// Forgets all soft state: what a planner remembered and was answered. The simulator does this at random.

@@ -100,7 +100,22 @@ impl World {
         self.notebook = Notebook { own: Some(own.clone()), reads: Cell::default() };
     }
 
-    /// What has been read since [`World::begin_reading`].
+    /// Notes from now on what is read.
+    pub(crate) fn begin_listing(&mut self) {
+        self.notebook = Notebook::default();
+    }
+
+    /// Notes that the resource of each of these is read.
+    pub(crate) fn note_all<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
+        let mut last: Option<&Resource> = None;
+        for resource in keys.map(Key::resource) {
+            if last.replace(resource) != Some(resource) {
+                self.read(resource.as_str());
+            }
+        }
+    }
+
+    /// What has been read since [`World::begin_reading`] or [`World::begin_listing`].
     pub(crate) fn reads(&self) -> Reads {
         self.notebook.reads.get()
     }
