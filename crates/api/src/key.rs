@@ -1,6 +1,7 @@
 //! Where an object is kept.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,8 +15,21 @@ pub const PATH_BYTES_MAX: usize = 1024;
 /// A stored resource: the plural and the group, as in `deployments.apps` or plainly `pods`.
 ///
 /// Versions of a resource are one resource here: they are forms of the same stored object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource(Arc<str>);
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Resource) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Most comparisons are within a table, whose keys share one name.
+impl Ord for Resource {
+    fn cmp(&self, other: &Resource) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
 
 impl Resource {
     /// Names a resource.

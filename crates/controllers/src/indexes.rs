@@ -20,6 +20,8 @@ use crate::kinds::definition_kind;
 pub const AGGREGATING_ROLES: &str = "aggregating roles";
 /// Definitions of custom resources by the kind that they define.
 pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
+/// Namespaces that are on their way out, by name.
+pub const DELETED_NAMESPACES: &str = "deleted namespaces";
 /// Pods that are announced to be disrupted and run on, all under the empty value.
 pub const DISRUPTION_TARGETS: &str = "pods to be disrupted";
 /// Pods that have ended, all under the empty value.
@@ -97,6 +99,7 @@ pub fn all() -> Vec<Index> {
             resource: CustomResourceDefinition::RESOURCE,
             values: definition_kind,
         },
+        Index { name: DELETED_NAMESPACES, resource: "namespaces", values: deleted },
         Index { name: DISRUPTION_TARGETS, resource: "pods", values: disruption_target },
         Index { name: ENDED_PODS, resource: "pods", values: ended },
         Index { name: JOB_TRACKED_PODS, resource: "pods", values: job_tracked },
@@ -133,6 +136,12 @@ pub fn all() -> Vec<Index> {
 fn disruption_target(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.view().is_some_and(|pod| crate::disruption::announced_since(object, pod).is_some()) {
         found("");
+    }
+}
+
+fn deleted(object: &Object, found: &mut dyn FnMut(&str)) {
+    if object.meta().is_deleted() {
+        found(&object.meta().name);
     }
 }
 

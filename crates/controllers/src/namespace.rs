@@ -14,6 +14,8 @@ use setpoint_reconcile::views::namespace::{Namespace, NamespaceStatus};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
+use crate::indexes::DELETED_NAMESPACES;
+
 /// The finalizer of namespaces that this controller takes away.
 const FINALIZER: &str = "kubernetes";
 /// How long finalizers are thought to take.
@@ -84,8 +86,8 @@ impl Planner for NamespaceController {
 /// A change concerns the namespace that is being emptied if it left something to delete, or the last of its kind.
 fn of_content(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(name) = object.key().namespace() else { return };
-    let deleted = |namespace: &Object| namespace.meta().is_deleted();
-    if !world.find("namespaces", "", name).is_some_and(deleted) {
+    // Nearly always there is none, and then this costs nothing.
+    if world.indexed(DELETED_NAMESPACES, name).next().is_none() {
         return;
     }
     let concerns = match world.get(object.key()) {

@@ -1,5 +1,6 @@
 //! Addresses for pods, from the ranges that a node was given.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -39,13 +40,13 @@ impl Range {
 /// Free addresses, one of each range, at the same place in all; nothing if there are none. `chance` says where the
 /// search begins, so that an address that was just given back is not given out at once.
 #[must_use]
-pub fn free(ranges: &[String], taken: &BTreeSet<String>, chance: u64) -> Option<Vec<String>> {
+pub fn free(ranges: &[String], taken: &BTreeSet<Cow<'_, str>>, chance: u64) -> Option<Vec<String>> {
     let ranges: Vec<Range> = ranges.iter().filter_map(|text| range(text)).collect();
     let size = ranges.iter().map(|range| range.size).min()?.checked_sub(KEPT).filter(|size| *size > 0)?;
     let offsets = (0..size.min(1 << 20)).map(|step| 2 + (u128::from(chance) + step) % size);
     let mut candidates =
         offsets.map(|offset| ranges.iter().map(|range| range.at(offset)).collect::<Vec<String>>());
-    candidates.find(|addresses| addresses.iter().all(|address| !taken.contains(address)))
+    candidates.find(|addresses| addresses.iter().all(|address| !taken.contains(address.as_str())))
 }
 
 #[cfg(test)]
@@ -60,7 +61,7 @@ mod tests {
             let addresses = free(&ranges, &taken, chance * 7).unwrap();
             assert!(addresses[0].starts_with("10.1.2.") && addresses[1].starts_with("fd00::"));
             assert!(!["10.1.2.0", "10.1.2.1", "10.1.2.15"].contains(&addresses[0].as_str()));
-            assert!(addresses.into_iter().all(|address| taken.insert(address)));
+            assert!(addresses.into_iter().all(|address| taken.insert(address.into())));
         }
         assert_eq!(free(&ranges, &taken, 0), None);
         assert_eq!(free(&[], &taken, 0), None);

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 
 use setpoint_api::Time;
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
-use setpoint_reconcile::{Act, Object, World, Write};
-use setpoint_scheduler::request::{Amounts, Request};
+use setpoint_reconcile::views::pod::Pod as PodView;
+use setpoint_reconcile::{Act, Object, Write};
+use setpoint_scheduler::request::Amounts;
 use setpoint_scheduler::shape::{HostPort, Shape, host_ports};
 
 use crate::fleet::Seat;
@@ -36,13 +36,12 @@ pub struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// What the pods that a node has taken up leave of it.
+    /// What these pods of a node leave of it, as far as it has taken them up.
     #[must_use]
-    pub fn of(seat: &'a Seat<'a>, world: &'a World) -> Room<'a> {
+    pub fn of(seat: &'a Seat<'a>, pods: &[&'a PodView]) -> Room<'a> {
         let (offer, pods_max) = Amounts::read(seat.node.status.allocatable.iter());
-        let pods = world.indexed(BY_NODE.name, seat.object.key().name());
-        let pods = pods.filter_map(|pod| pod.view::<PodView>());
-        let admitted = pods.filter(|pod| pod.status.start_time.is_some() && !pod.is_finished()).collect();
+        let is_admitted = |pod: &&&PodView| pod.status.start_time.is_some() && !pod.is_finished();
+        let admitted = pods.iter().filter(is_admitted).copied().collect();
         Room { seat, offer, pods_max, admitted, taken: None }
     }
 
@@ -51,7 +50,7 @@ impl<'a> Room<'a> {
     /// # Errors
     /// If the node cannot hold it, or it does not want to be there.
     pub fn admit(&mut self, object: &Object, pod: &'a PodView) -> Result<(), Refusal> {
-        let asked = Request::of(pod).asked;
+        let asked = Amounts::asked_by(pod);
         self.check_amounts(&asked)?;
         self.check_node(object, pod)?;
         self.check_ports(&host_ports(pod))?;
@@ -73,7 +72,7 @@ impl<'a> Room<'a> {
         let admitted = &self.admitted;
         let taken = self.taken.get_or_insert_with(|| {
             let mut taken = Amounts::default();
-            admitted.iter().for_each(|pod| taken.add(&Request::of(pod).asked, 1));
+            admitted.iter().for_each(|pod| taken.add(&Amounts::asked_by(pod), 1));
             taken
         });
         let offer = &self.offer;

@@ -3,6 +3,7 @@
 //! [`Admission`] takes up the pods that are new on a node. It has one key for each node, so that no two pods are given
 //! the same address. From then on each pod is a key of [`Pods`].
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -44,28 +45,29 @@ impl Planner for Admission {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_new)];
+        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_new).when(is_new_now)];
         &WATCHES
     }
 
     fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(seat) = self.0.running(key.name(), world) else { return plan };
-        let mut new: Vec<&Object> =
-            world.indexed(BY_NODE.name, key.name()).filter(|pod| is_new(pod)).collect();
+        let pods = world.indexed(BY_NODE.name, key.name());
+        let pods: Vec<_> = pods.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
+        let mut new: Vec<_> = pods.iter().copied().filter(|(pod, _)| is_new(pod)).collect();
         if new.is_empty() {
             return plan;
         }
         // Who came first is taken up first.
-        new.sort_by_key(|pod| (pod.meta().created(), pod.key().clone()));
+        new.sort_by_key(|(pod, _)| (pod.meta().created(), pod.key()));
+        let pods: Vec<&PodView> = pods.into_iter().map(|(_, view)| view).collect();
         let ranges = self.0.pod_ranges(&seat, now);
         if ranges.is_empty() {
             plan.look_again_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
         }
-        let mut taken = taken(world, key.name());
-        let mut room = Room::of(&seat, world);
-        for pod in new {
-            let Some(view) = pod.view::<PodView>() else { continue };
+        let mut taken = taken(&pods);
+        let mut room = Room::of(&seat, &pods);
+        for (pod, view) in new {
             // What runs in this process is there already.
             if self.0.component(pod).is_none()
                 && let Err(refusal) = room.admit(pod, view)
@@ -79,7 +81,7 @@ impl Planner for Admission {
                 addresses::free(&ranges, &taken, hash(&pod.meta().uid))
             };
             let Some(found) = found else { continue };
-            taken.extend(found.iter().cloned());
+            taken.extend(found.iter().cloned().map(Cow::from));
             attend(&self.0, world, &seat, pod, Some(found), now, &mut plan);
         }
         // What becomes of them is for [`Pods`] to see.
@@ -100,6 +102,11 @@ fn is_new(object: &Object) -> bool {
     !object.meta().is_deleted() && object.view::<PodView>().is_some_and(is_fresh)
 }
 
+/// That one was new is nothing to do any more.
+fn is_new_now(_: &Object, after: &Object) -> bool {
+    is_new(after)
+}
+
 fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && is_new(object)
@@ -109,11 +116,10 @@ fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// The addresses that pods on a node have.
-fn taken(world: &World, node: &str) -> BTreeSet<String> {
-    let pods = world.indexed(BY_NODE.name, node).filter_map(|pod| pod.view::<PodView>());
-    let live = pods.filter(|pod| !pod.is_finished());
-    live.flat_map(|pod| pod.status.pod_ips.iter().map(|ip| ip.ip.clone())).collect()
+/// The addresses that these pods have.
+fn taken<'a>(pods: &[&'a PodView]) -> BTreeSet<Cow<'a, str>> {
+    let live = pods.iter().filter(|pod| !pod.is_finished());
+    live.flat_map(|pod| pod.status.pod_ips.iter().map(|ip| Cow::from(ip.ip.as_str()))).collect()
 }
 
 /// Looks after pods that their nodes have taken up.

@@ -34,8 +34,9 @@ pub const RESYNC: Duration = Duration::from_secs(30);
 /// In how many slices a resync is spread out.
 pub const RESYNC_SLICES: u32 = 30;
 /// One in so many resyncs looks at everything. The others leave out keys for which nothing can have changed: a change of
-/// anything that their controller has read would not be missed, whatever its watches say.
-pub const RESYNC_WHOLE: u32 = 10;
+/// anything that their controller has read would not be missed, whatever its watches say. So this one can find nothing
+/// but a planner that hides from the loop what it depends on, and half an hour is soon enough for that.
+pub const RESYNC_WHOLE: u32 = 60;
 
 /// A change that the shell observed.
 #[derive(Clone, Debug)]

@@ -18,6 +18,9 @@ use thiserror::Error;
 pub trait View: DeserializeOwned + Send + Sync + 'static {
     /// The resource it is a view of.
     const RESOURCE: &'static str;
+
+    /// Gives back what room was left for more than there is: views of which there are many, and which stay, do so.
+    fn shrink(&mut self) {}
 }
 
 /// One object at one revision. Cloning it copies a pointer.
@@ -111,7 +114,11 @@ impl Object {
         if self.0.key.resource().as_str() != V::RESOURCE {
             return None;
         }
-        let decode = || Some(Box::new(self.decode::<V>()?) as Box<dyn Any + Send + Sync>);
+        let decode = || {
+            let mut view = Box::new(self.decode::<V>()?);
+            view.shrink();
+            Some(view as Box<dyn Any + Send + Sync>)
+        };
         self.0.view.get_or_init(decode).as_ref()?.downcast_ref()
     }
 
@@ -149,8 +156,10 @@ impl Head {
             // Whoever stops before the end is told off for it, but has what it came for.
             (meta, _) => {
                 let end = if found.is_first { reader.into_iter::<IgnoredAny>().byte_offset() } else { 0 };
+                let mut meta = meta.unwrap_or_default();
+                meta.owner_references.shrink_to_fit();
                 let body = if bytes.get(end) == Some(&b',') { end } else { 0 };
-                Ok(Head { meta: meta.unwrap_or_default(), body })
+                Ok(Head { meta, body })
             }
         }
     }

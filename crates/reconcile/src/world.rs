@@ -315,23 +315,13 @@ impl World {
         if object.key().resource().as_str() == EVENTS {
             return before;
         }
-        if let Some(before) = &before {
-            self.unindex(before);
-        }
         // An identity seldom changes hands, so most writes leave the tree of identities alone.
         let uid = &object.meta().uid;
         if before.as_ref().is_none_or(|before| before.meta().uid != *uid) {
             self.forget_identity(before.as_ref());
             self.identities.insert(uid.as_ref().into(), object.key().clone());
         }
-        for owner in &object.meta().owner_references {
-            self.owned.insert((owner.uid.as_ref().into(), object.key().clone()));
-        }
-        for (index, entries) in indexes_of(&mut self.indexes, object.key()) {
-            (index.values)(&object, &mut |value| {
-                entries.insert((value.into(), object.key().clone()));
-            });
-        }
+        self.index(before.as_ref(), Some(&object));
         before
     }
 
@@ -341,7 +331,7 @@ impl World {
         table.revision = table.revision.max(revision);
         let before = table.objects.remove(key)?;
         if key.resource().as_str() != EVENTS {
-            self.unindex(&before);
+            self.index(Some(&before), None);
             self.forget_identity(Some(&before));
         }
         Some(before)
@@ -370,14 +360,12 @@ impl World {
         self.tables.entry(resource.clone()).or_insert_with(|| Table { number, ..Table::default() })
     }
 
-    fn unindex(&mut self, object: &Object) {
-        for owner in &object.meta().owner_references {
-            self.owned.remove(&(owner.uid.as_ref().into(), object.key().clone()));
-        }
-        for (index, entries) in indexes_of(&mut self.indexes, object.key()) {
-            (index.values)(object, &mut |value| {
-                entries.remove(&(value.into(), object.key().clone()));
-            });
+    /// Brings all indexes from what an object was to what it is. Most changes concern none of them.
+    fn index(&mut self, before: Option<&Object>, after: Option<&Object>) {
+        let Some(key) = after.or(before).map(Object::key) else { return };
+        move_entries(&mut self.owned, key, values(before, owners), values(after, owners));
+        for (index, entries) in indexes_of(&mut self.indexes, key) {
+            move_entries(entries, key, values(before, index.values), values(after, index.values));
         }
     }
 }
@@ -387,6 +375,32 @@ static LEAST: LazyLock<Key> = LazyLock::new(|| {
     let least = Resource::new("!").and_then(|resource| Key::from_path(&resource, "!"));
     least.expect("a name and a path")
 });
+
+fn owners(object: &Object, found: &mut dyn FnMut(&str)) {
+    object.meta().owner_references.iter().for_each(|owner| found(&owner.uid));
+}
+
+/// Under which values an index holds an object.
+fn values(object: Option<&Object>, of: Values) -> Vec<Arc<str>> {
+    let mut values = Vec::new();
+    if let Some(object) = object {
+        of(object, &mut |value| values.push(value.into()));
+    }
+    values
+}
+
+/// Moves a key from values to others.
+fn move_entries(entries: &mut Entries, key: &Key, before: Vec<Arc<str>>, after: Vec<Arc<str>>) {
+    if before == after {
+        return;
+    }
+    for value in before {
+        entries.remove(&(value, key.clone()));
+    }
+    for value in after {
+        entries.insert((value, key.clone()));
+    }
+}
 
 /// The indexes over the resource of a key.
 fn indexes_of<'a>(

@@ -24,6 +24,12 @@ pub struct Amounts {
 }
 
 impl Amounts {
+    /// What a pod asks for.
+    #[must_use]
+    pub fn asked_by(pod: &Pod) -> Amounts {
+        total(pod, false)
+    }
+
     /// Reads amounts; also how many pods are meant, which is nobody's request.
     pub fn read<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> (Amounts, i64) {
         let (mut amounts, mut pods) = (Amounts::default(), 0);
@@ -100,7 +106,7 @@ impl Request {
     /// the pod says itself stands above that, and its overhead comes on top.
     #[must_use]
     pub fn of(pod: &Pod) -> Request {
-        let asked = total(pod, false);
+        let asked = Amounts::asked_by(pod);
         let says_all = |one: &Container| {
             let requests = &one.resources.requests;
             requests.get("cpu").is_some() && requests.get("memory").is_some()

@@ -27,7 +27,7 @@ pub struct Retention {
 impl Default for Retention {
     fn default() -> Retention {
         Retention {
-            hot_bytes: 16 << 20,
+            hot_bytes: 8 << 20,
             hot_age: Duration::from_secs(5 * 60),
             cold_bytes: 1 << 30,
             cold_age: Duration::from_secs(7 * 24 * 3600),

@@ -163,6 +163,13 @@ impl Store {
 
     /// Queues a proposal up. The ticket is a future for tasks; threads may [`Ticket::wait`].
     pub fn submit(&self, proposal: Proposal) -> Ticket {
+        let ticket = self.enqueue(proposal);
+        self.wake();
+        ticket
+    }
+
+    /// Queues a proposal up that may wait for others to come: somebody has to [`Store::wake`] the writer.
+    pub fn enqueue(&self, proposal: Proposal) -> Ticket {
         let mailbox = Arc::new(Mailbox::default());
         let mut queue = self.shared.queue.lock();
         for proposal in proposal.in_order() {
@@ -171,7 +178,6 @@ impl Store {
             queue.push_back(Queued { proposal, mailbox });
         }
         drop(queue);
-        self.shared.wake_driver();
         Ticket { shared: Arc::clone(&self.shared), mailbox }
     }
 

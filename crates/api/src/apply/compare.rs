@@ -39,6 +39,17 @@ impl Comparison {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
+    /// The fields of the object in or below which something differs; a field may come twice.
+    #[must_use]
+    pub fn roots(&self) -> Vec<&str> {
+        let sets = [&self.removed, &self.modified, &self.added];
+        let names = sets.into_iter().flat_map(FieldSet::nodes).map(|node| match &node.element {
+            Element::Field(name) => name.as_str(),
+            Element::Key(_) | Element::Value(_) | Element::Index(_) => "",
+        });
+        names.collect()
+    }
+
     /// All paths that differ.
     #[must_use]
     pub fn changed(self) -> FieldSet {

@@ -196,7 +196,7 @@ fn apply_valid(
     mut managers: Managers,
     force: bool,
 ) -> Result<Applied, Conflicts> {
-    writer.reconcile(&mut managers);
+    writer.reconcile(&mut managers, None);
     let filter = writer.filter();
     let id = writer.id(writer.manager, Operation::Apply);
     let last = managers.take(&id);

@@ -87,6 +87,10 @@ impl FieldSet {
         FieldSet { nodes }
     }
 
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
         &mut self.nodes
     }

@@ -87,7 +87,7 @@ pub(super) fn update_managers(
     managers: &mut Managers,
     manager: &str,
 ) {
-    writer.reconcile(managers);
+    writer.reconcile(managers, Some(&changed.roots()));
     Comparisons::new(writer, old, new, changed).take_from(managers);
     let mut fields = changed.modified.clone();
     fields.union(changed.added.clone());

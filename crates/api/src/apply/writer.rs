@@ -6,7 +6,7 @@ use compact_str::{CompactString, ToCompactString};
 
 use super::compare::{Comparison, compare};
 use super::filter::Filter;
-use super::managers::{ManagerId, Managers, Operation};
+use super::managers::{Entry, ManagerId, Managers, Operation};
 use super::paths::reconcile;
 use crate::decode::decode;
 use crate::rfc3339::Seconds;
@@ -104,15 +104,20 @@ impl Writer<'_> {
         }
     }
 
-    /// Brings all sets in line with the schema, and drops those in versions that are gone.
-    pub(super) fn reconcile(&self, managers: &mut Managers) {
+    /// Brings all sets in line with the schema that the write may touch, and drops those in versions that are gone.
+    pub(super) fn reconcile(&self, managers: &mut Managers, touched: Option<&[&str]>) {
         managers.retain(|entry| {
             let of = self.versions.schema(&entry.api_version);
-            if let Some(of) = of {
+            if let Some(of) = of.filter(|_| self.is_touched(entry, touched)) {
                 entry.fields.change(|set| reconcile(set, of));
             }
             of.is_some()
         });
+    }
+
+    /// Whether a write of these fields of an object may touch what an entry has; of any, if nobody says which.
+    fn is_touched(&self, entry: &Entry, fields: Option<&[&str]>) -> bool {
+        entry.api_version != self.api_version || fields.is_none_or(|fields| entry.fields.may_have_any(fields))
     }
 
     /// What an object is before anything is said about it.
@@ -177,7 +182,11 @@ impl<'a> Comparisons<'a> {
 
     /// Takes what changed from all managers.
     pub(super) fn take_from(&mut self, managers: &mut Managers) {
+        let touched = self.changed.roots();
         managers.retain(|entry| {
+            if !self.writer.is_touched(entry, Some(&touched)) {
+                return true;
+            }
             let Some(changed) = self.of(&entry.api_version) else { return false };
             entry.fields.change(|set| {
                 set.subtract(&changed.modified)

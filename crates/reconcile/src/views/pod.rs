@@ -20,6 +20,19 @@ pub struct Pod {
 
 impl View for Pod {
     const RESOURCE: &'static str = "pods";
+
+    fn shrink(&mut self) {
+        let PodSpec { tolerations, volumes, containers, init_containers, .. } = &mut self.spec;
+        tolerations.shrink_to_fit();
+        volumes.shrink_to_fit();
+        containers.shrink_to_fit();
+        for container in containers.iter_mut().chain(init_containers) {
+            container.ports.shrink_to_fit();
+        }
+        self.status.conditions.shrink_to_fit();
+        self.status.pod_ips.shrink_to_fit();
+        self.status.container_statuses.shrink_to_fit();
+    }
 }
 
 /// Pods by the node they are bound to.

@@ -57,7 +57,7 @@ impl Default for DiskOptions {
         DiskOptions {
             segment_bytes_max: 16 << 20,
             segment_bytes_min: 1 << 20,
-            compact_bytes_min: 64 << 20,
+            compact_bytes_min: 128 << 20,
             reserve_bytes: 1 << 20,
             retention: Retention::default(),
             entropy: 0,

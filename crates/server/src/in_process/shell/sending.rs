@@ -19,6 +19,9 @@ use crate::pipeline::{World, quota};
 /// How often a write is decided again because others wrote the quotas that it is charged to.
 const CONFLICTS_MAX: usize = 100;
 
+/// So many commits are queued up before the store is told: they share a sync, and the first waits only for a moment.
+const TOGETHER: usize = 256;
+
 /// What is on its way.
 #[derive(Default)]
 pub(super) struct Sending {
@@ -62,7 +65,7 @@ impl Sending {
 }
 
 impl Running {
-    /// Decides the writes one after the other, and hands their commits to the store.
+    /// Decides the writes one after the other, and hands their commits to the store, many at a time.
     pub(super) fn send(&mut self, engine: &mut Engine, mut turn: Turn) {
         // What is settled without a commit may at once lead to more.
         while !turn.writes.is_empty() {
@@ -71,6 +74,9 @@ impl Running {
                 self.begin(Wanted { sent, conflicts: 0 }, engine, &mut next);
             }
             turn = next;
+        }
+        if self.sending.begun {
+            self.store.wake();
         }
     }
 
@@ -91,9 +97,12 @@ impl Running {
                     self.sending.held.insert(namespace.clone(), VecDeque::new());
                 }
                 let charged = namespace.map(|namespace| Charged { namespace, wanted });
-                let commit = self.store.submit(*proposal);
+                let commit = self.store.enqueue(*proposal);
                 self.sending.under_way.push(UnderWay { ticket, name, charged, commit });
                 self.sending.begun = true;
+                if self.sending.under_way.len().is_multiple_of(TOGETHER) {
+                    self.store.wake();
+                }
             }
         }
     }
