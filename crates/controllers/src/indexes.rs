@@ -15,6 +15,7 @@ use setpoint_reconcile::{Index, Object, View, World};
 
 use crate::cluster_role_aggregation::is_aggregating;
 use crate::kinds::definition_kind;
+use crate::node_lifecycle::zones;
 
 /// Roles that gather their rules from others, all under the empty text.
 pub const AGGREGATING_ROLES: &str = "aggregating roles";
@@ -28,6 +29,8 @@ pub const DISRUPTION_TARGETS: &str = "pods to be disrupted";
 pub const ENDED_PODS: &str = "pods that ended";
 /// Pods that a Job has yet to count, all under the empty value.
 pub const JOB_TRACKED_PODS: &str = "pods that a job tracks";
+/// Nodes that count by whether they are well, see [`crate::node_lifecycle`].
+pub const NODES_BY_STATE: &str = "nodes by state";
 /// Nodes by the zone that they are in.
 pub const NODES_BY_ZONE: &str = "nodes by zone";
 /// Pods that nobody manages, by namespace.
@@ -74,6 +77,8 @@ pub const VOLUMES_BY_ATTRIBUTES: &str = "volumes by attributes class";
 pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
 /// Volumes of drivers by what these call them.
 pub const VOLUMES_BY_HANDLE: &str = "volumes by handle";
+/// Nodes that are down and have not been given up, by zone.
+pub const WAITING_NODES_BY_ZONE: &str = "waiting nodes by zone";
 /// Claims that have no volume, by class.
 pub const WAITING_CLAIMS: &str = "waiting claims by class";
 
@@ -103,6 +108,8 @@ pub fn all() -> Vec<Index> {
         Index { name: DISRUPTION_TARGETS, resource: "pods", values: disruption_target },
         Index { name: ENDED_PODS, resource: "pods", values: ended },
         Index { name: JOB_TRACKED_PODS, resource: "pods", values: job_tracked },
+        Index { name: NODES_BY_STATE, resource: "nodes", values: zones::state },
+        Index { name: WAITING_NODES_BY_ZONE, resource: "nodes", values: zones::zone_if_waiting },
         Index { name: NODES_BY_ZONE, resource: "nodes", values: |node, found| found(&zone_of(node)) },
         Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
         Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: orphan },

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use setpoint_api::Time;
+use setpoint_api::{Key, Time};
 use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Object, World};
 
 use super::{NOT_READY, UNREACHABLE};
-use crate::indexes::{NODES_BY_ZONE, zone_of};
+use crate::indexes::{NODES_BY_STATE, NODES_BY_ZONE, WAITING_NODES_BY_ZONE, zone_of};
 
 /// How fast nodes are given up.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +39,10 @@ impl Default for Pace {
 /// The label of nodes that do not count when the state of a zone is judged.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
+/// The states of nodes in [`NODES_BY_STATE`].
+const DOWN: &str = "down";
+const WELL: &str = "well";
+
 /// The key of the taint that evicts the pods of a node, if it is to have one now.
 pub(super) fn evicting_taint(
     object: &Object,
@@ -62,40 +66,62 @@ pub(super) fn evicting_taint(
 
 /// Whether no node that counts is well.
 fn all_are_down(world: &World) -> bool {
-    let mut counted = world.views::<Node>().filter(|(object, _)| counts(object)).peekable();
-    counted.peek().is_some() && counted.all(|(_, node)| !node.is_ready())
+    let is_any = |state: &str| world.indexed(NODES_BY_STATE, state).next().is_some();
+    is_any(DOWN) && !is_any(WELL)
 }
 
 fn counts(object: &Object) -> bool {
     object.meta().labels.get(EXCLUDED).is_none()
 }
 
+/// Finds a node that counts by whether it is well: for the index.
+pub(crate) fn state(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(node) = object.view::<Node>().filter(|_| counts(object)) {
+        found(if node.is_ready() { WELL } else { DOWN });
+    }
+}
+
+/// Finds a node that is down and was not given up by its zone: for the index.
+pub(crate) fn zone_if_waiting(object: &Object, found: &mut dyn FnMut(&str)) {
+    let is_down = |node: &&Node| node.readiness().is_some_and(|ready| ready != "True");
+    if object.view::<Node>().filter(is_down).is_some_and(|node| given_up(node).is_none()) {
+        found(&zone_of(object));
+    }
+}
+
+/// When a node was given up; nothing if it was not.
+fn given_up(node: &Node) -> Option<Time> {
+    let mut evicting =
+        node.spec.taints.iter().filter(|taint| {
+            taint.effect == "NoExecute" && (taint.key == NOT_READY || taint.key == UNREACHABLE)
+        });
+    evicting.next().map(|taint| taint.time_added.unwrap_or(Time::EPOCH))
+}
+
+/// Since when a node is as it is. Who is down for longest is given up first.
+fn place(object: &Object) -> (Option<Time>, &Key) {
+    let ready = object.view::<Node>().and_then(|node| node.condition("Ready"));
+    (ready.and_then(|ready| ready.last_transition_time), object.key())
+}
+
 /// Whether a node is the next of its zone to be given up, and the time has come.
 fn is_next(object: &Object, world: &World, now: Time, pace: &Pace) -> bool {
     let zone = zone_of(object);
-    let (mut down, mut all, mut last, mut first) = (0, 0, None, None);
+    let own = place(object);
+    if world.indexed(WAITING_NODES_BY_ZONE, &zone).any(|other| place(other) < own) {
+        return false;
+    }
+    let (mut down, mut all, mut last) = (0, 0, None);
     for other in world.indexed(NODES_BY_ZONE, &zone) {
         let Some(node) = other.view::<Node>() else { continue };
         if counts(other) {
             all += 1;
             down += usize::from(!node.is_ready());
         }
-        let mut evicting = node.spec.taints.iter().filter(|taint| {
-            taint.effect == "NoExecute" && (taint.key == NOT_READY || taint.key == UNREACHABLE)
-        });
-        match evicting.next() {
-            Some(taint) => last = last.max(Some(taint.time_added.unwrap_or(Time::EPOCH))),
-            None if node.readiness().is_some_and(|ready| ready != "True") => {
-                let since = node.condition("Ready").and_then(|ready| ready.last_transition_time);
-                let place = (since, other.key());
-                first = Some(first.map_or(place, |first| place.min(first)));
-            }
-            None => {}
-        }
+        last = last.max(given_up(node));
     }
-    let is_first = first.is_some_and(|(_, key)| key == object.key());
     let Some(interval) = pace.between(down, all) else { return false };
-    is_first && last.is_none_or(|last: Time| last.after(interval) <= now)
+    last.is_none_or(|last: Time| last.after(interval) <= now)
 }
 
 impl Pace {
