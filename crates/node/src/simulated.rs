@@ -31,14 +31,17 @@ const LOST: i64 = 255;
 /// How many bytes of a log stand in for a container's last words.
 const WORDS_MAX: usize = 2048;
 
+/// How long it takes to stop at most, give or take a second, where nobody said how long.
+const STOP_MAX: Duration = Duration::from_secs(1);
+
 /// What a simulated runtime knows of its node.
 pub struct Host<'a> {
     /// How containers behave.
     pub rules: &'a [Rule],
     /// Since when the node runs: what ran before is gone.
     pub booted: Time,
-    /// How long an image takes to get that is not there.
-    pub pull: Duration,
+    /// How long things take here of which nobody said how long: to get an image that is not there, or to stop.
+    pub pause: Duration,
     /// Whether an image is there.
     pub has_image: &'a dyn Fn(&str) -> bool,
 }
@@ -134,7 +137,12 @@ impl<'a> Simulated<'a> {
             }
         });
         let asked = since.after(before.unwrap_or_default());
-        let stops = asked.after(said.stop_takes.unwrap_or_default());
+        // When somebody was asked is known to the second; people are to see that it stops, however late in that it was.
+        let some_time = self.host.pause.min(STOP_MAX) * 2;
+        let stops = match said.stop_takes {
+            Some(takes) => asked.after(takes),
+            None => asked.after(some_time).min(killed.max(asked)),
+        };
         if said.hangs == Some(true) || stops > killed {
             (killed, KILLED)
         } else {

@@ -300,6 +300,32 @@ fn a_pod_that_is_deleted_stops_and_goes() {
 }
 
 #[test]
+fn people_see_that_a_pod_stops() {
+    let mut cluster = cluster(slowly);
+    let grace = |seconds: i64| {
+        format!(
+            r#"{{"terminationGracePeriodSeconds":{seconds},"containers":[{{"name":"c","image":"nginx"}}]}}"#
+        )
+    };
+    pod(&mut cluster, "slow", &grace(60));
+    pod(&mut cluster, "hasty", &grace(1));
+    seconds(&mut cluster, 5);
+    // However late in a second it is asked to.
+    cluster.now = cluster.now.after(Duration::from_millis(990));
+    for name in ["slow", "hasty"] {
+        assert_eq!(shown(&cluster, name), "Running | ready");
+        cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();
+    }
+    cluster.settle();
+    cluster.run(Duration::from_millis(900));
+    assert!(cluster.get("pods", "default/slow").is_some(), "it takes its time");
+    assert!(cluster.get("pods", "default/hasty").is_none(), "but no longer than it has");
+    seconds(&mut cluster, 2);
+    assert!(cluster.get("pods", "default/slow").is_none());
+    cluster.assert_quiet();
+}
+
+#[test]
 fn a_pod_that_goes_shows_its_end_while_finalizers_hold_it() {
     let mut cluster = cluster(at_once);
     let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});

@@ -42,7 +42,7 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
         return match (is_there && said.pull_takes.is_none(), there > now) {
             (true, _) => Image::Present { took: None },
             (false, true) => Image::Pulling { until: Some(there) },
-            (false, false) => Image::Present { took: Some(takes.max(host.pull)) },
+            (false, false) => Image::Present { took: Some(takes.max(host.pause)) },
         };
     };
     if container.image_pull_policy == "Never" {
@@ -100,7 +100,7 @@ mod tests {
 
     fn seen(container: &Container, said: &Said, seconds: i64) -> String {
         let none = |_: &str| false;
-        let host = Host { rules: &[], booted: Time::EPOCH, pull: Duration::from_secs(1), has_image: &none };
+        let host = Host { rules: &[], booted: Time::EPOCH, pause: Duration::from_secs(1), has_image: &none };
         match image(container, said, &host, Time::EPOCH, Time::from_seconds(seconds)) {
             Image::Present { .. } => "Present".to_owned(),
             Image::Pulling { .. } => "Pulling".to_owned(),

@@ -36,7 +36,7 @@ pub struct FleetArguments {
     /// A file of rules that say how simulated containers behave
     #[arg(long, value_name = "FILE")]
     simulate: Option<PathBuf>,
-    /// How long a pod takes to start on a simulated node
+    /// How long a pod takes to start on a simulated node, and, up to a second or two, to stop
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pod_start: Duration,
     /// For how long each simulated node takes its Lease: it renews it four times as often
