@@ -6,7 +6,7 @@ use setpoint_reconcile::views::cluster_role::ClusterRole;
 use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::{BY_NODE, Pod};
+use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod};
 use setpoint_reconcile::views::resource_claim::ResourceClaim;
 use setpoint_reconcile::views::resource_slice::ResourceSlice;
 use setpoint_reconcile::views::service::Service;
@@ -127,6 +127,7 @@ pub fn all() -> Vec<Index> {
         Index { name: PODS_BY_DEVICE_TEMPLATE, resource: "pods", values: device_templates_of_pod },
         Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
         BY_NODE,
+        NEW_BY_NODE,
         Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
         Index {
             name: SLICES_BY_SERVICE,

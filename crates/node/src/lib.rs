@@ -28,7 +28,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use setpoint_reconcile::views::pod::BY_NODE;
+use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE};
 use setpoint_reconcile::{Controller, Index};
 
 pub use fleet::Fleet;
@@ -49,5 +49,5 @@ pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
 /// The questions that they ask of the world.
 #[must_use]
 pub fn indexes() -> Vec<Index> {
-    vec![BY_NODE]
+    vec![BY_NODE, NEW_BY_NODE]
 }

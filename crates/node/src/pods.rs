@@ -6,17 +6,22 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use setpoint_api::{Key, Time};
+use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
+use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, Watch, World};
 
 use crate::addresses;
 use crate::admission::{Room, refuse};
 use crate::attend::attend;
 use crate::fleet::{Fleet, is_played_with};
 use crate::images::hash;
+
+/// How long after a pod came people are told that there is no address for it: telling changes nothing.
+const TELL_WITHIN: Duration = Duration::from_secs(10);
 
 /// Takes up new pods.
 pub struct Admission(pub Arc<Fleet>);
@@ -45,22 +50,26 @@ impl Planner for Admission {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_new).when(is_new_now)];
+        const WATCHES: [Watch; 3] = [
+            Watch::itself("nodes"),
+            Watch::via("pods", of_new).when(is_new_now),
+            Watch::via("pods", of_gone).when(has_ended),
+        ];
         &WATCHES
     }
 
     fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(seat) = self.0.running(key.name(), world) else { return plan };
-        let pods = world.indexed(BY_NODE.name, key.name());
-        let pods: Vec<_> = pods.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        let mut new: Vec<_> = pods.iter().copied().filter(|(pod, _)| is_new(pod)).collect();
+        let new = world.indexed(NEW_BY_NODE.name, key.name());
+        let mut new: Vec<_> = new.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
         if new.is_empty() {
             return plan;
         }
         // Who came first is taken up first.
         new.sort_by_key(|(pod, _)| (pod.meta().created(), pod.key()));
-        let pods: Vec<&PodView> = pods.into_iter().map(|(_, view)| view).collect();
+        let pods = world.indexed(BY_NODE.name, key.name());
+        let pods: Vec<&PodView> = pods.filter_map(Object::view).collect();
         let ranges = self.0.pod_ranges(&seat, now);
         if ranges.is_empty() {
             plan.look_again_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
@@ -80,7 +89,13 @@ impl Planner for Admission {
             } else {
                 addresses::free(&ranges, &taken, hash(&pod.meta().uid))
             };
-            let Some(found) = found else { continue };
+            let Some(found) = found else {
+                // It waits until another gives its address back.
+                if !ranges.is_empty() && now.since(pod.committed()) < TELL_WITHIN {
+                    plan.notes.push(no_address(pod, &ranges));
+                }
+                continue;
+            };
             taken.extend(found.iter().cloned().map(Cow::from));
             attend(&self.0, world, &seat, pod, Some(found), now, &mut plan);
         }
@@ -98,8 +113,15 @@ impl Planner for Admission {
 
 /// A pod that its node has not taken up.
 fn is_new(object: &Object) -> bool {
-    let is_fresh = |pod: &PodView| pod.status.start_time.is_none() && !pod.is_finished();
-    !object.meta().is_deleted() && object.view::<PodView>().is_some_and(is_fresh)
+    !object.meta().is_deleted() && object.view::<PodView>().is_some_and(PodView::is_new)
+}
+
+fn no_address(pod: &Object, ranges: &[String]) -> Note {
+    let message = format!(
+        "Failed to create pod sandbox: failed to allocate: no IP addresses available in range set: {}",
+        ranges.join(",")
+    );
+    Subject::of(pod, "v1", "Pod").warning("FailedCreatePodSandBox", message)
 }
 
 /// That one was new is nothing to do any more.
@@ -110,6 +132,22 @@ fn is_new_now(_: &Object, after: &Object) -> bool {
 fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && is_new(object)
+        && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
+    {
+        wake(key);
+    }
+}
+
+/// Whether a pod has given back what it had of its node.
+fn has_ended(before: &Object, after: &Object) -> bool {
+    let is_over = |object: &Object| object.view::<PodView>().is_some_and(PodView::is_finished);
+    is_over(after) && !is_over(before)
+}
+
+/// One that goes leaves its address to one that waits for it.
+fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
+        && world.indexed(NEW_BY_NODE.name, &pod.spec.node_name).next().is_some()
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);

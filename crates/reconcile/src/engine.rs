@@ -35,8 +35,8 @@ pub const RESYNC: Duration = Duration::from_secs(30);
 pub const RESYNC_SLICES: u32 = 30;
 /// One in so many resyncs looks at everything. The others leave out keys for which nothing can have changed: a change of
 /// anything that their controller has read would not be missed, whatever its watches say. So this one can find nothing
-/// but a planner that hides from the loop what it depends on, and half an hour is soon enough for that.
-pub const RESYNC_WHOLE: u32 = 60;
+/// but a planner that hides from the loop what it depends on, and an hour is soon enough for that.
+pub const RESYNC_WHOLE: u32 = 120;
 
 /// A change that the shell observed.
 #[derive(Clone, Debug)]

@@ -89,3 +89,25 @@ fn a_pod_that_does_not_put_up_with_the_node_fails() {
     pod(&mut cluster, "bold", bold);
     assert_eq!(fate(&cluster, "bold"), "Running");
 }
+
+#[test]
+fn a_pod_without_an_address_says_so_and_waits_for_one() {
+    let mut cluster = cluster(at_once);
+    let range = value!({"podCIDR": "10.9.0.0/30", "podCIDRs": ["10.9.0.0/30"]});
+    cluster.patch("nodes", "node-0", "", value!({"spec": (range)})).unwrap();
+    let spec = r#"{"containers":[{"name":"c","image":"i"}]}"#;
+    pod(&mut cluster, "first", spec);
+    pod(&mut cluster, "second", spec);
+    assert_eq!((fate(&cluster, "first").as_str(), fate(&cluster, "second").as_str()), ("Running", "Pending"));
+    let why = events(&cluster, "FailedCreatePodSandBox");
+    assert!(
+        why.len() == 1 && why[0].ends_with("no IP addresses available in range set: 10.9.0.0/30"),
+        "{why:?}"
+    );
+    seconds(&mut cluster, 60);
+    cluster.assert_quiet();
+    cluster.delete("pods", "default/first", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(fate(&cluster, "second"), "Running", "it has the address now, and waited for no resync");
+    cluster.assert_quiet();
+}

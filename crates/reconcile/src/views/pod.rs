@@ -48,6 +48,21 @@ pub const BY_NODE: Index = Index {
     },
 };
 
+/// Pods that their node has not taken up, by that node.
+pub const NEW_BY_NODE: Index = Index {
+    name: "new pods by node",
+    resource: Pod::RESOURCE,
+    values: |object, found| {
+        if let Some(pod) = object.view::<Pod>()
+            && !pod.spec.node_name.is_empty()
+            && !object.meta().is_deleted()
+            && pod.is_new()
+        {
+            found(&pod.spec.node_name);
+        }
+    },
+};
+
 /// What is wanted of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -284,6 +299,12 @@ pub struct ContainerStatus {
 }
 
 impl Pod {
+    /// Whether no node has taken it up.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.status.start_time.is_none() && !self.is_finished()
+    }
+
     /// The names of the claims for devices that it lists and that are known, with whether each is to be made for it.
     pub fn device_claims(&self) -> impl Iterator<Item = (&str, bool)> {
         self.spec.resource_claims.iter().filter_map(|claim| match &claim.resource_claim_name {
