@@ -35,8 +35,8 @@ impl Fields {
     /// Whether one of these fields of an object, or anything below them, may be in the set. It need not be read for that.
     pub(super) fn may_have_any(&self, names: &[&str]) -> bool {
         let json = self.json.as_deref().filter(|_| self.set.get().is_none());
-        // A name that would be escaped in the text cannot be looked for in it.
-        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        // A name that would be escaped in the text, or is none, cannot be looked for in it.
+        let is_plain = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
         json.is_none_or(|json| {
             names.iter().any(|name| !is_plain(name) || json.contains(&format!("\"f:{name}\"")))
         })
@@ -125,6 +125,7 @@ mod tests {
         let fields = Fields::from_value(&Value::Raw(stored.into())).unwrap();
         assert!(!fields.may_have_any(&["data", "kind"]));
         assert!(fields.may_have_any(&["data", "spec"]) && fields.may_have_any(&["odd\"name"]));
+        assert!(fields.may_have_any(&[""]), "what has no name may be anywhere");
         assert!(fields.set.get().is_none(), "nobody has read it");
         assert!(fields.field("spec").is_some());
         assert_eq!(fields.into_set().to_json(), stored);
