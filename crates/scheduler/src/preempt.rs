@@ -104,7 +104,10 @@ impl Search<'_> {
     /// # Errors
     /// If there is none.
     pub fn best(&self, class: &mut Class, cache: &mut Cache) -> Result<(usize, Candidate), String> {
-        self.look(class, cache);
+        // Where no node comes into question at all, nobody's going helps.
+        if class.barred.is_none() {
+            self.look(class, cache);
+        }
         let found = class.victims.found.iter().enumerate();
         let candidates = found.filter_map(|(at, found)| match found {
             Found::Would(candidate) => Some((at, candidate)),
@@ -260,6 +263,9 @@ impl Search<'_> {
         }
         let node = cache.numbers.get(pod.status.nominated_node_name.as_str()).copied()?;
         let place = class.place(node)?;
+        if class.barred.is_some() {
+            return None;
+        }
         if class.rejection(place).is_some_and(|rejection| !rejection.is_resolvable) {
             return None;
         }
