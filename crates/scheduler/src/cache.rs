@@ -6,6 +6,7 @@
 
 pub mod counters;
 pub mod node;
+pub mod owed;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use crate::shape::Shape;
 use crate::waiting::Waiting;
 use counters::{Counters, NEAR_WEIGHT, Weights, What};
 use node::{Node, Offer};
+use owed::Owed;
 
 /// The number of a pod.
 pub type PodId = u32;
@@ -98,8 +100,10 @@ pub struct Cache {
     epoch: u64,
     /// Pods that the last plan put on nodes.
     pub assumed: Vec<PodId>,
-    /// Pods that the last plan deleted.
-    pub doomed: Vec<PodId>,
+    /// Pods that the last plan deleted, each with the one that it makes room for.
+    pub doomed: Vec<(PodId, PodId)>,
+    /// What the last plan wanted to write about pods.
+    pub owed: Vec<Owed>,
     /// How many results were made since somebody looked whether they are too many.
     pub made: usize,
     /// Counts the tries, to know which results were used last.
@@ -130,7 +134,6 @@ const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
 impl Cache {
     /// Takes in what changed since the last time. `is_ours` says which pods want a node of us.
     pub fn follow(&mut self, world: &World, is_ours: impl Fn(&Object, &Pod) -> bool) {
-        self.pardon();
         self.follow_namespaces(world);
         self.follow_nodes(world);
         let then = std::mem::replace(&mut self.then.pods, world.then("pods"));
@@ -142,6 +145,7 @@ impl Cache {
             }
         }
         self.drop_unconfirmed();
+        self.collect();
         for (at, resource) in VOLUMES.iter().enumerate() {
             let then = std::mem::replace(&mut self.then.volumes[at], world.then(resource));
             if world.changes_since(&then, resource).next().is_some() {
@@ -479,15 +483,6 @@ impl Cache {
             let unbound = self.pods[id as usize].as_ref().is_some_and(|entry| !entry.is_bound);
             if unbound {
                 self.detach(id);
-            }
-        }
-    }
-
-    /// Pods that were to make room and are still there were not deleted after all.
-    fn pardon(&mut self) {
-        for id in std::mem::take(&mut self.doomed) {
-            if let Some(entry) = self.pods[id as usize].as_mut() {
-                entry.is_doomed = false;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The planner: the line of pods that want a node, and what is written about them.
 
 mod desk;
+mod status;
 
 use std::sync::LazyLock;
 

@@ -26,7 +26,7 @@ pub struct Waiting {
     pub is_stirred: bool,
     /// The node on which room is kept for it meanwhile.
     pub holds: Option<usize>,
-    /// Whether its binding was refused: it waits out its time, whatever helps.
+    /// Whether what was written for it was refused: it waits out its time, whatever helps.
     pub is_refused: bool,
 }
 

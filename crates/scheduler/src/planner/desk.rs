@@ -1,14 +1,15 @@
 //! One plan: pods are taken from the line, the most important first, and placed one after another.
 
 use setpoint_api::rfc3339::Seconds;
-use setpoint_api::{Time, Value, value};
+use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Plan, Seed, Seen, World, Write};
 
 use super::Scheduler;
+use super::status::{Words, status};
 use crate::cache::node::hash;
+use crate::cache::owed::{Owed, What};
 use crate::cache::{Cache, PodId};
 use crate::choose::{self, Verdict};
 use crate::class::Class;
@@ -29,6 +30,8 @@ pub(super) struct Desk<'a> {
     seed: Seed,
     plan: Plan<Cache>,
     statuses: Vec<Act>,
+    /// Where claims are to have their volumes.
+    volumes: Vec<Act>,
     /// What victims are told, and their ends.
     warnings: Vec<Act>,
     ends: Vec<Act>,
@@ -62,6 +65,7 @@ impl<'a> Desk<'a> {
             seed,
             plan: Plan::default(),
             statuses: Vec::new(),
+            volumes: Vec::new(),
             warnings: Vec::new(),
             ends: Vec::new(),
         }
@@ -79,10 +83,11 @@ impl<'a> Desk<'a> {
             self.plan.look_again_at(due.max(self.now));
         }
         let mut plan = self.plan;
-        let binds: Vec<Act> = plan.stages.pop().unwrap_or_default();
-        plan.stage(binds.into_iter().chain(self.statuses));
+        // Victims go before anything is said about those that they make room for: words can wait.
         plan.stage(self.warnings);
         plan.stage(self.ends);
+        plan.stage(self.statuses);
+        plan.stage(self.volumes);
         plan.memo = self.cache;
         plan
     }
@@ -171,7 +176,11 @@ impl<'a> Desk<'a> {
         self.cache.assumed.push(id);
         self.cache.helps |= Helps::PODS_CAME;
         if !class.needs.are_met() {
-            self.statuses.extend(volumes::settle(&class.needs, &self.cache.nodes[node]));
+            let acts = volumes::settle(&class.needs, &self.cache.nodes[node]);
+            if !acts.is_empty() {
+                self.cache.owed.push(Owed { id, object: object.clone(), what: What::Volumes });
+            }
+            self.volumes.extend(acts);
             self.wait(id, Helps::VOLUMES, Some(node));
             return;
         }
@@ -206,22 +215,30 @@ impl<'a> Desk<'a> {
         let holds = self.cache.numbers.get(promised).copied();
         let knows = self.cache.pod(id).is_some_and(|entry| entry.waiting.is_some());
         self.wait(id, verdict.helps | Helps::PODS, holds);
-        if let Some(act) = status(object, pod, &verdict.message, nominated.as_deref(), knows, self.now) {
-            self.statuses.push(act);
-        }
+        let words =
+            Words { reason: "Unschedulable", message: &verdict.message, nominated: nominated.as_deref() };
+        self.tell(id, object, pod, &words, knows);
         self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message));
         if let Outlook::Room(node, candidate) = found {
-            self.make_room(object, pod, node, &candidate);
+            self.make_room(id, object, pod, node, &candidate);
             self.hold(id, node);
         }
     }
 
-    fn make_room(&mut self, object: &Object, pod: &Pod, node: usize, candidate: &Candidate) {
+    /// Writes why a pod has no node.
+    fn tell(&mut self, id: PodId, object: &Object, pod: &Pod, words: &Words<'_>, knows: bool) {
+        let Some(act) = status(object, pod, words, knows, self.now) else { return };
+        self.statuses.push(act);
+        let what = What::Status { message: words.message.into(), nominated: words.nominated.map(Into::into) };
+        self.cache.owed.push(Owed { id, object: object.clone(), what });
+    }
+
+    fn make_room(&mut self, by: PodId, object: &Object, pod: &Pod, node: usize, candidate: &Candidate) {
         let time = Seconds(self.now).to_string();
         for id in &candidate.victims {
             let Some(entry) = self.cache.pods[*id as usize].as_mut() else { continue };
             entry.is_doomed = true;
-            self.cache.doomed.push(*id);
+            self.cache.doomed.push((*id, by));
             let victim = &entry.object;
             let why = format!("{}: preempting to accommodate a higher priority pod", pod.spec.scheduler_name);
             let told = value!({
@@ -286,36 +303,4 @@ fn failure(search: &Search<'_>, pod: &Pod, class: &mut Class, cache: &mut Cache)
         class.remember_failure(&verdict, cache);
     }
     (verdict, outlook)
-}
-
-/// Writes into the status of a pod that no node would do, unless it says so already. Where nothing is remembered of
-/// the pod, words that only read otherwise are left until it is tried again for a reason.
-fn status(
-    object: &Object,
-    pod: &Pod,
-    message: &str,
-    nominated: Option<&str>,
-    knows: bool,
-    now: Time,
-) -> Option<Act> {
-    let found = condition(&pod.status.conditions, "PodScheduled");
-    let is_said = found.is_some_and(|found| {
-        found.status == "False" && found.reason == "Unschedulable" && (!knows || found.message == message)
-    });
-    let renames = nominated.is_some_and(|name| name != pod.status.nominated_node_name);
-    if is_said && !renames {
-        return None;
-    }
-    let since = found.filter(|found| found.status == "False").and_then(|found| found.last_transition_time);
-    let told = value!({
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": (message),
-        "lastProbeTime": null, "lastTransitionTime": (Seconds(since.unwrap_or(now)).to_string()),
-        "observedGeneration": (Some(object.meta().generation).filter(|generation| *generation > 0)),
-    });
-    let mut patch = value!({"conditions": [(told)]});
-    if let Some(name) = nominated.filter(|_| renames) {
-        let name = if name.is_empty() { Value::Null } else { Value::from(name) };
-        patch.make_map().insert("nominatedNodeName", name);
-    }
-    Some(Write::status(object, patch).strategic().into())
 }

@@ -44,3 +44,50 @@ fn a_pod_that_no_node_can_ever_take_pushes_nobody_aside() {
     assert_eq!(nominated(&cluster, "high"), "");
     cluster.assert_quiet();
 }
+
+/// Plans, and takes a pod away that the plan wants to write about, so that the rest of the plan is dropped.
+fn lose_the_rest(cluster: &mut Cluster, gone: &str) {
+    cluster.observe();
+    cluster.plan();
+    cluster.delete("pods", &format!("default/{gone}"), &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.settle();
+}
+
+#[test]
+fn a_pod_whose_status_was_not_written_is_told_soon() {
+    let mut cluster = with_classes(&[("high", 100)]);
+    add_node(&mut cluster, "n", "1", value!({}));
+    cluster.settle();
+    cluster.create("pods", "default", of_class(pod("gone", "8"), "high"));
+    for name in ["a", "b", "c"] {
+        cluster.create("pods", "default", pod(name, "8"));
+    }
+    lose_the_rest(&mut cluster, "gone");
+    cluster.run(Duration::from_secs(1));
+    for name in ["a", "b", "c"] {
+        assert!(why(&cluster, name).starts_with("Unschedulable 0/1 nodes are available"), "{name}");
+    }
+    cluster.assert_quiet();
+}
+
+#[test]
+fn victims_that_were_not_deleted_are_deleted_soon() {
+    let mut cluster = with_classes(&[("higher", 200), ("high", 100)]);
+    add_node(&mut cluster, "n", "1", value!({}));
+    cluster.create("pods", "default", pod("low", "1"));
+    cluster.settle();
+    cluster.create("pods", "default", of_class(pod("gone", "8"), "higher"));
+    cluster.create("pods", "default", of_class(pod("high", "1"), "high"));
+    cluster.observe();
+    cluster.plan();
+    // The first write about the victim conflicts, so all others are dropped: nobody is told that it failed.
+    let sent = cluster.take_writes();
+    let patch = sent.iter().find(|sent| sent.write.verb() == "patch").expect("a victim is warned").ticket;
+    let mut turn = setpoint_reconcile::engine::Turn::default();
+    let conflict = setpoint_reconcile::engine::Outcome::Conflict;
+    cluster.engine.answer(patch, conflict, cluster.now, &mut turn);
+    cluster.run(Duration::from_secs(1));
+    assert!(is_going(&cluster, "low"));
+    assert_eq!(nominated(&cluster, "high"), "n");
+    assert!(why(&cluster, "gone").contains("Insufficient cpu"));
+}
