@@ -206,9 +206,7 @@ impl Cache {
                 || node.offer.labels != offer.labels
                 || node.offer.taints != offer.taints;
             images |= node.offer.images != offer.images;
-            if exists {
-                self.helps |= Helps::NODES;
-            }
+            self.helps |= if exists { Helps::NODES } else { Helps::NODES_GONE };
             self.existing = self.existing + usize::from(exists) - usize::from(node.exists);
             (node.exists, node.offer) = (exists, offer);
             self.touched.push(at);
