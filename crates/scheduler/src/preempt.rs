@@ -162,10 +162,15 @@ impl Search<'_> {
         let tries = if keeps { usize::MAX } else { (places / 10).max(TRIED_MIN) };
         let offset =
             if keeps || places == 0 { 0 } else { usize::try_from(self.chance).unwrap_or(0) % places };
-        let mut would = 0;
+        // Enough is enough only once one is among them that violates no budget.
+        let (mut would, mut well) = (0, false);
         for at in stale.iter().cycle().skip(offset).take(stale.len()) {
-            known.found[*at] = if would < tries { self.on(*at, class, cache) } else { Found::Nothing };
-            would += usize::from(matches!(known.found[*at], Found::Would(_)));
+            let is_enough = would >= tries && well;
+            known.found[*at] = if is_enough { Found::Nothing } else { self.on(*at, class, cache) };
+            if let Found::Would(candidate) = &known.found[*at] {
+                would += 1;
+                well |= candidate.violations == 0;
+            }
         }
         known.moment = keeps.then_some(moment);
         class.victims = known;

@@ -91,3 +91,29 @@ fn victims_that_were_not_deleted_are_deleted_soon() {
     assert_eq!(nominated(&cluster, "high"), "n");
     assert!(why(&cluster, "gone").contains("Insufficient cpu"));
 }
+
+#[test]
+fn no_budget_is_violated_as_long_as_there_is_a_free_victim_anywhere() {
+    let mut cluster = with_classes(&[("high", 100)]);
+    let protected = value!({"metadata": {"name": "all"}, "spec": {
+        "minAvailable": "100%", "selector": {"matchLabels": {"app": "a"}},
+    }});
+    cluster.create("poddisruptionbudgets.policy", "default", protected);
+    for i in 0..600 {
+        let (node, name) = (format!("n{i:03}"), format!("low{i:03}"));
+        add_node(&mut cluster, &node, "1", value!({}));
+        let mut low = with(pod(&name, "1"), "nodeName", Value::from(node.as_str()));
+        if i % 300 == 150 {
+            low.get_mut("metadata").unwrap().make_map().insert("labels", value!({"app": "free"}));
+        }
+        cluster.create("pods", "default", low);
+    }
+    cluster.settle();
+    for name in ["high1", "high2"] {
+        cluster.create("pods", "default", of_class(pod(name, "1"), "high"));
+    }
+    cluster.settle();
+    for i in 0..600 {
+        assert_eq!(is_going(&cluster, &format!("low{i:03}")), i % 300 == 150, "low{i:03}");
+    }
+}
