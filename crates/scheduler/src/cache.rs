@@ -102,6 +102,8 @@ pub struct Cache {
     pub assumed: Vec<PodId>,
     /// Pods that the last plan deleted, each with the one that it makes room for.
     pub doomed: Vec<(PodId, PodId)>,
+    /// How many pods in the line are promised a node.
+    pub held: usize,
     /// What the last plan wanted to write about pods.
     pub owed: Vec<Owed>,
     /// How many results were made since somebody looked whether they are too many.

@@ -23,10 +23,10 @@ pub struct Owed {
 /// What was to be written about a pod.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Why it has no node, and where it is promised one, if that was to change.
+    /// Why it has no node, and where it is promised one, as far as that was to change.
     Status {
         /// Why.
-        message: Box<str>,
+        message: Option<Box<str>>,
         /// Where; empty for nowhere.
         nominated: Option<Box<str>>,
     },
@@ -58,7 +58,8 @@ impl Cache {
         match &owed.what {
             What::Status { message, nominated } => {
                 let told = condition(&pod.status.conditions, "PodScheduled");
-                told.is_none_or(|told| *told.message != **message)
+                let is_told = |message: &str| told.is_some_and(|told| told.message == message);
+                message.as_ref().is_some_and(|message| !is_told(message))
                     || nominated.as_ref().is_some_and(|name| **name != *pod.status.nominated_node_name)
             }
             // Claims are looked up anew with each try, and one that has what it needs is not written again.

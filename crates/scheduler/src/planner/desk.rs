@@ -1,5 +1,7 @@
 //! One plan: pods are taken from the line, the most important first, and placed one after another.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::Subject;
@@ -20,6 +22,14 @@ use crate::waiting::Waiting;
 /// How many pods one plan takes, so that one that comes later and is more important need not wait long.
 pub const PODS_MAX: usize = 500;
 
+/// A pod in the line.
+struct InLine {
+    id: PodId,
+    priority: i64,
+    /// Whether it is to be tried.
+    is_due: bool,
+}
+
 /// One plan on its way.
 pub(super) struct Desk<'a> {
     scheduler: &'a Scheduler,
@@ -30,6 +40,10 @@ pub(super) struct Desk<'a> {
     seed: Seed,
     plan: Plan<Cache>,
     statuses: Vec<Act>,
+    /// The pods that are promised each node.
+    holders: BTreeMap<usize, Vec<PodId>>,
+    /// Those whose promise ended.
+    displaced: BTreeSet<PodId>,
     /// Where claims are to have their volumes.
     volumes: Vec<Act>,
     /// What victims are told, and their ends.
@@ -65,6 +79,8 @@ impl<'a> Desk<'a> {
             seed,
             plan: Plan::default(),
             statuses: Vec::new(),
+            holders: BTreeMap::new(),
+            displaced: BTreeSet::new(),
             volumes: Vec::new(),
             warnings: Vec::new(),
             ends: Vec::new(),
@@ -72,14 +88,29 @@ impl<'a> Desk<'a> {
     }
 
     pub fn plan(mut self) -> Plan<Cache> {
-        for (id, is_due) in self.line() {
-            // Those that wait keep the room that is made for them from all that are less important.
-            if !is_due || !self.attempt(id) {
-                self.reserve(id);
+        let line = self.line();
+        let mut holders = line.iter().peekable();
+        for InLine { id, priority, is_due } in &line {
+            // Those that wait keep the room that is made for them from all that are not more important.
+            while let Some(holder) = holders.next_if(|holder| holder.priority >= *priority) {
+                self.reserve(holder.id);
+            }
+            if *is_due {
+                self.lift(*id);
+                if !self.attempt(*id) {
+                    self.reserve(*id);
+                }
             }
         }
-        let dues = self.cache.line.values().filter_map(|id| self.cache.pod(*id)?.waiting);
-        if let Some(due) = dues.map(|waiting| waiting.due()).min() {
+        let waits = self.cache.line.values().filter_map(|id| self.cache.pod(*id)?.waiting);
+        let mut due = None;
+        let mut held = 0;
+        for waiting in waits {
+            held += usize::from(waiting.holds.is_some());
+            due = Some(due.map_or(waiting.due(), |due: Time| due.min(waiting.due())));
+        }
+        self.cache.held = held;
+        if let Some(due) = due {
             self.plan.look_again_at(due.max(self.now));
         }
         let mut plan = self.plan;
@@ -93,7 +124,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The pods to look at, in their order, and which of them to try.
-    fn line(&mut self) -> Vec<(PodId, bool)> {
+    fn line(&mut self) -> Vec<InLine> {
         let (now, helps) = (self.now, self.cache.helps);
         let is_active = |waiting: Option<Waiting>| {
             waiting
@@ -102,28 +133,48 @@ impl<'a> Desk<'a> {
         let waits = self.cache.line.values().filter_map(|id| Some(self.cache.pod(*id)?.waiting));
         // Where nobody else wants to be tried, those that something may have helped need not wait.
         let early = !waits.into_iter().any(is_active);
-        let ids: Vec<PodId> = self.cache.line.values().copied().collect();
-        let (mut line, mut due) = (Vec::new(), 0);
-        for id in ids {
+        let ids: Vec<(i64, PodId)> = self.cache.line.iter().map(|(place, id)| (place.0.0, *id)).collect();
+        let (mut line, mut due, mut is_cut) = (Vec::new(), 0, false);
+        for (priority, id) in ids {
             let Some(entry) = self.cache.pods[id as usize].as_mut() else { continue };
             if let Some(waiting) = &mut entry.waiting {
                 waiting.is_stirred = waiting.stirred(helps);
             }
-            let is_due = entry
+            let mut is_due = entry
                 .waiting
                 .is_none_or(|one| one.due() <= now || (early && one.is_stirred && !one.is_refused));
             if is_due && due == PODS_MAX {
                 // What may have helped is looked at again with the rest.
                 self.plan.look_again_at(now);
-                return line;
+                is_cut = true;
+                is_due = false;
+                if self.cache.held == 0 {
+                    break;
+                }
             }
             due += usize::from(is_due);
-            if is_due || entry.waiting.is_some_and(|waiting| waiting.holds.is_some()) {
-                line.push((id, is_due));
+            let holds = self.promised(id);
+            if let Some(node) = holds {
+                self.holders.entry(node).or_default().push(id);
+            }
+            if is_due || holds.is_some() {
+                line.push(InLine { id, priority, is_due });
             }
         }
-        self.cache.helps = Helps::NONE;
+        if !is_cut {
+            self.cache.helps = Helps::NONE;
+        }
         line
+    }
+
+    /// The node that a pod was promised: as is remembered, or as its status says where nothing is.
+    fn promised(&self, id: PodId) -> Option<usize> {
+        let entry = self.cache.pod(id).filter(|entry| !entry.is_bound)?;
+        if let Some(waiting) = entry.waiting {
+            return waiting.holds;
+        }
+        let name = &entry.object.view::<Pod>()?.status.nominated_node_name;
+        if name.is_empty() { None } else { self.cache.numbers.get(name.as_str()).copied() }
     }
 
     /// Looks for a node for a pod. Says whether it has one by now.
@@ -149,7 +200,8 @@ impl<'a> Desk<'a> {
         self.cache.ticks += 1;
         class.used = self.cache.ticks;
         let chance = Seed(self.seed.0 ^ hash(&object.meta().uid)).draw(0);
-        let nominated = self.cache.numbers.get(pod.status.nominated_node_name.as_str()).copied();
+        let promise = self.promise(id, pod);
+        let nominated = self.cache.numbers.get(promise).copied();
         let nominated = nominated.filter(|node| choose::will_do(&class, &self.cache, *node));
         let node = nominated.or_else(|| class.find(&self.cache, chance as u32));
         match node {
@@ -157,7 +209,7 @@ impl<'a> Desk<'a> {
             None => {
                 let search =
                     Search { shape: &shape, world: self.world, profile, budgets: &self.budgets, chance };
-                let (verdict, found) = failure(&search, pod, &mut class, &mut self.cache);
+                let (verdict, found) = failure(&search, promise, &mut class, &mut self.cache);
                 self.fail(id, &object, pod, verdict, found);
             }
         }
@@ -211,7 +263,7 @@ impl<'a> Desk<'a> {
             Outlook::Waits => None,
             Outlook::Nothing => Some(String::new()),
         };
-        let promised = nominated.as_deref().unwrap_or(&pod.status.nominated_node_name);
+        let promised = nominated.as_deref().unwrap_or(self.promise(id, pod));
         let holds = self.cache.numbers.get(promised).copied();
         let knows = self.cache.pod(id).is_some_and(|entry| entry.waiting.is_some());
         self.wait(id, verdict.helps | Helps::PODS, holds);
@@ -221,6 +273,7 @@ impl<'a> Desk<'a> {
         self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message));
         if let Outlook::Room(node, candidate) = found {
             self.make_room(id, object, pod, node, &candidate);
+            self.displace(id, node);
             self.hold(id, node);
         }
     }
@@ -229,8 +282,33 @@ impl<'a> Desk<'a> {
     fn tell(&mut self, id: PodId, object: &Object, pod: &Pod, words: &Words<'_>, knows: bool) {
         let Some(act) = status(object, pod, words, knows, self.now) else { return };
         self.statuses.push(act);
-        let what = What::Status { message: words.message.into(), nominated: words.nominated.map(Into::into) };
+        let what =
+            What::Status { message: Some(words.message.into()), nominated: words.nominated.map(Into::into) };
         self.cache.owed.push(Owed { id, object: object.clone(), what });
+    }
+
+    /// The name of the node that a pod was promised; empty for none.
+    fn promise<'p>(&self, id: PodId, pod: &'p Pod) -> &'p str {
+        if self.displaced.contains(&id) { "" } else { &pod.status.nominated_node_name }
+    }
+
+    /// Whoever is less important than a pod and was promised the node where room is made for it looks elsewhere.
+    fn displace(&mut self, by: PodId, node: usize) {
+        let priority = self.cache.shape_of(by).map_or(0, |shape| shape.priority);
+        for id in self.holders.get(&node).into_iter().flatten().copied() {
+            let is_lower = self.cache.shape_of(id).is_some_and(|shape| shape.priority < priority);
+            let Some(entry) = self.cache.pods[id as usize].as_mut().filter(|_| is_lower) else { continue };
+            if !self.displaced.insert(id) {
+                continue;
+            }
+            let waiting = entry.waiting.unwrap_or_else(|| Waiting::after(None, Helps::NONE, self.now));
+            entry.waiting = Some(Waiting { holds: None, is_stirred: true, ..waiting });
+            let object = entry.object.clone();
+            let patch = value!({"nominatedNodeName": null});
+            self.statuses.push(Write::status(&object, patch).strategic().at_any_revision().into());
+            let what = What::Status { message: None, nominated: Some("".into()) };
+            self.cache.owed.push(Owed { id, object, what });
+        }
     }
 
     fn make_room(&mut self, by: PodId, object: &Object, pod: &Pod, node: usize, candidate: &Candidate) {
@@ -256,9 +334,17 @@ impl<'a> Desk<'a> {
 
     /// Keeps the room on the node that a pod was promised.
     fn reserve(&mut self, id: PodId) {
-        let waiting = self.cache.pod(id).filter(|entry| entry.node.is_none()).and_then(|entry| entry.waiting);
-        if let Some(node) = waiting.and_then(|waiting| waiting.holds) {
+        if self.cache.pod(id).is_some_and(|entry| entry.node.is_none())
+            && let Some(node) = self.promised(id)
+        {
             self.hold(id, node);
+        }
+    }
+
+    /// Gives up the room that was kept for a pod, so that it is not in its own way.
+    fn lift(&mut self, id: PodId) {
+        if self.cache.pod(id).is_some_and(|entry| !entry.is_bound) {
+            self.cache.detach(id);
         }
     }
 
@@ -278,7 +364,7 @@ enum Outlook {
 }
 
 /// Why no node will do for a pod, and what can be done about it.
-fn failure(search: &Search<'_>, pod: &Pod, class: &mut Class, cache: &mut Cache) -> (Verdict, Outlook) {
+fn failure(search: &Search<'_>, promise: &str, class: &mut Class, cache: &mut Cache) -> (Verdict, Outlook) {
     if let Some(known) = class.last_failure(cache) {
         return (known, Outlook::Nothing);
     }
@@ -286,11 +372,11 @@ fn failure(search: &Search<'_>, pod: &Pod, class: &mut Class, cache: &mut Cache)
     if cache.existing == 0 {
         return (verdict, Outlook::Nothing);
     }
-    let (outlook, words) = match search.objection(pod, class, cache) {
+    let (outlook, words) = match search.objection(promise, class, cache) {
         Some(objection) => (Outlook::Waits, objection.to_owned()),
         None => match search.best(class, cache) {
             Ok((node, candidate)) => {
-                let (name, count) = (&cache.nodes[node].name, candidate.victims.len());
+                let (name, count) = (&cache.nodes[node].name, candidate.victims.len() + candidate.going);
                 let words =
                     format!("found a potential placement for pod on node {name}, preempting {count} victims");
                 (Outlook::Room(node, candidate), words)

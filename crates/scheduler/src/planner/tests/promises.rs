@@ -117,3 +117,63 @@ fn no_budget_is_violated_as_long_as_there_is_a_free_victim_anywhere() {
         assert_eq!(is_going(&cluster, &format!("low{i:03}")), i % 300 == 150, "low{i:03}");
     }
 }
+
+#[test]
+fn room_that_is_made_for_a_pod_is_not_taken_by_one_that_is_as_important_and_older() {
+    let mut cluster = with_classes(&[("high", 100)]);
+    add_node(&mut cluster, "n", "2", value!({}));
+    cluster.create("pods", "default", pod("low", "2"));
+    cluster.settle();
+    // It is older, but it may push nobody aside, so it waits.
+    let humble = value!({"metadata": {"name": "humble"}, "value": 100, "preemptionPolicy": "Never"});
+    cluster.create("priorityclasses.scheduling.k8s.io", "", humble);
+    cluster.create("pods", "default", of_class(pod("humble", "1"), "humble"));
+    cluster.run(Duration::from_secs(5));
+    cluster.create("pods", "default", of_class(pod("high", "2"), "high"));
+    cluster.settle();
+    assert!(is_going(&cluster, "low"));
+    let_go(&mut cluster);
+    cluster.run(Duration::from_secs(20));
+    assert_eq!((node_of(&cluster, "high").as_str(), node_of(&cluster, "humble").as_str()), ("n", ""));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_promise_ends_when_somebody_more_important_gets_the_node() {
+    let mut cluster = with_classes(&[("higher", 200), ("high", 100)]);
+    add_node(&mut cluster, "n", "1", value!({}));
+    cluster.create("pods", "default", pod("low", "1"));
+    cluster.settle();
+    cluster.create("pods", "default", of_class(pod("high", "1"), "high"));
+    cluster.settle();
+    assert_eq!(nominated(&cluster, "high"), "n");
+    cluster.create("pods", "default", of_class(pod("higher", "1"), "higher"));
+    cluster.settle();
+    assert_eq!((nominated(&cluster, "higher").as_str(), nominated(&cluster, "high").as_str()), ("n", ""));
+    // The one that goes already is counted among those that make room, but is not deleted again.
+    let told = "preemption: found a potential placement for pod on node n, preempting 1 victims";
+    assert!(why(&cluster, "higher").ends_with(told), "{}", why(&cluster, "higher"));
+    let events = cluster.list("events");
+    assert_eq!(events.iter().filter(|event| event.str_at(&["reason"]) == "Preempted").count(), 1);
+    let_go(&mut cluster);
+    cluster.run(Duration::from_secs(20));
+    assert_eq!((node_of(&cluster, "higher").as_str(), node_of(&cluster, "high").as_str()), ("n", ""));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_pod_that_has_not_started_makes_room_before_one_that_runs() {
+    let mut cluster = with_classes(&[("high", 100)]);
+    add_node(&mut cluster, "n", "2", value!({}));
+    cluster.create("pods", "default", pod("new", "1"));
+    cluster.run(Duration::from_secs(5));
+    cluster.create("pods", "default", pod("old", "1"));
+    cluster.settle();
+    let started = setpoint_api::rfc3339::Seconds(cluster.now).to_string();
+    let status = value!({"status": {"phase": "Running", "startTime": (started)}});
+    cluster.patch("pods", "default/old", "status", status).unwrap();
+    cluster.settle();
+    cluster.create("pods", "default", of_class(pod("high", "1"), "high"));
+    cluster.settle();
+    assert_eq!((is_going(&cluster, "new"), is_going(&cluster, "old")), (true, false));
+}
