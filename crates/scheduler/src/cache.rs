@@ -17,7 +17,7 @@ use setpoint_reconcile::views::node::Node as NodeView;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
 use setpoint_reconcile::world::Then;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Failure, Object, World};
 
 use crate::class::Class;
 use crate::rules::Helps;
@@ -100,6 +100,10 @@ pub struct Cache {
     epoch: u64,
     /// Pods that the last plan put on nodes.
     pub assumed: Vec<PodId>,
+    /// Pods that the last plan bound, in the order in which that was sent.
+    pub sent: Vec<(PodId, Object)>,
+    /// What failed before the last plan.
+    pub failure: Option<Failure>,
     /// Pods that the last plan deleted, each with the one that it makes room for.
     pub doomed: Vec<(PodId, PodId)>,
     /// How many pods in the line are promised a node.

@@ -9,6 +9,9 @@ use setpoint_reconcile::views::pod::Pod;
 
 use super::{Cache, PodId};
 
+/// Up to so many tries a pod is tried again at once when something was not written.
+const TRIES_AT_ONCE: u32 = 3;
+
 /// A write about a pod.
 #[derive(Clone, Debug)]
 pub struct Owed {
@@ -42,12 +45,14 @@ impl Cache {
             // A pod that was deleted has been entered anew by now, if it is still there.
             if let Some(entry) = found.filter(|entry| entry.is_doomed) {
                 entry.is_doomed = false;
-                self.stir(preemptor);
+                self.stir(preemptor, TRIES_AT_ONCE);
             }
         }
         for owed in std::mem::take(&mut self.owed) {
             if self.is_owed(&owed) {
-                self.stir(owed.id);
+                // What is written of volumes wakes the pod in any case.
+                let tries = if matches!(owed.what, What::Volumes) { u32::MAX } else { TRIES_AT_ONCE };
+                self.stir(owed.id, tries);
             }
         }
     }
@@ -67,12 +72,12 @@ impl Cache {
         }
     }
 
-    /// Tries a pod again: the first time at once, later in its time, for it may never be written.
-    fn stir(&mut self, id: PodId) {
+    /// Tries a pod again: after a few tries only in its time, for it may never be written.
+    fn stir(&mut self, id: PodId, tries: u32) {
         let found = self.pods.get_mut(id as usize).and_then(Option::as_mut);
         if let Some(waiting) = found.and_then(|entry| entry.waiting.as_mut()) {
             waiting.is_stirred = true;
-            waiting.is_refused |= waiting.tries > 1;
+            waiting.is_refused |= waiting.tries > tries;
         }
     }
 }

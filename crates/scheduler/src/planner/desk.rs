@@ -6,7 +6,7 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Seed, Seen, World, Write};
+use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, World, Write};
 
 use super::Scheduler;
 use super::status::{Words, status};
@@ -60,17 +60,12 @@ impl<'a> Desk<'a> {
         seed: Seed,
     ) -> Desk<'a> {
         let mut cache = seen.memo;
-        let last = cache.assumed.clone();
+        let sent = std::mem::take(&mut cache.sent);
         cache.follow(world, |object, pod| scheduler.wants(object, pod));
-        if seen.failure.is_some() {
-            // What was sent first and is not there was refused: others go first now.
-            let refused = last.iter().find(|id| cache.pod(**id).is_some_and(|entry| !entry.is_bound));
-            if let Some(entry) = refused.and_then(|id| cache.pods[*id as usize].as_mut()) {
-                let waiting = Waiting::after(entry.waiting, Helps::NONE, now);
-                entry.waiting = Some(Waiting { is_stirred: true, is_refused: true, ..waiting });
-            }
-        }
-        Desk {
+        // What failed before the last plan was taken in then.
+        let is_new = seen.failure.is_some() && seen.failure != cache.failure.as_ref();
+        cache.failure = seen.failure.cloned();
+        let mut desk = Desk {
             scheduler,
             world,
             cache,
@@ -84,6 +79,46 @@ impl<'a> Desk<'a> {
             volumes: Vec::new(),
             warnings: Vec::new(),
             ends: Vec::new(),
+        };
+        if let Some(failure) = seen.failure.filter(|failure| is_new && failure.verb == "create") {
+            desk.blame(&sent, failure);
+        }
+        desk
+    }
+
+    /// Bindings that were sent and are not there were refused: others go first now. They were sent in order, in
+    /// batches, so the first that is missing was among them, and all that come before one that is there.
+    fn blame(&mut self, sent: &[(PodId, Object)], failure: &Failure) {
+        let is_missing = |(id, object): &(PodId, Object)| {
+            let same = self.cache.pod(*id).filter(|entry| entry.object.meta().uid == object.meta().uid);
+            same.is_some_and(|entry| !entry.is_bound)
+        };
+        let missing: Vec<bool> = sent.iter().map(is_missing).collect();
+        let first = missing.iter().position(|missing| *missing);
+        let last = first.max(missing.iter().rposition(|missing| !missing));
+        // The words are those of one refusal, and mostly say which.
+        let is_named = |object: &Object| failure.message.contains(&format!("\"{}\"", object.meta().name));
+        let names_one = sent.iter().zip(&missing).any(|((_, object), missing)| *missing && is_named(object));
+        for (at, (id, object)) in sent.iter().enumerate().filter(|(at, _)| missing[*at]) {
+            let is_named = names_one && is_named(object);
+            if Some(at) <= last || is_named {
+                self.refuse(*id, failure, is_named || !names_one);
+            }
+        }
+    }
+
+    /// Lets a pod wait whose binding was refused, and perhaps says why.
+    fn refuse(&mut self, id: PodId, failure: &Failure, is_told: bool) {
+        let Some(entry) = self.cache.pods[id as usize].as_mut() else { return };
+        let (object, was) = (entry.object.clone(), entry.waiting);
+        let holds = was.and_then(|waiting| waiting.holds);
+        let waiting = Waiting::after(was, Helps::NONE, self.now);
+        entry.waiting = Some(Waiting { is_stirred: true, is_refused: true, holds, ..waiting });
+        let message = format!("binding rejected: {}", failure.message);
+        let words = Words { reason: "SchedulerError", message: &message, nominated: None };
+        // Of a write that was lost nobody knows why.
+        if let Some(pod) = object.view::<Pod>().filter(|_| is_told && failure.reason != "Unknown") {
+            self.tell(id, &object, pod, &words, true);
         }
     }
 
@@ -248,6 +283,7 @@ impl<'a> Desk<'a> {
         let failed = about.warning("FailedScheduling", "binding rejected: {error}");
         let write = Write::Post { key: key.clone(), part: "binding", object: binding };
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
+        self.cache.sent.push((id, object.clone()));
     }
 
     fn wait(&mut self, id: PodId, helps: Helps, holds: Option<usize>) {

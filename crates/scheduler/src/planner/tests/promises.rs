@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use setpoint_reconcile::{Outcome, Refusal, Turn};
+
 use super::*;
 
 /// A cluster with priority classes, by their names.
@@ -83,9 +85,7 @@ fn victims_that_were_not_deleted_are_deleted_soon() {
     // The first write about the victim conflicts, so all others are dropped: nobody is told that it failed.
     let sent = cluster.take_writes();
     let patch = sent.iter().find(|sent| sent.write.verb() == "patch").expect("a victim is warned").ticket;
-    let mut turn = setpoint_reconcile::engine::Turn::default();
-    let conflict = setpoint_reconcile::engine::Outcome::Conflict;
-    cluster.engine.answer(patch, conflict, cluster.now, &mut turn);
+    cluster.engine.answer(patch, Outcome::Conflict, cluster.now, &mut Turn::default());
     cluster.run(Duration::from_secs(1));
     assert!(is_going(&cluster, "low"));
     assert_eq!(nominated(&cluster, "high"), "n");
@@ -176,4 +176,36 @@ fn a_pod_that_has_not_started_makes_room_before_one_that_runs() {
     cluster.create("pods", "default", of_class(pod("high", "1"), "high"));
     cluster.settle();
     assert_eq!((is_going(&cluster, "new"), is_going(&cluster, "old")), (true, false));
+}
+
+#[test]
+fn a_refused_binding_is_told_of_its_own_pod_and_no_promise_is_lost() {
+    let mut cluster = with_classes(&[("high", 100)]);
+    add_node(&mut cluster, "n1", "1", value!({}));
+    cluster.create("pods", "default", pod("low", "1"));
+    cluster.settle();
+    cluster.create("pods", "default", of_class(pod("high", "1"), "high"));
+    cluster.settle();
+    assert_eq!(nominated(&cluster, "high"), "n1");
+    add_node(&mut cluster, "n2", "2", value!({"for": "others"}));
+    cluster.patch("nodes", "n2", "", value!({"spec": {"unschedulable": true, "taints": null}})).unwrap();
+    cluster.run(Duration::from_secs(20));
+    for name in ["a", "b"] {
+        let tolerations = value!([{"operator": "Exists"}]);
+        cluster.create("pods", "default", with(pod(name, "1"), "tolerations", tolerations));
+    }
+    cluster.observe();
+    cluster.plan();
+    let sent = cluster.take_writes();
+    let bind = sent.iter().find(|sent| matches!(sent.write, setpoint_reconcile::Write::Post { .. }));
+    let message = "pods \"a\" is forbidden: not today".to_owned();
+    let refusal = Outcome::Refused(Refusal { reason: "Forbidden".to_owned(), message });
+    cluster.engine.answer(bind.expect("a is bound first").ticket, refusal, cluster.now, &mut Turn::default());
+    cluster.run(Duration::from_millis(500));
+    assert_eq!((node_of(&cluster, "a").as_str(), node_of(&cluster, "b").as_str()), ("", "n2"));
+    assert_eq!(why(&cluster, "a"), "SchedulerError binding rejected: pods \"a\" is forbidden: not today");
+    assert!(why(&cluster, "high").starts_with("Unschedulable"));
+    cluster.run(Duration::from_secs(5));
+    assert_eq!(node_of(&cluster, "a"), "n2", "it is tried again in its time");
+    assert_eq!(nominated(&cluster, "high"), "n1");
 }
