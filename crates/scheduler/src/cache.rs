@@ -50,6 +50,8 @@ pub struct PodEntry {
     pub node: Option<usize>,
     /// Whether the world shows it there.
     pub is_bound: bool,
+    /// Whether it is only promised the node.
+    pub is_held: bool,
     /// Whether somebody deleted it.
     pub is_deleted: bool,
     /// Whether it is to make room: a plan decided so, but the world does not show it yet.
@@ -325,6 +327,16 @@ impl Cache {
         if leaves_line {
             entry.waiting = None;
             self.line.remove(&place);
+            self.make_firm(id);
+        }
+    }
+
+    /// A pod that was only promised its node is there.
+    fn make_firm(&mut self, id: PodId) {
+        let Some(entry) = self.pods[id as usize].as_mut().filter(|entry| entry.is_held) else { return };
+        entry.is_held = false;
+        if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
+            self.counters.count_held(&shape.weights, entry.is_deleted, node, -1, 0);
         }
     }
 
@@ -336,6 +348,7 @@ impl Cache {
             shape,
             node: None,
             is_bound: node.is_some(),
+            is_held: false,
             is_deleted,
             is_doomed: false,
             waiting: None,
@@ -436,6 +449,9 @@ impl Cache {
         for entry in self.pods.iter().flatten() {
             if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
                 self.counters.count(&shape.weights, entry.is_deleted, node, 1, from);
+                if entry.is_held {
+                    self.counters.count_held(&shape.weights, entry.is_deleted, node, 1, from);
+                }
             }
         }
     }
@@ -461,11 +477,22 @@ impl Cache {
         self.touched.push(node);
     }
 
+    /// Counts a pod on the node that it is promised.
+    pub fn hold(&mut self, id: PodId, node: usize) {
+        if let Some(entry) = self.pods[id as usize].as_mut() {
+            entry.is_held = true;
+        }
+        self.attach(id, node);
+    }
+
     /// Takes a pod off its node.
     pub fn detach(&mut self, id: PodId) {
         if let Some(node) = self.pods[id as usize].as_ref().and_then(|entry| entry.node) {
             self.shift(id, node, -1);
             self.touched.push(node);
+        }
+        if let Some(entry) = self.pods[id as usize].as_mut() {
+            entry.is_held = false;
         }
     }
 
@@ -475,6 +502,9 @@ impl Cache {
         let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return };
         entry.node = (times > 0).then_some(node);
         self.counters.count(&shape.weights, entry.is_deleted, node, times, 0);
+        if entry.is_held {
+            self.counters.count_held(&shape.weights, entry.is_deleted, node, times, 0);
+        }
         match times {
             1 => self.nodes[node].add(id, &shape.shape),
             _ => self.nodes[node].remove(id, &shape.shape),

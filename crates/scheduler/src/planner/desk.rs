@@ -385,7 +385,7 @@ impl<'a> Desk<'a> {
     }
 
     fn hold(&mut self, id: PodId, node: usize) {
-        self.cache.attach(id, node);
+        self.cache.hold(id, node);
         self.cache.assumed.push(id);
     }
 }

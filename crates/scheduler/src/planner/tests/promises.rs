@@ -209,3 +209,28 @@ fn a_refused_binding_is_told_of_its_own_pod_and_no_promise_is_lost() {
     assert_eq!(node_of(&cluster, "a"), "n2", "it is tried again in its time");
     assert_eq!(nominated(&cluster, "high"), "n1");
 }
+
+#[test]
+fn nobody_relies_on_a_pod_that_is_only_promised_a_node() {
+    let mut cluster = with_classes(&[("high", 100)]);
+    add_node(&mut cluster, "n", "4", value!({"zone": "z"}));
+    let mut low = pod("low", "4");
+    low.get_mut("metadata").unwrap().make_map().insert("labels", value!({"app": "low"}));
+    cluster.create("pods", "default", low);
+    cluster.settle();
+    cluster.create("pods", "default", of_class(pod("high", "1"), "high"));
+    cluster.settle();
+    assert_eq!(nominated(&cluster, "high"), "n");
+    let term = value!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
+    let affinity = value!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [(term)]}});
+    let mut near = with(pod("near", "0"), "affinity", affinity);
+    near.get_mut("metadata").unwrap().make_map().insert("labels", value!({"app": "b"}));
+    cluster.create("pods", "default", near);
+    cluster.settle();
+    assert_eq!(node_of(&cluster, "near"), "", "the one it must be near to is not there");
+    assert!(why(&cluster, "near").contains("1 node(s) didn't match pod affinity rules"));
+    let_go(&mut cluster);
+    cluster.run(Duration::from_secs(20));
+    assert_eq!((node_of(&cluster, "high").as_str(), node_of(&cluster, "near").as_str()), ("n", "n"));
+    cluster.assert_quiet();
+}
