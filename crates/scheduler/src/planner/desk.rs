@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::rfc3339::Seconds;
-use setpoint_api::{Time, value};
+use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, World, Write};
@@ -17,7 +17,7 @@ use crate::choose::{self, Verdict};
 use crate::class::Class;
 use crate::preempt::{Budgets, Candidate, Search};
 use crate::rules::{Helps, volumes};
-use crate::waiting::Waiting;
+use crate::waiting::{SETTLE, Waiting};
 
 /// How many pods one plan takes, so that one that comes later and is more important need not wait long.
 pub const PODS_MAX: usize = 500;
@@ -124,6 +124,12 @@ impl<'a> Desk<'a> {
 
     pub fn plan(mut self) -> Plan<Cache> {
         let line = self.line();
+        // Those that have a node and only wait for their volumes are there to everybody.
+        for one in &line {
+            if self.is_settling(one.id) {
+                self.reserve(one.id);
+            }
+        }
         let mut holders = line.iter().peekable();
         for InLine { id, priority, is_due } in &line {
             // Those that wait keep the room that is made for them from all that are not more important.
@@ -263,12 +269,7 @@ impl<'a> Desk<'a> {
         self.cache.assumed.push(id);
         self.cache.helps |= Helps::PODS_CAME;
         if !class.needs.are_met() {
-            let acts = volumes::settle(&class.needs, &self.cache.nodes[node]);
-            if !acts.is_empty() {
-                self.cache.owed.push(Owed { id, object: object.clone(), what: What::Volumes });
-            }
-            self.volumes.extend(acts);
-            self.wait(id, Helps::VOLUMES, Some(node));
+            self.settle(id, object, node, class);
             return;
         }
         let (key, name) = (object.key(), &self.cache.nodes[node].name);
@@ -284,6 +285,48 @@ impl<'a> Desk<'a> {
         let write = Write::Post { key: key.clone(), part: "binding", object: binding };
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
         self.cache.sent.push((id, object.clone()));
+    }
+
+    /// Lets a pod wait for its volumes on a node; where that takes too long, it starts over.
+    fn settle(&mut self, id: PodId, object: &Object, node: usize, class: &Class) {
+        let was = self.cache.pod(id).and_then(|entry| entry.waiting);
+        let since = was.and_then(|waiting| waiting.settles).unwrap_or(self.now);
+        let Some(pod) = object.view::<Pod>() else { return };
+        if self.now >= since.after(SETTLE) {
+            let message =
+                "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+            let words = Words { reason: "SchedulerError", message, nominated: Some("") };
+            self.tell(id, object, pod, &words, true);
+            self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", message));
+            self.lift(id);
+            self.wait(id, Helps::VOLUMES, None);
+            if let Some(waiting) = self.waiting(id) {
+                (waiting.is_stirred, waiting.is_refused) = (true, true);
+            }
+            return;
+        }
+        let acts = volumes::settle(&class.needs, &self.cache.nodes[node]);
+        if !acts.is_empty() {
+            self.cache.owed.push(Owed { id, object: object.clone(), what: What::Volumes });
+        }
+        self.volumes.extend(acts);
+        let name = self.cache.nodes[node].name.clone();
+        if *name != *pod.status.nominated_node_name {
+            self.nominate(id, object.clone(), &name);
+        }
+        self.wait(id, Helps::VOLUMES, Some(node));
+        if let Some(waiting) = self.waiting(id) {
+            waiting.settles = Some(since);
+        }
+    }
+
+    /// Writes which node a pod is promised; empty for none.
+    fn nominate(&mut self, id: PodId, object: Object, name: &str) {
+        let value = if name.is_empty() { Value::Null } else { Value::from(name) };
+        let patch = value!({"nominatedNodeName": (value)});
+        self.statuses.push(Write::status(&object, patch).strategic().at_any_revision().into());
+        let what = What::Status { message: None, nominated: Some(name.into()) };
+        self.cache.owed.push(Owed { id, object, what });
     }
 
     fn wait(&mut self, id: PodId, helps: Helps, holds: Option<usize>) {
@@ -331,19 +374,20 @@ impl<'a> Desk<'a> {
     /// Whoever is less important than a pod and was promised the node where room is made for it looks elsewhere.
     fn displace(&mut self, by: PodId, node: usize) {
         let priority = self.cache.shape_of(by).map_or(0, |shape| shape.priority);
+        let mut freed = Vec::new();
         for id in self.holders.get(&node).into_iter().flatten().copied() {
-            let is_lower = self.cache.shape_of(id).is_some_and(|shape| shape.priority < priority);
+            let is_lower = self.cache.shape_of(id).is_some_and(|shape| shape.priority < priority)
+                && !self.is_settling(id);
             let Some(entry) = self.cache.pods[id as usize].as_mut().filter(|_| is_lower) else { continue };
             if !self.displaced.insert(id) {
                 continue;
             }
             let waiting = entry.waiting.unwrap_or_else(|| Waiting::after(None, Helps::NONE, self.now));
             entry.waiting = Some(Waiting { holds: None, is_stirred: true, ..waiting });
-            let object = entry.object.clone();
-            let patch = value!({"nominatedNodeName": null});
-            self.statuses.push(Write::status(&object, patch).strategic().at_any_revision().into());
-            let what = What::Status { message: None, nominated: Some("".into()) };
-            self.cache.owed.push(Owed { id, object, what });
+            freed.push((id, entry.object.clone()));
+        }
+        for (id, object) in freed {
+            self.nominate(id, object, "");
         }
     }
 
@@ -373,8 +417,24 @@ impl<'a> Desk<'a> {
         if self.cache.pod(id).is_some_and(|entry| entry.node.is_none())
             && let Some(node) = self.promised(id)
         {
-            self.hold(id, node);
+            // One that only waits for its volumes has its node.
+            if self.is_settling(id) {
+                self.cache.attach(id, node);
+                self.cache.assumed.push(id);
+            } else {
+                self.hold(id, node);
+            }
         }
+    }
+
+    fn waiting(&mut self, id: PodId) -> Option<&mut Waiting> {
+        self.cache.pods[id as usize].as_mut()?.waiting.as_mut()
+    }
+
+    /// Whether a pod has its node and waits for its volumes there.
+    fn is_settling(&self, id: PodId) -> bool {
+        let waiting = self.cache.pod(id).and_then(|entry| entry.waiting);
+        waiting.is_some_and(|waiting| waiting.settles.is_some())
     }
 
     /// Gives up the room that was kept for a pod, so that it is not in its own way.

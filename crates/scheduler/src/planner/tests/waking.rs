@@ -69,3 +69,32 @@ fn a_node_that_goes_helps_pods_that_must_spread() {
     assert_eq!(node_of(&cluster, "second"), "n1", "the only zone is the least");
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_pod_that_waits_for_its_volumes_shows_its_node_and_starts_over_in_the_end() {
+    let mut cluster = cluster();
+    add_node(&mut cluster, "n", "4", value!({}));
+    let class = value!({
+        "metadata": {"name": "late"}, "provisioner": "example.com/x", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    cluster.create("storageclasses.storage.k8s.io", "", class);
+    let claim = value!({
+        "metadata": {"name": "c"},
+        "spec": {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    cluster.create("persistentvolumeclaims", "default", claim);
+    let volumes = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    cluster.create("pods", "default", with(pod("p", "1"), "volumes", volumes));
+    cluster.run(Duration::from_secs(590));
+    let waiting = cluster.get("pods", "default/p").unwrap();
+    assert_eq!(waiting.str_at(&["status", "nominatedNodeName"]), "n");
+    let message = "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+    assert!(!was_told(&cluster, "FailedScheduling", message));
+    cluster.run(Duration::from_secs(11));
+    assert!(was_told(&cluster, "FailedScheduling", message));
+    assert_eq!(why(&cluster, "p"), format!("SchedulerError {message}"));
+    cluster.run(Duration::from_secs(20));
+    let again = cluster.get("pods", "default/p").unwrap();
+    assert_eq!(again.str_at(&["status", "nominatedNodeName"]), "n");
+    cluster.assert_quiet();
+}
