@@ -222,6 +222,14 @@ impl Record {
         read_cause(self.fields().skip_all()).unwrap_or_default()
     }
 
+    /// The reconciler that put or deleted it, and for which key; nothing for everyone else. See [`Cause::reconciler`].
+    #[must_use]
+    pub fn reconciler(&self) -> Option<&str> {
+        let mut reader = self.fields().skip_all();
+        let [_user, _manager] = [reader.str().ok()?, reader.str().ok()?];
+        reader.str().ok().filter(|reconciler| !reconciler.is_empty())
+    }
+
     /// Labels, fields and cause, encoded.
     #[must_use]
     pub fn envelope(&self) -> Envelope {

@@ -84,6 +84,8 @@ pub(crate) struct Parser<'a> {
     saw_duplicate: bool,
     tracker: Option<Tracker>,
     owners: Owners,
+    /// The parts of the spec that are left as they are written.
+    closed: &'a [&'a str],
     /// Fields of the objects that are open, the innermost last: they move into a vector of the right size when
     /// their object is closed.
     fields: Vec<(CompactString, Value)>,
@@ -102,6 +104,8 @@ enum Owners {
     Metadata,
     /// It is in the list of its owners.
     Entries,
+    /// It is in the spec of the object, of which parts are left as they are too.
+    Spec,
 }
 
 /// Where the parser is and what it found twice.
@@ -121,14 +125,15 @@ impl<'a> Parser<'a> {
             saw_duplicate: false,
             tracker: None,
             owners: Owners::Read,
+            closed: &[],
             fields: Vec::new(),
             items: Vec::new(),
         }
     }
 
-    /// A parser that leaves what owners own as it is written.
-    pub(super) fn leaving_owners(bytes: &'a [u8]) -> Parser<'a> {
-        Parser { owners: Owners::Outside, ..Parser::new(bytes) }
+    /// A parser that leaves what owners own as it is written, and these parts of the spec.
+    pub(super) fn leaving(bytes: &'a [u8], closed: &'a [&'a str]) -> Parser<'a> {
+        Parser { owners: Owners::Outside, closed, ..Parser::new(bytes) }
     }
 
     pub(super) fn saw_duplicate(&self) -> bool {
@@ -292,6 +297,10 @@ impl<'a> Parser<'a> {
         self.owners = match (outer, self.depth, key) {
             (Owners::Outside, 1, "metadata") => Owners::Metadata,
             (Owners::Metadata, 2, "managedFields") => Owners::Entries,
+            (Owners::Outside, 1, "spec") if !self.closed.is_empty() => Owners::Spec,
+            (Owners::Spec, 2, key) if self.closed.contains(&key) && matches!(self.peek()?, b'{' | b'[') => {
+                return self.unread().map(Value::Raw);
+            }
             (Owners::Entries, 4, "fieldsV1") if self.is_object()? => return self.unread().map(Value::Raw),
             _ => return self.value(),
         };
@@ -300,7 +309,7 @@ impl<'a> Parser<'a> {
         value
     }
 
-    /// The text of the object that comes next. That it is one is taken on trust: it was written here.
+    /// The text of the object or array that comes next. That it is one is taken on trust: it was written here.
     fn unread(&mut self) -> Result<CompactString, JsonError> {
         let start = self.at;
         let mut open = 0_usize;
