@@ -70,11 +70,7 @@ impl<'a> Room<'a> {
             return Ok(());
         }
         let admitted = &self.admitted;
-        let taken = self.taken.get_or_insert_with(|| {
-            let mut taken = Amounts::default();
-            admitted.iter().for_each(|pod| taken.add(&Amounts::asked_by(pod), 1));
-            taken
-        });
+        let taken = self.taken.get_or_insert_with(|| Amounts::asked_by_all(admitted.iter().copied()));
         let offer = &self.offer;
         let own = [
             ("cpu", asked.cpu, taken.cpu, offer.cpu),
