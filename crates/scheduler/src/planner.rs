@@ -117,13 +117,11 @@ fn wake(_: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 /// otherwise: what else it does on its node is its own affair.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
-    let now = || world.get(object.key());
-    let leaves = || now().is_none_or(|now| now.meta().is_deleted()) || pod.is_finished();
-    if pod.spec.node_name.is_empty()
-        || pod.status.phase == "Pending"
-        || leaves()
-        || now().is_some_and(|now| counts_otherwise(object, pod, now))
-    {
+    let concerns = pod.spec.node_name.is_empty() || pod.status.phase == "Pending" || pod.is_finished() || {
+        let now = world.get(object.key()).filter(|now| !now.meta().is_deleted());
+        now.is_none_or(|now| counts_otherwise(object, pod, now))
+    };
+    if concerns {
         only_key().into_iter().for_each(wake);
     }
 }
