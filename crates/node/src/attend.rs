@@ -31,22 +31,20 @@ pub fn attend<M>(
     let host_ips = [fleet.address(seat.number)];
     let known = || pod.status.pod_ips.iter().map(|ip| ip.ip.clone()).collect();
     let pod_ips = if pod.spec.host_network { host_ips.to_vec() } else { addresses.unwrap_or_else(known) };
-    // Statuses have whole seconds; the moment of the first one is known better, as long as nobody else wrote since.
-    let begin = match pod.status.start_time {
-        None => now,
-        Some(start) => object.committed().min(start.after(Duration::from_secs(1))),
-    };
     // What runs in this process has started already, and nobody is told that it did.
     let runs_already = fleet.component(object).is_some();
     let (pause, rules) =
         if runs_already { (Duration::ZERO, &[][..]) } else { (fleet.pod_start, &fleet.rules[..]) };
+    let taken_up = pod.status.start_time.unwrap_or(whole(now));
     let case = Case {
         pod: &pod,
         meta: object.meta(),
         host_ips: &host_ips,
         pod_ips: &pod_ips,
-        taken_up: pod.status.start_time.unwrap_or(whole(now)),
-        begin: begin.after(pause),
+        taken_up,
+        // When it was taken up is known to the second. Whoever writes the pod later must not move its beginning, so it
+        // counts from the middle of that second: give or take half of one, a pod takes as long as it should.
+        begin: taken_up.after(pause.min(Duration::from_secs(1)) / 2).after(pause),
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);

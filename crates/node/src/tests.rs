@@ -11,6 +11,7 @@ use super::*;
 mod admission;
 mod components;
 mod converging;
+mod life;
 mod power;
 
 /// Nodes that start pods at once, with the controllers that nodes need.
