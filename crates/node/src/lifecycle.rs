@@ -19,6 +19,9 @@ use crate::runtime::{Deed, Image, Run, Runtime};
 
 /// How long a pod is given to stop that does not say.
 const GRACE: i64 = 30;
+/// How long after something began without a change of the status people are told of it: nothing shows that they were,
+/// but nobody who looks as soon as it begins looks again within this time, unless the pod was written.
+const TELL_WITHIN: Duration = Duration::from_secs(1);
 /// Why a pod ends that was active for too long.
 const DEADLINE_EXCEEDED: (&str, &str) =
     ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
@@ -37,6 +40,8 @@ pub struct Case<'a> {
     pub taken_up: Time,
     /// When its first container may start.
     pub begin: Time,
+    /// When anybody last wrote it. What began before was told then.
+    pub written: Time,
     /// What time it is.
     pub now: Time,
 }
@@ -52,6 +57,8 @@ pub struct Outlook {
     pub again: Option<Time>,
     /// Whether nothing of it runs or will run.
     pub is_over: bool,
+    /// Why it ends though nobody deleted it, if nobody has been told: in one word, and in many.
+    pub overdue: Option<(&'static str, &'static str)>,
 }
 
 /// Why everything has to stop, since when, and how long it is given.
@@ -67,14 +74,16 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
     let ending = looking.ending();
     let done = match &ending {
         Some(ending) => {
-            looking.stop_all(ending.since, ending.grace);
+            let begins = ending.reason.is_some() && looking.begins_at(ending.since);
+            looking.stop_all(ending.since, ending.grace, begins);
             true
         }
         None => looking.go_on(),
     };
     let is_over = done && !looking.any_running();
     let status = looking.report(ending.as_ref(), is_over);
-    Outlook { deeds: looking.deeds, status, again: looking.again, is_over }
+    let overdue = ending.and_then(|ending| ending.reason.filter(|_| looking.begins_at(ending.since)));
+    Outlook { deeds: looking.deeds, status, again: looking.again, is_over, overdue }
 }
 
 /// A time in whole seconds, as it is reported.
@@ -134,13 +143,28 @@ impl<'a, R: Runtime> Looking<'a, R> {
         Some(Ending { since: end, grace: self.grace(), reason: Some(DEADLINE_EXCEEDED) })
     }
 
+    /// Whether what is so since a time is so only now, and nobody has been told.
+    fn begins_at(&self, since: Time) -> bool {
+        self.case.written < since && self.case.now.since(since) < TELL_WITHIN
+    }
+
+    /// Whether one of these ended only now.
+    fn ends_now(&self, mut containers: impl Iterator<Item = &'a Container>) -> bool {
+        containers.any(|one| {
+            let was_told =
+                |name: &str| self.case.pod.status.of(name).is_some_and(|old| old.state.terminated.is_some());
+            let end = self.run(one).and_then(|run| run.end.as_ref()?.finished_at);
+            end.is_some_and(|end| self.case.now.since(end) < TELL_WITHIN) && !was_told(&one.name)
+        })
+    }
+
     /// Stops what runs: sidecars when all else has stopped, the last one first.
-    fn stop_all(&mut self, since: Time, grace: Duration) {
+    fn stop_all(&mut self, since: Time, grace: Duration, begins: bool) {
         let spec = &self.case.pod.spec;
         let first = spec.containers.iter().chain(spec.init_containers.iter().filter(|one| !one.is_sidecar()));
         let first: Vec<&'a Container> = first.filter(|one| self.is_running(one)).collect();
         for container in &first {
-            self.stop(container, since, grace, None);
+            self.stop(container, since, grace, None, begins);
         }
         if first.is_empty() {
             self.stop_sidecars(since, grace);
@@ -149,18 +173,28 @@ impl<'a, R: Runtime> Looking<'a, R> {
 
     fn stop_sidecars(&mut self, since: Time, grace: Duration) {
         let spec = &self.case.pod.spec;
-        let sidecars = spec.init_containers.iter().rev().filter(|one| one.is_sidecar());
-        let Some(last) = sidecars.into_iter().find(|one| self.is_running(one)) else { return };
+        let sidecars = || spec.init_containers.iter().rev().filter(|one| one.is_sidecar());
+        let Some(last) = sidecars().find(|one| self.is_running(one)) else { return };
         // Its time begins when those have ended that had to end before it.
         let ended = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
         let begin = ended.map_or(since, |ended| ended.max(since));
         let rest = grace.saturating_sub(begin.since(since));
-        self.stop(last, begin, rest, None);
+        let before = sidecars().take_while(|one| one.name != last.name);
+        let rest_of_all = spec.all().filter(|one| !one.is_sidecar());
+        let begins = !self.case.meta.is_deleted() && self.ends_now(rest_of_all.chain(before));
+        self.stop(last, begin, rest, None, begins);
     }
 
-    fn stop(&mut self, container: &'a Container, since: Time, grace: Duration, why: Option<String>) {
+    fn stop(
+        &mut self,
+        container: &'a Container,
+        since: Time,
+        grace: Duration,
+        why: Option<String>,
+        begins: bool,
+    ) {
         let why = why.unwrap_or_else(|| format!("Stopping container {}", container.name));
-        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, why });
+        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, why, begins });
     }
 
     /// Starts what is to run. Says whether all is done.
@@ -173,7 +207,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 Init::Waits => return false,
                 Init::Failed => {
                     let end = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
-                    self.stop_all(end.unwrap_or(self.case.now), self.grace());
+                    self.stop_all(end.unwrap_or(self.case.now), self.grace(), false);
                     return true;
                 }
             }
@@ -251,7 +285,10 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let policy = container.restart_policy.as_deref().unwrap_or(&self.case.pod.spec.restart_policy);
         let fate = if policy == "Never" { "" } else { ", will be restarted" };
         let why = format!("Container {} failed {} probe{fate}", container.name, sick.probe);
-        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why));
+        // A run that nobody was told of may fail before its first report.
+        let is_known = self.case.pod.status.of(&container.name).is_some_and(|old| old.container_id == run.id);
+        let begins = !is_known || self.begins_at(sick.since);
+        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why), begins);
         false
     }
 

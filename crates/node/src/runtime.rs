@@ -125,5 +125,7 @@ pub enum Deed {
         grace: Duration,
         /// What people are told about it.
         why: String,
+        /// Whether it is wanted only now, and nobody has been told.
+        begins: bool,
     },
 }

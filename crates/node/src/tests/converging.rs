@@ -111,6 +111,7 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
         pod_ips: &ips,
         taken_up: pod.status.start_time.unwrap_or(whole(now)),
         begin: Time::EPOCH,
+        written: Time::EPOCH,
         now,
     };
     for _ in 0..20 {

@@ -10,6 +10,13 @@ fn annotated(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) 
     cluster.settle();
 }
 
+/// How often people were told something.
+fn counted(cluster: &Cluster, reason: &str) -> i64 {
+    let all = cluster.list("events");
+    let about = all.iter().filter(|event| event.str_at(&["reason"]) == reason);
+    about.map(|event| event.get("count").and_then(Value::as_i64).unwrap_or(1)).sum()
+}
+
 /// What each tenth of a second shows, without repetitions.
 fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
     let mut seen = vec![shown(cluster, name)];
@@ -37,4 +44,45 @@ fn a_pull_that_fails_does_not_begin_anew_whenever_the_pod_is_written() {
         let expected = ["ContainerCreating", "ErrImagePull", "ImagePullBackOff"];
         assert_eq!(seen, expected.map(|state| format!("Pending | {state}")), "{part}");
     }
+}
+
+#[test]
+fn that_a_container_is_killed_is_told_when_it_begins_and_once() {
+    let mut cluster = cluster(slowly);
+    let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":5,"failureThreshold":1}"#;
+    annotated(
+        &mut cluster,
+        "a",
+        value!({"simulate.setpoint.dev/hangs": "true", "simulate.setpoint.dev/unwell-after": "12s"}),
+        &format!(
+            r#"{{"terminationGracePeriodSeconds":20,"containers":[{{"name":"c","image":"i","livenessProbe":{probe}}}]}}"#
+        ),
+    );
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Running | ready", "it hangs");
+    let killing = ["Container c failed liveness probe, will be restarted"];
+    assert_eq!(events(&cluster, "Killing"), killing);
+    assert_eq!(events(&cluster, "Unhealthy"), ["Liveness probe failed: simulated"]);
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1");
+    assert_eq!(counted(&cluster, "Killing"), 1, "it was told");
+}
+
+#[test]
+fn a_deadline_is_told_when_it_passes() {
+    let mut cluster = cluster(slowly);
+    annotated(
+        &mut cluster,
+        "a",
+        value!({"simulate.setpoint.dev/hangs": "true"}),
+        r#"{"activeDeadlineSeconds":8,"terminationGracePeriodSeconds":20,"containers":[{"name":"c","image":"i"}]}"#,
+    );
+    seconds(&mut cluster, 10);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    let why = "Pod was active on the node longer than the specified deadline";
+    assert_eq!(events(&cluster, "DeadlineExceeded"), [why]);
+    assert_eq!(events(&cluster, "Killing"), ["Stopping container c"]);
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Failed | Error 137");
+    assert_eq!((counted(&cluster, "DeadlineExceeded"), counted(&cluster, "Killing")), (1, 1));
 }

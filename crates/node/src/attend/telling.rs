@@ -1,0 +1,116 @@
+//! What people are told of a pod, in the words of a kubelet.
+//!
+//! A status tells what is; the notes here tell what happened on the way. What begins without a change of the status is
+//! told once, too: see [`crate::lifecycle::Case::written`].
+
+use setpoint_reconcile::Note;
+use setpoint_reconcile::plan::Subject;
+
+use super::IMAGE_BYTES;
+use crate::lifecycle::{Case, Outlook};
+use crate::pod::{Container, ContainerStatus, Pod, Status};
+use crate::runtime::Deed;
+
+/// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
+/// that its node has seen it.
+pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+    let Case { pod, meta, .. } = case;
+    if !meta.is_deleted() || pod.status.observed_generation == Some(meta.generation) {
+        return Vec::new();
+    }
+    let runs =
+        |one: &&Container| pod.status.of(&one.name).is_some_and(|status| status.state.running.is_some());
+    let note = |one: &Container| {
+        let subject = subject.clone().part(part(pod, &one.name));
+        subject.normal("Killing", format!("Stopping container {}", one.name))
+    };
+    pod.spec.all().filter(runs).map(note).collect()
+}
+
+/// What people are told when a pod was active for too long.
+pub fn overdue(outlook: &Outlook, subject: &Subject) -> Option<Note> {
+    let (reason, message) = outlook.overdue?;
+    Some(subject.normal(reason, message))
+}
+
+fn part(pod: &Pod, name: &str) -> String {
+    let is_first = pod.spec.init_containers.iter().any(|one| one.name == name);
+    format!("spec.{}{{{name}}}", if is_first { "initContainers" } else { "containers" })
+}
+
+/// What people are told about a deed.
+pub fn told(deed: &Deed, pod: &Pod, subject: &Subject) -> Vec<Note> {
+    let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
+    let subject = subject.clone().part(part(pod, name));
+    let image =
+        pod.spec.all().find(|one| one.name == *name).map(|one| one.image.as_str()).unwrap_or_default();
+    match deed {
+        Deed::Start { pulled, .. } => {
+            let mut notes = Vec::with_capacity(4);
+            match pulled {
+                Some(took) => {
+                    notes.push(subject.normal("Pulling", format!("Pulling image {image:?}")));
+                    let message = format!(
+                        "Successfully pulled image {image:?} in {took:?} ({took:?} including waiting). Image size: {IMAGE_BYTES} bytes."
+                    );
+                    notes.push(subject.normal("Pulled", message));
+                }
+                None => {
+                    let message = format!(
+                        "Container image {image:?} already present on machine and can be accessed by the pod"
+                    );
+                    notes.push(subject.normal("Pulled", message));
+                }
+            }
+            notes.push(subject.normal("Created", "Container created"));
+            notes.push(subject.normal("Started", "Container started"));
+            notes
+        }
+        Deed::Stop { why, .. } => {
+            let probe = ["Liveness", "Startup"].into_iter().find(|probe| why.contains(&probe.to_lowercase()));
+            let failed = probe.filter(|_| why.contains(" failed "));
+            let unhealthy =
+                failed.map(|probe| subject.warning("Unhealthy", format!("{probe} probe failed: simulated")));
+            unhealthy.into_iter().chain([subject.normal("Killing", why.clone())]).collect()
+        }
+    }
+}
+
+/// What people are told about containers that have begun to wait.
+pub fn waits(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+    let reason = |status: Option<&ContainerStatus>| {
+        status.and_then(|status| status.state.waiting.as_ref()).map(|waiting| waiting.reason.clone())
+    };
+    let mut notes = Vec::new();
+    for container in case.pod.spec.all() {
+        let (new, old) = (status.of(&container.name), case.pod.status.of(&container.name));
+        let Some(why) = reason(new).filter(|why| reason(old).as_ref() != Some(why)) else { continue };
+        let message = new.and_then(|new| new.state.waiting.as_ref()).map(|waiting| waiting.message.as_str());
+        let subject = subject.clone().part(part(case.pod, &container.name));
+        notes.extend(waiting(container, &why, message.unwrap_or_default(), case, &subject));
+    }
+    notes
+}
+
+fn waiting(container: &Container, why: &str, message: &str, case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+    let image = &container.image;
+    let failed = |error: &str| subject.warning("Failed", format!("Error: {error}"));
+    match why {
+        "CrashLoopBackOff" => {
+            let (name, pod) = (&container.name, case.full_name());
+            let message = format!("Back-off restarting failed container {name} in pod {pod}");
+            vec![subject.warning("BackOff", message)]
+        }
+        "ErrImagePull" => vec![
+            subject.normal("Pulling", format!("Pulling image {image:?}")),
+            subject.warning("Failed", format!("Failed to pull image {image:?}: {message}")),
+            failed(why),
+        ],
+        "ImagePullBackOff" => {
+            vec![subject.normal("BackOff", format!("Back-off pulling image {image:?}")), failed(why)]
+        }
+        "InvalidImageName" => vec![subject.warning("InspectFailed", message), failed(why)],
+        "ErrImageNeverPull" => vec![subject.warning("ErrImageNeverPull", message), failed(why)],
+        _ => Vec::new(),
+    }
+}
