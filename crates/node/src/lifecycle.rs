@@ -266,7 +266,10 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 None => {
                     self.watch_over(container, run);
                 }
-                Some(end) if restart::is_due(container, &self.case.pod.spec, end.exit_code) => {
+                Some(end)
+                    if restart::is_due(container, &self.case.pod.spec, end.exit_code)
+                        || self.is_changed(container, run) =>
+                {
                     self.want(container, begin);
                 }
                 Some(_) => return false,
@@ -275,8 +278,27 @@ impl<'a, R: Runtime> Looking<'a, R> {
         true
     }
 
-    /// Looks after a container that runs, and stops it if a probe condemns it. Says whether it may go on.
+    /// Whether somebody gave a container another image since it was started. What runs first is left alone.
+    fn is_changed(&self, container: &Container, run: &Run) -> bool {
+        let runs_first = || {
+            let mut first = self.case.pod.spec.init_containers.iter();
+            !container.is_sidecar() && first.any(|one| one.name == container.name)
+        };
+        !run.has_image_of(container) && !runs_first()
+    }
+
+    /// Looks after a container that runs, and stops it if it is not what is wanted any more, or if a probe condemns
+    /// it. Says whether it may go on.
     fn watch_over(&mut self, container: &'a Container, run: &Run) -> bool {
+        if self.is_changed(container, run) {
+            // Nobody wrote down when it changed, but it is not reported before it is seen.
+            let Case { pod, meta, written, now, .. } = self.case;
+            let begins = pod.status.observed_generation != Some(meta.generation);
+            let since = if begins { *now } else { *written };
+            let why = format!("Container {} definition changed, will be restarted", container.name);
+            self.stop(container, since, self.grace(), Some(why), begins);
+            return false;
+        }
         let probed = self.runtime.probe(container, run);
         if let Some(until) = probed.until {
             self.look_again_at(until);
@@ -295,7 +317,12 @@ impl<'a, R: Runtime> Looking<'a, R> {
     /// Starts a container, as soon as its time has come and its image is there.
     fn want(&mut self, container: &'a Container, begin: Time) {
         let (now, run) = (self.case.now, self.run(container));
-        let due = run.and_then(restart::at).unwrap_or(begin);
+        let due = run.and_then(|run| match &run.end {
+            // What is of another image has not failed yet.
+            Some(end) if self.is_changed(container, run) => end.finished_at,
+            _ => restart::at(run),
+        });
+        let due = due.unwrap_or(begin);
         if due > now {
             self.look_again_at(due);
             if let Some(run) = run {
@@ -392,6 +419,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         } else {
             probed.as_ref().is_some_and(|probed| probed.started && probed.ready)
         };
+        let image = run.map(|run| &run.image).filter(|image| !image.is_empty()).unwrap_or(&container.image);
         ContainerStatus {
             name: container.name.clone(),
             ready: is_ready,
@@ -399,8 +427,8 @@ impl<'a, R: Runtime> Looking<'a, R> {
             state,
             last_state: last.map(State::terminated).unwrap_or_default(),
             restart_count: run.map_or(0, |run| run.restarts),
-            image: container.image.clone(),
-            image_id: run.map(|_| self.runtime.image_id(&container.image)).unwrap_or_default(),
+            image: image.clone(),
+            image_id: run.map(|_| self.runtime.image_id(image)).unwrap_or_default(),
             container_id: run.map(|run| run.id.clone()).unwrap_or_default(),
             allocated_resources: run.map(|_| container.resources.requests.clone()).unwrap_or_default(),
             resources: run.map(|_| container.resources.clone()),

@@ -35,6 +35,8 @@ pub struct Run {
     pub restarts: i64,
     /// What the runtime calls it.
     pub id: String,
+    /// Of which image it is; empty if that is not known.
+    pub image: String,
     /// Since when it runs.
     pub started: Time,
     /// How it ended; nothing while it runs.
@@ -50,6 +52,12 @@ impl Run {
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.end.is_none()
+    }
+
+    /// Whether it is of the image that the container has now.
+    #[must_use]
+    pub fn has_image_of(&self, container: &Container) -> bool {
+        self.image.is_empty() || self.image == container.image
     }
 }
 

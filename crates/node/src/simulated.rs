@@ -101,6 +101,7 @@ impl<'a> Simulated<'a> {
                 let run = Run {
                     restarts: *restarts,
                     id: format!("{SCHEME}{}", hex(&format!("{}/{name}/{restarts}", self.meta.uid))),
+                    image: container.image.clone(),
                     started: whole(self.now),
                     end: None,
                     last,
@@ -218,8 +219,8 @@ fn reported(status: &ContainerStatus) -> Option<Run> {
         (Some(running), _) => running.started_at,
         (None, end) => end.as_ref().and_then(|end| end.started_at.or(end.finished_at)),
     };
-    let (restarts, id) = (status.restart_count, status.container_id.clone());
-    Some(Run { restarts, id, started: started.unwrap_or(Time::EPOCH), end, last, wait: waits })
+    let (restarts, id, image) = (status.restart_count, status.container_id.clone(), status.image.clone());
+    Some(Run { restarts, id, image, started: started.unwrap_or(Time::EPOCH), end, last, wait: waits })
 }
 
 impl Runtime for Simulated<'_> {
@@ -228,7 +229,7 @@ impl Runtime for Simulated<'_> {
     }
 
     fn image(&self, container: &Container, wanted: Time) -> Image {
-        if self.runs.contains_key(&container.name) {
+        if self.runs.get(&container.name).is_some_and(|run| run.has_image_of(container)) {
             return Image::Present { took: None };
         }
         pulling::image(container, &self.script(container).said, &self.host, wanted, self.now)

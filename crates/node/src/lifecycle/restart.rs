@@ -140,6 +140,7 @@ mod tests {
             let run = Run {
                 restarts,
                 id: String::new(),
+                image: String::new(),
                 started: Time::from_seconds(now),
                 end: Some(end.clone()),
                 last: last.replace(end),
@@ -153,6 +154,7 @@ mod tests {
         let run = Run {
             restarts: 9,
             id: String::new(),
+            image: String::new(),
             started: Time::from_seconds(now),
             end: Some(ended(now, now + 601)),
             last,
@@ -166,6 +168,7 @@ mod tests {
         let run = Run {
             restarts: 1,
             id: String::new(),
+            image: String::new(),
             started: Time::from_seconds(10_000),
             end: Some(ended(10_000, 10_001)),
             last: Some(ended(0, 1)),

@@ -86,3 +86,41 @@ fn a_deadline_is_told_when_it_passes() {
     assert_eq!(shown(&cluster, "a"), "Failed | Error 137");
     assert_eq!((counted(&cluster, "DeadlineExceeded"), counted(&cluster, "Killing")), (1, 1));
 }
+
+fn set_image(cluster: &mut Cluster, name: &str, image: &str) {
+    let mut spec = get(cluster, name).get("spec").cloned().unwrap();
+    spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap()[0].make_map().insert("image", image);
+    cluster.patch("pods", &format!("default/{name}"), "", value!({"spec": (spec)})).unwrap();
+    cluster.settle();
+}
+
+#[test]
+fn a_container_with_another_image_is_stopped_and_started_again() {
+    let mut cluster = cluster(slowly);
+    pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"web:1"}]}"#);
+    seconds(&mut cluster, 5);
+    let image = |cluster: &Cluster| {
+        let pod = get(cluster, "a");
+        let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+        status.str_at(&["image"]).to_owned()
+    };
+    set_image(&mut cluster, "a", "web:2");
+    assert_eq!(
+        (shown(&cluster, "a").as_str(), image(&cluster).as_str()),
+        ("Running | ready", "web:1"),
+        "it stops"
+    );
+    assert_eq!(events(&cluster, "Killing"), ["Container c definition changed, will be restarted"]);
+    seconds(&mut cluster, 3);
+    assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x1", "web:2"));
+    assert_eq!(counted(&cluster, "Killing"), 1);
+    cluster.assert_quiet();
+    set_image(&mut cluster, "a", "web:404");
+    seconds(&mut cluster, 3);
+    assert_eq!(shown(&cluster, "a"), "Running | ErrImagePull x1");
+    set_image(&mut cluster, "a", "web:3");
+    seconds(&mut cluster, 3);
+    assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x2", "web:3"));
+    assert!(events(&cluster, "Failed").contains(&"Error: ErrImagePull".to_owned()));
+    cluster.assert_quiet();
+}
