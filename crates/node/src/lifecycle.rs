@@ -14,11 +14,13 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::Meta;
 
-use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status};
+use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
 use crate::runtime::{Deed, Image, Run, Runtime};
 
 /// How long a pod is given to stop that does not say.
 const GRACE: i64 = 30;
+/// Why a container ended that never ran, in one word.
+pub const NEVER_RAN: &str = "ContainerStatusUnknown";
 /// How long after something began without a change of the status people are told of it: nothing shows that they were,
 /// but nobody who looks as soon as it begins looks again within this time, unless the pod was written.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
@@ -363,6 +365,12 @@ impl<'a, R: Runtime> Looking<'a, R> {
             ephemeral_container_statuses: self.ephemeral(),
             ..Status::default()
         };
+        let is_done =
+            |one: &ContainerStatus| one.state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
+        let first = spec.init_containers.iter().filter(|one| !one.is_sidecar());
+        if is_over && first.map(|one| status.of(&one.name)).all(|one| one.is_some_and(is_done)) {
+            status.container_statuses.iter_mut().for_each(give_up);
+        }
         // Runtimes list containers by name, and people are used to that.
         status.container_statuses.sort_by(|a, b| a.name.cmp(&b.name));
         let phase = if old.is_final() {
@@ -434,6 +442,18 @@ impl<'a, R: Runtime> Looking<'a, R> {
             resources: run.map(|_| container.resources.clone()),
             volume_mounts: container.volume_mounts.iter().map(mounted).collect(),
         }
+    }
+}
+
+/// What is said of a container that never ran, and never will.
+fn give_up(status: &mut ContainerStatus) {
+    if status.state.waiting.is_some() && status.last_state.terminated.is_none() {
+        status.state = State::terminated(Terminated {
+            exit_code: 137,
+            reason: NEVER_RAN.to_owned(),
+            message: "The container could not be located when the pod was terminated".to_owned(),
+            ..Terminated::default()
+        });
     }
 }
 

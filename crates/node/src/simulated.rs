@@ -13,8 +13,7 @@ use setpoint_api::Time;
 use setpoint_reconcile::Meta;
 
 use crate::images::hex;
-use crate::lifecycle::restart;
-use crate::lifecycle::whole;
+use crate::lifecycle::{NEVER_RAN, restart, whole};
 use crate::pod::{Container, ContainerStatus, Pod, State, Terminated};
 use crate::rules::file::Rule;
 use crate::rules::{Script, script, shell};
@@ -209,6 +208,10 @@ impl<'a> Simulated<'a> {
 /// A run as a status tells it; nothing if there was none.
 fn reported(status: &ContainerStatus) -> Option<Run> {
     let state = &status.state;
+    if status.container_id.is_empty() && state.terminated.as_ref().is_some_and(|end| end.reason == NEVER_RAN)
+    {
+        return None;
+    }
     let waits = state.waiting.as_ref().and_then(|waiting| restart::told(&waiting.message));
     let (end, last) = match (&state.running, &state.terminated) {
         (Some(_), _) => (None, status.last_state.terminated.clone()),

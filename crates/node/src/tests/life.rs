@@ -124,3 +124,21 @@ fn a_container_with_another_image_is_stopped_and_started_again() {
     assert!(events(&cluster, "Failed").contains(&"Error: ErrImagePull".to_owned()));
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_pod_that_fails_before_it_started_shows_no_container_that_is_still_to_come() {
+    let mut cluster = cluster(at_once);
+    let finalizers = value!(["x.y/z"]);
+    let spec = value!({
+        "nodeName": "node-0", "activeDeadlineSeconds": 5, "containers": [{"name": "c", "image": "web:404"}],
+    });
+    let metadata = value!({"name": "a", "finalizers": (finalizers)});
+    cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
+    seconds(&mut cluster, 10);
+    assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
+    assert_eq!(counted(&cluster, "DeadlineExceeded"), 1);
+    cluster.delete("pods", "default/a", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
+    cluster.assert_quiet();
+}
