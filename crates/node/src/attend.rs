@@ -53,7 +53,8 @@ pub fn attend<M>(
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
-    let host = Host { rules, booted: seat.booted(), pause, has_image: &has_image };
+    let written = object.committed();
+    let host = Host { rules, booted: seat.booted(), written, pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);

@@ -39,6 +39,8 @@ pub struct Host<'a> {
     pub rules: &'a [Rule],
     /// Since when the node runs: what ran before is gone.
     pub booted: Time,
+    /// When the pod was last written: what was said to run by then did, whatever is said of it since.
+    pub written: Time,
     /// How long things take here of which nobody said how long: to get an image that is not there, or to stop.
     pub pause: Duration,
     /// Whether an image is there.
@@ -166,8 +168,17 @@ impl<'a> Simulated<'a> {
         let Some(end) = self.script(container).end() else { return };
         let at = started.after(end.after);
         if at <= self.now {
-            self.finish(container, at, end.code, end.reason);
+            let last_seen = if self.is_reported(container) { self.host.written.min(self.now) } else { at };
+            self.finish(container, at.max(last_seen), end.code, end.reason);
         }
+    }
+
+    /// Whether the present run of a container has been reported.
+    fn is_reported(&self, container: &Container) -> bool {
+        let (status, run) = (self.pod.status.of(&container.name), self.runs.get(&container.name));
+        status
+            .zip(run)
+            .is_some_and(|(status, run)| status.state.running.is_some() && status.container_id == run.id)
     }
 
     fn finish(&mut self, container: &Container, at: Time, code: i64, reason: &str) {

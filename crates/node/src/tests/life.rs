@@ -142,3 +142,19 @@ fn a_pod_that_fails_before_it_started_shows_no_container_that_is_still_to_come()
     assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
     cluster.assert_quiet();
 }
+
+#[test]
+fn what_is_said_of_a_running_container_does_not_change_its_past() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"nginx"}]}"#);
+    seconds(&mut cluster, 100);
+    let said = value!({"metadata": {"annotations": {"simulate.setpoint.dev/exit-after": "5s"}}});
+    cluster.patch("pods", "default/a", "", said).unwrap();
+    let now = crate::lifecycle::whole(cluster.now);
+    cluster.settle();
+    assert_eq!(shown(&cluster, "a"), "Succeeded | Completed 0");
+    let pod = get(&cluster, "a");
+    let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    let expected = setpoint_api::rfc3339::Seconds(now).to_string();
+    assert_eq!(status.str_at(&["state", "terminated", "finishedAt"]), expected);
+}
