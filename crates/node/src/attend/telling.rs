@@ -84,7 +84,10 @@ pub fn waits(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     let mut notes = Vec::new();
     for container in case.pod.spec.all() {
         let (new, old) = (status.of(&container.name), case.pod.status.of(&container.name));
-        let Some(why) = reason(new).filter(|why| reason(old).as_ref() != Some(why)) else { continue };
+        // One that ends at once waits again though it was never seen to do anything else.
+        let restarts = |status: Option<&ContainerStatus>| status.map_or(0, |status| status.restart_count);
+        let is_news = |why: &String| reason(old).as_ref() != Some(why) || restarts(old) != restarts(new);
+        let Some(why) = reason(new).filter(is_news) else { continue };
         let message = new.and_then(|new| new.state.waiting.as_ref()).map(|waiting| waiting.message.as_str());
         let subject = subject.clone().part(part(case.pod, &container.name));
         notes.extend(waiting(container, &why, message.unwrap_or_default(), case, &subject));

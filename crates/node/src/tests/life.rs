@@ -158,3 +158,12 @@ fn what_is_said_of_a_running_container_does_not_change_its_past() {
     let expected = setpoint_api::rfc3339::Seconds(now).to_string();
     assert_eq!(status.str_at(&["state", "terminated", "finishedAt"]), expected);
 }
+
+#[test]
+fn every_wait_for_a_restart_is_told() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"b","command":["false"]}]}"#);
+    seconds(&mut cluster, 120);
+    assert_eq!(shown(&cluster, "a"), "Running | CrashLoopBackOff x4");
+    assert_eq!(counted(&cluster, "BackOff"), 4);
+}
