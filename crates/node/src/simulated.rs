@@ -27,6 +27,8 @@ const TERMINATED: i64 = 143;
 const KILLED: i64 = 137;
 /// The code of a process of which nobody knows how it ended.
 const LOST: i64 = 255;
+/// The code of a process that could not be started.
+const CANNOT_RUN: i64 = 128;
 /// How many bytes of a log stand in for a container's last words.
 const WORDS_MAX: usize = 2048;
 
@@ -259,6 +261,12 @@ impl Runtime for Simulated<'_> {
 
     fn ephemeral(&self, container: &Container) -> State {
         let message = format!("a simulated node cannot run the ephemeral container {}", container.name);
-        State::waiting("Simulated", message)
+        // Who waits for it to run sees that it never will.
+        State::terminated(Terminated {
+            exit_code: CANNOT_RUN,
+            reason: "ContainerCannotRun".to_owned(),
+            message,
+            ..Terminated::default()
+        })
     }
 }

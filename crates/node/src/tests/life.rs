@@ -167,3 +167,19 @@ fn every_wait_for_a_restart_is_told() {
     assert_eq!(shown(&cluster, "a"), "Running | CrashLoopBackOff x4");
     assert_eq!(counted(&cluster, "BackOff"), 4);
 }
+
+#[test]
+fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let mut spec = get(&cluster, "a").get("spec").cloned().unwrap();
+    spec.make_map().insert("ephemeralContainers", value!([{"name": "look", "image": "busybox"}]));
+    cluster.patch("pods", "default/a", "ephemeralcontainers", value!({"spec": (spec)})).unwrap();
+    cluster.settle();
+    let pod = get(&cluster, "a");
+    let status = &pod.at(&["status", "ephemeralContainerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    assert_eq!(status.str_at(&["state", "terminated", "reason"]), "ContainerCannotRun");
+    assert!(status.str_at(&["state", "terminated", "message"]).contains("simulated"));
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    cluster.assert_quiet();
+}
