@@ -10,31 +10,43 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
-use self::telling::{ending, overdue, told, waits};
+use self::telling::{ending, overdue, resized, told, waits};
 
 use crate::fleet::{Fleet, Seat};
+use crate::lifecycle::resize::Resize;
 use crate::lifecycle::{Case, Outlook, look, whole};
 use crate::pod::Pod;
+use crate::resizing::{Verdict, is_asking};
 use crate::runtime::Deed;
 use crate::simulated::{Host, Simulated};
 
 /// How large an image is that nobody has seen, for messages and node statuses.
 pub const IMAGE_BYTES: u64 = 64 << 20;
 
-/// What a node does about a pod that has these addresses. Stages and the next look go into the plan.
+/// What the key of a node has decided about one of its pods.
+#[derive(Default)]
+pub struct Decided {
+    /// The addresses that it has, if they are new.
+    pub addresses: Option<Vec<String>>,
+    /// Whether it gets the resources that it asks for, if it asks for others than it has.
+    pub resize: Option<Verdict>,
+}
+
+/// What a node does about a pod. Stages and the next look go into the plan.
 pub fn attend<M>(
     fleet: &Fleet,
     world: &World,
     seat: &Seat<'_>,
     object: &Object,
-    addresses: Option<Vec<String>>,
+    decided: Decided,
     now: Time,
     plan: &mut Plan<M>,
 ) {
     let Some(pod) = Pod::read(object) else { return };
     let host_ips = [fleet.address(seat.number)];
     let known = || pod.status.pod_ips.iter().map(|ip| ip.ip.clone()).collect();
-    let pod_ips = if pod.spec.host_network { host_ips.to_vec() } else { addresses.unwrap_or_else(known) };
+    let pod_ips =
+        if pod.spec.host_network { host_ips.to_vec() } else { decided.addresses.unwrap_or_else(known) };
     // What runs in this process has started already, and nobody is told that it did.
     let runs_already = fleet.component(object).is_some();
     let (pause, rules) =
@@ -50,6 +62,10 @@ pub fn attend<M>(
         // counts from the middle of that second: give or take half of one, a pod takes as long as it should.
         begin: taken_up.after(pause.min(Duration::from_secs(1)) / 2).after(pause),
         written: object.committed(),
+        resize: Resize {
+            is_asking: object.view::<PodView>().is_some_and(|view| is_asking(object, view)),
+            verdict: decided.resize,
+        },
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
@@ -72,6 +88,7 @@ pub fn attend<M>(
     } else {
         if !runs_already {
             notes.extend(waits(&case, &outlook.status, &subject));
+            notes.extend(resized(&case, &outlook.status, &subject));
         }
         let mut act = Act::from(Write::status(object, value_of(&outlook.status)));
         act.done = notes;

@@ -6,6 +6,7 @@
 
 pub mod conditions;
 pub mod phase;
+pub mod resize;
 pub mod restart;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub struct Case<'a> {
     pub begin: Time,
     /// When anybody last wrote it. What began before was told then.
     pub written: Time,
+    /// Whether it asks for other resources than it has.
+    pub resize: resize::Resize,
     /// What time it is.
     pub now: Time,
 }
@@ -301,6 +304,12 @@ impl<'a, R: Runtime> Looking<'a, R> {
             self.stop(container, since, self.grace(), Some(why), begins);
             return false;
         }
+        if resize::needs_restart(self.case, container, run) {
+            let begun = resize::begun(self.case).and_then(|begun| begun.last_transition_time);
+            let why = format!("Container {} resize requires restart", container.name);
+            self.stop(container, begun.unwrap_or(self.case.now), self.grace(), Some(why), begun.is_none());
+            return false;
+        }
         let probed = self.runtime.probe(container, run);
         if let Some(until) = probed.until {
             self.look_again_at(until);
@@ -428,7 +437,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             probed.as_ref().is_some_and(|probed| probed.started && probed.ready)
         };
         let image = run.map(|run| &run.image).filter(|image| !image.is_empty()).unwrap_or(&container.image);
-        ContainerStatus {
+        let mut status = ContainerStatus {
             name: container.name.clone(),
             ready: is_ready,
             started: Some(probed.is_some_and(|probed| probed.started)),
@@ -438,10 +447,13 @@ impl<'a, R: Runtime> Looking<'a, R> {
             image: image.clone(),
             image_id: run.map(|_| self.runtime.image_id(image)).unwrap_or_default(),
             container_id: run.map(|run| run.id.clone()).unwrap_or_default(),
-            allocated_resources: run.map(|_| container.resources.requests.clone()).unwrap_or_default(),
-            resources: run.map(|_| container.resources.clone()),
             volume_mounts: container.volume_mounts.iter().map(mounted).collect(),
+            ..ContainerStatus::default()
+        };
+        if let Some(run) = run {
+            resize::report(self.case, container, run, &mut status);
         }
+        status
     }
 }
 

@@ -86,6 +86,9 @@ pub struct Container {
     pub stdin: bool,
     /// What it needs, as it is reported.
     pub resources: Resources,
+    /// Whether it is started again to get other resources.
+    #[serde(deserialize_with = "or_default")]
+    pub resize_policy: Vec<ResizePolicy>,
     /// Its own restart policy.
     pub restart_policy: Option<String>,
     /// Exceptions from it.
@@ -124,6 +127,16 @@ pub struct Resources {
     /// At the least.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     pub requests: BTreeMap<String, String>,
+}
+
+/// Whether a container is started again to get more or less of a resource.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResizePolicy {
+    /// The resource.
+    pub resource_name: String,
+    /// `NotRequired` or `RestartContainer`.
+    pub restart_policy: String,
 }
 
 /// When a container is started again though its policy says otherwise.

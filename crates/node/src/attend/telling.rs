@@ -7,7 +7,7 @@ use setpoint_reconcile::Note;
 use setpoint_reconcile::plan::Subject;
 
 use super::IMAGE_BYTES;
-use crate::lifecycle::{Case, Outlook};
+use crate::lifecycle::{Case, Outlook, resize};
 use crate::pod::{Container, ContainerStatus, Pod, Status};
 use crate::runtime::Deed;
 
@@ -25,6 +25,14 @@ pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
         subject.normal("Killing", format!("Stopping container {}", one.name))
     };
     pod.spec.all().filter(runs).map(note).collect()
+}
+
+/// What people are told of a pod that asks for other resources.
+pub fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+    let note = |(is_good, reason, message): (bool, &'static str, String)| {
+        if is_good { subject.normal(reason, message) } else { subject.warning(reason, message) }
+    };
+    resize::told(case, status).into_iter().map(note).collect()
 }
 
 /// What people are told when a pod was active for too long.

@@ -2,12 +2,19 @@
 
 use setpoint_reconcile::views::{Condition, condition};
 
-use super::{Case, whole};
+use super::{Case, resize, whole};
 use crate::pod::{Container, Status};
 
 /// The conditions that a node owns.
-const OWN: [&str; 5] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+const OWN: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    resize::PENDING,
+    resize::IN_PROGRESS,
+];
 
 /// Status, reason, message.
 type Finding = (bool, &'static str, String);
@@ -35,6 +42,7 @@ pub fn conditions(case: &Case<'_>, status: &Status, is_over: bool) -> Vec<Condit
         }
         all.push(new);
     }
+    all.extend(resize::conditions(case, status));
     all
 }
 

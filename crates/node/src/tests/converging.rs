@@ -113,6 +113,7 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
         taken_up: pod.status.start_time.unwrap_or(whole(now)),
         begin: Time::EPOCH,
         written: Time::EPOCH,
+        resize: crate::lifecycle::resize::Resize::default(),
         now,
     };
     for _ in 0..20 {
