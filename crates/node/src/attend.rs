@@ -10,11 +10,12 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
-use self::telling::{ending, overdue, resized, told, waits};
+use self::telling::{ending, overdue, resized, told, unmounted, waits};
 
 use crate::fleet::{Fleet, Seat};
 use crate::lifecycle::resize::Resize;
 use crate::lifecycle::{Case, Outlook, look, whole};
+use crate::needs::Needs;
 use crate::pod::Pod;
 use crate::resizing::{Verdict, is_asking};
 use crate::runtime::Deed;
@@ -51,6 +52,7 @@ pub fn attend<M>(
     let runs_already = fleet.component(object).is_some();
     let (pause, rules) =
         if runs_already { (Duration::ZERO, &[][..]) } else { (fleet.pod_start, &fleet.rules[..]) };
+    let needs = Needs { world, namespace: &object.meta().namespace };
     let taken_up = pod.status.start_time.unwrap_or(whole(now));
     let case = Case {
         pod: &pod,
@@ -66,6 +68,8 @@ pub fn attend<M>(
             is_asking: object.view::<PodView>().is_some_and(|view| is_asking(object, view)),
             verdict: decided.resize,
         },
+        unmounted: &|| needs.unmounted(&pod.spec),
+        unset: &|container| needs.unset(container),
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
@@ -88,6 +92,7 @@ pub fn attend<M>(
     } else {
         if !runs_already {
             notes.extend(waits(&case, &outlook.status, &subject));
+            notes.extend(unmounted(&case, &outlook, &subject));
             notes.extend(resized(&case, &outlook.status, &subject));
         }
         let mut act = Act::from(Write::status(object, value_of(&outlook.status)));

@@ -15,6 +15,7 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::Meta;
 
+use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
 use crate::runtime::{Deed, Image, Run, Runtime};
 
@@ -47,6 +48,10 @@ pub struct Case<'a> {
     pub written: Time,
     /// Whether it asks for other resources than it has.
     pub resize: resize::Resize,
+    /// Why its volumes cannot be made.
+    pub unmounted: &'a dyn Fn() -> Option<String>,
+    /// Why the environment of a container cannot be made.
+    pub unset: &'a dyn Fn(&Container) -> Option<String>,
     /// What time it is.
     pub now: Time,
 }
@@ -64,6 +69,8 @@ pub struct Outlook {
     pub is_over: bool,
     /// Why it ends though nobody deleted it, if nobody has been told: in one word, and in many.
     pub overdue: Option<(&'static str, &'static str)>,
+    /// Why its volumes cannot be made, if it waits for that.
+    pub unmounted: Option<String>,
 }
 
 /// Why everything has to stop, since when, and how long it is given.
@@ -75,7 +82,8 @@ struct Ending {
 
 /// Looks at a pod.
 pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
-    let mut looking = Looking { case, runtime, deeds: Vec::new(), waiting: BTreeMap::new(), again: None };
+    let mut looking =
+        Looking { case, runtime, deeds: Vec::new(), waiting: BTreeMap::new(), again: None, unmounted: None };
     let ending = looking.ending();
     let done = match &ending {
         Some(ending) => {
@@ -88,7 +96,8 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
     let is_over = done && !looking.any_running();
     let status = looking.report(ending.as_ref(), is_over);
     let overdue = ending.and_then(|ending| ending.reason.filter(|_| looking.begins_at(ending.since)));
-    Outlook { deeds: looking.deeds, status, again: looking.again, is_over, overdue }
+    let Looking { deeds, again, unmounted, .. } = looking;
+    Outlook { deeds, status, again, is_over, overdue, unmounted }
 }
 
 /// A time in whole seconds, as it is reported.
@@ -108,6 +117,8 @@ struct Looking<'a, R> {
     /// Why containers wait that are to run.
     waiting: BTreeMap<&'a str, State>,
     again: Option<Time>,
+    /// Why volumes cannot be made that are needed.
+    unmounted: Option<String>,
 }
 
 impl<'a, R: Runtime> Looking<'a, R> {
@@ -342,8 +353,19 @@ impl<'a, R: Runtime> Looking<'a, R> {
             }
             return;
         }
+        // What has been mounted once stays so.
+        if run.is_none() && self.case.pod.spec.all().all(|one| self.run(one).is_none()) {
+            self.unmounted = (self.case.unmounted)();
+            if self.unmounted.is_some() {
+                return;
+            }
+        }
         match self.runtime.image(container, due) {
             Image::Present { took: pulled } => {
+                if let Some(error) = (self.case.unset)(container) {
+                    self.waiting.insert(&container.name, State::waiting(CONFIG_ERROR, error));
+                    return;
+                }
                 let restarts = run.map_or(0, |run| run.restarts + 1);
                 self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
             }
@@ -398,7 +420,8 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if let Some((reason, message)) = ending.and_then(|ending| ending.reason).filter(|_| is_over) {
             (status.reason, status.message) = (reason.to_owned(), message.to_owned());
         }
-        status.conditions = conditions::conditions(self.case, &status, is_over);
+        let has_sandbox = !is_over && self.unmounted.is_none();
+        status.conditions = conditions::conditions(self.case, &status, has_sandbox);
         status
     }
 

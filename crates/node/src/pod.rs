@@ -51,6 +51,9 @@ pub struct Spec {
     pub ephemeral_containers: Vec<Container>,
     /// Conditions that others must set before it is ready.
     pub readiness_gates: Vec<Gate>,
+    /// What its containers can mount.
+    #[serde(deserialize_with = "or_default")]
+    pub volumes: Vec<Volume>,
 }
 
 impl Spec {
@@ -107,6 +110,12 @@ pub struct Container {
     pub termination_message_policy: String,
     /// What is mounted where.
     pub volume_mounts: Vec<Mount>,
+    /// Its environment, as far as it comes from elsewhere.
+    #[serde(deserialize_with = "or_default")]
+    pub env: Vec<Variable>,
+    /// What its environment takes over as a whole.
+    #[serde(deserialize_with = "or_default")]
+    pub env_from: Vec<Variables>,
 }
 
 impl Container {
@@ -115,6 +124,104 @@ impl Container {
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
+}
+
+/// A volume, as far as it comes from ConfigMaps and Secrets.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// A ConfigMap.
+    pub config_map: Option<Source>,
+    /// A Secret.
+    pub secret: Option<Source>,
+    /// Several things in one.
+    pub projected: Option<Projected>,
+}
+
+/// Several things in one volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Projected {
+    /// They.
+    #[serde(deserialize_with = "or_default")]
+    pub sources: Vec<Projection>,
+}
+
+/// One of several things in a volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Projection {
+    /// A ConfigMap.
+    pub config_map: Option<Source>,
+    /// A Secret.
+    pub secret: Option<Source>,
+    /// The pod's token.
+    pub service_account_token: Option<serde::de::IgnoredAny>,
+}
+
+/// A ConfigMap or a Secret that something comes from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Its name, where a volume is all of a Secret.
+    pub secret_name: String,
+    /// Whether it may be missing.
+    pub optional: Option<bool>,
+    /// Which entries; all if there are none.
+    #[serde(deserialize_with = "or_default")]
+    pub items: Vec<Item>,
+}
+
+/// An entry of a ConfigMap or a Secret.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Item {
+    /// Its name.
+    pub key: String,
+}
+
+/// One of a container's environment.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Variable {
+    /// Where it comes from; nothing if it is written down.
+    pub value_from: Option<ValueFrom>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ValueFrom {
+    /// An entry of a ConfigMap.
+    pub config_map_key_ref: Option<KeyRef>,
+    /// An entry of a Secret.
+    pub secret_key_ref: Option<KeyRef>,
+}
+
+/// An entry of a ConfigMap or a Secret by its name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KeyRef {
+    /// The object.
+    pub name: String,
+    /// The entry.
+    pub key: String,
+    /// Whether it may be missing.
+    pub optional: Option<bool>,
+}
+
+/// What a container's environment takes over as a whole.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Variables {
+    /// A ConfigMap.
+    pub config_map_ref: Option<Source>,
+    /// A Secret.
+    pub secret_ref: Option<Source>,
 }
 
 /// What a container needs, resource by resource.

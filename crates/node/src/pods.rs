@@ -19,6 +19,7 @@ use crate::admission::{Room, refuse};
 use crate::attend::{Decided, attend};
 use crate::fleet::{Fleet, Seat, is_played_with};
 use crate::images::hash;
+use crate::needs::HELD_BY_NAMESPACE;
 use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
 
 /// How long after a pod came people are told that there is no address for it: telling changes nothing.
@@ -232,7 +233,12 @@ impl Planner for Pods {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::via("pods", of_old), Watch::via("nodes", of_node)];
+        const WATCHES: [Watch; 4] = [
+            Watch::via("pods", of_old),
+            Watch::via("nodes", of_node),
+            Watch::via("configmaps", of_needed),
+            Watch::via("secrets", of_needed),
+        ];
         &WATCHES
     }
 
@@ -265,6 +271,13 @@ fn of_old(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     let has_node = |pod: &PodView| !pod.spec.node_name.is_empty();
     if object.view::<PodView>().is_some_and(has_node) && !is_new(object) {
         wake(object.key().clone());
+    }
+}
+
+/// What comes may be what pods of its namespace wait for.
+fn of_needed(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    for pod in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
+        wake(pod.key().clone());
     }
 }
 

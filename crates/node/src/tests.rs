@@ -12,6 +12,7 @@ mod admission;
 mod components;
 mod converging;
 mod life;
+mod needs;
 mod power;
 mod resizing;
 

@@ -5,9 +5,11 @@
 
 use setpoint_reconcile::Note;
 use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::views::{Condition, condition};
 
 use super::IMAGE_BYTES;
 use crate::lifecycle::{Case, Outlook, resize};
+use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Pod, Status};
 use crate::runtime::Deed;
 
@@ -25,6 +27,13 @@ pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
         subject.normal("Killing", format!("Stopping container {}", one.name))
     };
     pod.spec.all().filter(runs).map(note).collect()
+}
+
+/// What people are told of a pod that begins to wait for its volumes.
+pub fn unmounted(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Option<Note> {
+    let was_told = condition(&case.pod.status.conditions, "PodReadyToStartContainers");
+    let is_news = was_told.is_none_or(Condition::is_true);
+    outlook.unmounted.clone().filter(|_| is_news).map(|why| subject.warning("FailedMount", why))
 }
 
 /// What people are told of a pod that asks for other resources.
@@ -120,6 +129,7 @@ fn waiting(container: &Container, why: &str, message: &str, case: &Case<'_>, sub
         "ImagePullBackOff" => {
             vec![subject.normal("BackOff", format!("Back-off pulling image {image:?}")), failed(why)]
         }
+        CONFIG_ERROR => vec![failed(message)],
         "InvalidImageName" => vec![subject.warning("InspectFailed", message), failed(why)],
         "ErrImageNeverPull" => vec![subject.warning("ErrImageNeverPull", message), failed(why)],
         _ => Vec::new(),

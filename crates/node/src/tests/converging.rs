@@ -114,6 +114,8 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
         begin: Time::EPOCH,
         written: Time::EPOCH,
         resize: crate::lifecycle::resize::Resize::default(),
+        unmounted: &|| None,
+        unset: &|_| None,
         now,
     };
     for _ in 0..20 {
