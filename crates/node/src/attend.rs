@@ -10,7 +10,7 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
-use self::telling::{ending, overdue, resized, told, unmounted, waits};
+use self::telling::{ending, lost, overdue, resized, told, unmounted, waits};
 
 use crate::fleet::{Fleet, Seat};
 use crate::lifecycle::resize::Resize;
@@ -79,6 +79,7 @@ pub fn attend<M>(
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);
     let mut notes = ending(&case, &subject);
+    notes.extend(lost(&case, &runtime, &subject));
     notes.extend(overdue(&outlook, &subject));
     notes.extend(done);
     for again in outlook.again.into_iter().chain(runtime.until()) {

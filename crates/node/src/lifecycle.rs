@@ -130,6 +130,15 @@ impl<'a, R: Runtime> Looking<'a, R> {
         self.runtime.run(container)
     }
 
+    /// The newest run in the place where the pod runs now.
+    fn run_here(&self, container: &Container) -> Option<&'a Run> {
+        self.run(container).filter(|run| self.is_here(run))
+    }
+
+    fn is_here(&self, run: &Run) -> bool {
+        run.started >= self.runtime.sandbox()
+    }
+
     fn is_running(&self, container: &Container) -> bool {
         self.run(container).is_some_and(Run::is_running)
     }
@@ -217,10 +226,18 @@ impl<'a, R: Runtime> Looking<'a, R> {
     fn go_on(&mut self) -> bool {
         let spec = &self.case.pod.spec;
         let mut begin = self.case.begin;
-        if spec.containers.iter().all(|container| self.run(container).is_none()) {
+        if spec.containers.iter().all(|container| self.run_here(container).is_none()) {
             match self.initialize() {
                 Init::Done(at) => begin = begin.max(at),
-                Init::Waits => return false,
+                Init::Waits => {
+                    // What ran in another place waits as if it never had.
+                    for container in &spec.containers {
+                        if self.run(container).is_some() {
+                            self.waiting.insert(&container.name, State::waiting("PodInitializing", ""));
+                        }
+                    }
+                    return false;
+                }
                 Init::Failed => {
                     let end = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
                     self.stop_all(end.unwrap_or(self.case.now), self.grace(), false);
@@ -249,7 +266,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let spec = &self.case.pod.spec;
         let mut begin = self.case.begin;
         for container in &spec.init_containers {
-            let Some(run) = self.run(container) else {
+            let Some(run) = self.run_here(container) else {
                 self.want(container, begin);
                 return Init::Waits;
             };
@@ -342,6 +359,8 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let due = run.and_then(|run| match &run.end {
             // What is of another image has not failed yet.
             Some(end) if self.is_changed(container, run) => end.finished_at,
+            // In a new place, nothing has failed yet.
+            Some(_) if !self.is_here(run) => None,
             _ => restart::at(run),
         });
         let due = due.unwrap_or(begin);

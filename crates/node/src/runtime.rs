@@ -21,6 +21,9 @@ pub trait Runtime {
     /// What probes have found of a run that goes on.
     fn probe(&self, container: &Container, run: &Run) -> Probed;
 
+    /// Since when there is a place for the pod to run in. What ran before was in another, and is gone.
+    fn sandbox(&self) -> Time;
+
     /// What exactly an image is.
     fn image_id(&self, image: &str) -> String;
 

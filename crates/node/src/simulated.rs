@@ -255,6 +255,11 @@ impl Runtime for Simulated<'_> {
         probing::probe(container, self.script(container), run.started, self.now)
     }
 
+    fn sandbox(&self) -> Time {
+        // A pod that never starts anything again gets no other place.
+        if self.pod.spec.restart_policy == "Never" { Time::EPOCH } else { whole(self.host.booted) }
+    }
+
     fn image_id(&self, image: &str) -> String {
         format!("{SCHEME}sha256:{}", hex(image))
     }

@@ -11,7 +11,7 @@ use super::IMAGE_BYTES;
 use crate::lifecycle::{Case, Outlook, resize};
 use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Pod, Status};
-use crate::runtime::Deed;
+use crate::runtime::{Deed, Runtime};
 
 /// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
 /// that its node has seen it.
@@ -27,6 +27,18 @@ pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
         subject.normal("Killing", format!("Stopping container {}", one.name))
     };
     pod.spec.all().filter(runs).map(note).collect()
+}
+
+/// What people are told of a pod that lost the place that it ran in.
+pub fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<Note> {
+    let sandbox = runtime.sandbox();
+    let ran_before = |one: &Container| {
+        let status = case.pod.status.of(&one.name)?;
+        status.state.running.as_ref()?.started_at.filter(|started| *started < sandbox)
+    };
+    let is_lost = !case.meta.is_deleted() && case.pod.spec.all().any(|one| ran_before(one).is_some());
+    is_lost
+        .then(|| subject.normal("SandboxChanged", "Pod sandbox changed, it will be killed and re-created."))
 }
 
 /// What people are told of a pod that begins to wait for its volumes.
