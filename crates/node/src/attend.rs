@@ -10,7 +10,7 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
-use self::telling::{ending, lost, overdue, resized, told, unmounted, waits};
+use self::telling::{ending, lost, overdue, resized, told, unmounted, unready, waits};
 
 use crate::fleet::{Fleet, Seat};
 use crate::lifecycle::resize::Resize;
@@ -82,6 +82,7 @@ pub fn attend<M>(
     notes.extend(lost(&case, &runtime, &subject));
     notes.extend(overdue(&outlook, &subject));
     notes.extend(done);
+    notes.extend(unready(&case, &outlook, &subject));
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);
     }

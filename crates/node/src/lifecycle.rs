@@ -71,6 +71,8 @@ pub struct Outlook {
     pub overdue: Option<(&'static str, &'static str)>,
     /// Why its volumes cannot be made, if it waits for that.
     pub unmounted: Option<String>,
+    /// Containers that say only now that they cannot serve.
+    pub unready: Vec<String>,
 }
 
 /// Why everything has to stop, since when, and how long it is given.
@@ -82,8 +84,15 @@ struct Ending {
 
 /// Looks at a pod.
 pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
-    let mut looking =
-        Looking { case, runtime, deeds: Vec::new(), waiting: BTreeMap::new(), again: None, unmounted: None };
+    let mut looking = Looking {
+        case,
+        runtime,
+        deeds: Vec::new(),
+        waiting: BTreeMap::new(),
+        again: None,
+        unmounted: None,
+        unready: Vec::new(),
+    };
     let ending = looking.ending();
     let done = match &ending {
         Some(ending) => {
@@ -96,8 +105,8 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
     let is_over = done && !looking.any_running();
     let status = looking.report(ending.as_ref(), is_over);
     let overdue = ending.and_then(|ending| ending.reason.filter(|_| looking.begins_at(ending.since)));
-    let Looking { deeds, again, unmounted, .. } = looking;
-    Outlook { deeds, status, again, is_over, overdue, unmounted }
+    let Looking { deeds, again, unmounted, unready, .. } = looking;
+    Outlook { deeds, status, again, is_over, overdue, unmounted, unready }
 }
 
 /// A time in whole seconds, as it is reported.
@@ -119,6 +128,8 @@ struct Looking<'a, R> {
     again: Option<Time>,
     /// Why volumes cannot be made that are needed.
     unmounted: Option<String>,
+    /// Containers that say only now that they cannot serve.
+    unready: Vec<String>,
 }
 
 impl<'a, R: Runtime> Looking<'a, R> {
@@ -342,12 +353,15 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if let Some(until) = probed.until {
             self.look_again_at(until);
         }
+        // A run that nobody was told of may fail before its first report.
+        let is_known = self.case.pod.status.of(&container.name).is_some_and(|old| old.container_id == run.id);
+        if probed.unready.is_some_and(|since| !is_known || self.begins_at(since)) {
+            self.unready.push(container.name.clone());
+        }
         let Some(sick) = probed.sick else { return true };
         let policy = container.restart_policy.as_deref().unwrap_or(&self.case.pod.spec.restart_policy);
         let fate = if policy == "Never" { "" } else { ", will be restarted" };
         let why = format!("Container {} failed {} probe{fate}", container.name, sick.probe);
-        // A run that nobody was told of may fail before its first report.
-        let is_known = self.case.pod.status.of(&container.name).is_some_and(|old| old.container_id == run.id);
         let begins = !is_known || self.begins_at(sick.since);
         self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why), begins);
         false

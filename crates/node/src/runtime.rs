@@ -97,6 +97,8 @@ pub struct Probed {
     pub started: bool,
     /// Whether it can serve.
     pub ready: bool,
+    /// Since when it says that it cannot serve, if it was asked and says so.
+    pub unready: Option<Time>,
     /// What is wrong with it, if it has to be killed for it.
     pub sick: Option<Sick>,
     /// When any of that changes, if it is known.

@@ -29,6 +29,15 @@ pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
     pod.spec.all().filter(runs).map(note).collect()
 }
 
+/// What people are told of containers that cannot serve.
+pub fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
+    let note = |name: &String| {
+        let subject = subject.clone().part(part(case.pod, name));
+        subject.warning("Unhealthy", "Readiness probe failed: simulated")
+    };
+    outlook.unready.iter().map(note).collect()
+}
+
 /// What people are told of a pod that lost the place that it ran in.
 pub fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<Note> {
     let sandbox = runtime.sandbox();

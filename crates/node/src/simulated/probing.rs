@@ -34,12 +34,15 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     {
         sick = Some(Sick { probe: "startup", since: since.after(at), grace: grace(probe) });
     }
+    let mut unready = None;
     let mut ready = started.is_some_and(|started| started.max(ready_after) <= age);
     until.push(ready_after);
     if let (Some(probe), Some(begin)) = (&container.readiness_probe, started) {
-        let findings = Findings::of(probe, script, begin, false, &is_up);
+        let findings = Findings::of(probe, script, begin, false, &|at| is_up(at) && is_well(at));
         until.extend(findings.times());
+        until.extend(findings.spells.iter().map(|(at, _)| *at));
         ready = findings.at(age);
+        unready = findings.failing(age).map(|at| since.after(at));
     }
     if let (Some(probe), Some(begin)) = (&container.liveness_probe, started) {
         let findings = Findings::of(probe, script, begin, true, &is_well);
@@ -50,12 +53,15 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     }
     let next = until.into_iter().filter(|at| *at > age).min();
     let started = started.is_some_and(|started| started <= age);
-    Probed { started, ready: ready && started, sick, until: next.map(|at| since.after(at)) }
+    let until = next.map(|at| since.after(at));
+    Probed { started, ready: ready && started, unready, sick, until }
 }
 
 /// What a probe finds, and when it changes its mind.
 struct Findings {
     first: bool,
+    /// When it fails after it did not, and when it does not after it did, however often.
+    spells: Vec<(Duration, bool)>,
     changes: Vec<(Duration, bool)>,
 }
 
@@ -78,9 +84,12 @@ impl Findings {
         let settled = u32::try_from(successes.max(failures)).unwrap_or(u32::MAX).saturating_add(1);
         let end = last.saturating_add(period.saturating_mul(settled));
         let (mut tick, mut state, mut streak, mut same) = (begin, first, 0, None);
-        let mut changes = Vec::new();
+        let (mut changes, mut spells) = (Vec::new(), Vec::new());
         while tick <= end {
             let found = holds(tick) && answers(probe, script, tick);
+            if found == same.is_some_and(|same: bool| !same) {
+                spells.push((tick, !found));
+            }
             streak = if same == Some(found) { streak + 1 } else { 1 };
             same = Some(found);
             let is_enough = streak >= if found { successes } else { failures };
@@ -91,7 +100,13 @@ impl Findings {
             }
             tick += period;
         }
-        Findings { first, changes }
+        Findings { first, spells, changes }
+    }
+
+    /// Since when it fails.
+    fn failing(&self, age: Duration) -> Option<Duration> {
+        let last = self.spells.iter().rev().find(|(at, _)| *at <= age)?;
+        last.1.then_some(last.0)
     }
 
     fn first(&self, finding: bool) -> Option<Duration> {

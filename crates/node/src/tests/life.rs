@@ -183,3 +183,26 @@ fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
     assert_eq!(shown(&cluster, "a"), "Running | ready");
     cluster.assert_quiet();
 }
+
+#[test]
+fn readiness_comes_and_goes_and_is_told_when_it_goes() {
+    let mut cluster = cluster(at_once);
+    let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":2,"failureThreshold":2}"#;
+    annotated(
+        &mut cluster,
+        "a",
+        value!({"simulate.setpoint.dev/ready-after": "5s", "simulate.setpoint.dev/unwell-after": "19s"}),
+        &format!(r#"{{"containers":[{{"name":"c","image":"i","readinessProbe":{probe}}}]}}"#),
+    );
+    assert_eq!(shown(&cluster, "a"), "Running | running");
+    assert_eq!(counted(&cluster, "Unhealthy"), 1);
+    seconds(&mut cluster, 15);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    assert_eq!(counted(&cluster, "Unhealthy"), 1);
+    seconds(&mut cluster, 60);
+    assert_eq!(shown(&cluster, "a"), "Running | running");
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
+    assert_eq!(counted(&cluster, "Unhealthy"), 2);
+    assert_eq!(events(&cluster, "Unhealthy"), ["Readiness probe failed: simulated"]);
+    cluster.assert_quiet();
+}
