@@ -17,10 +17,12 @@ use setpoint_reconcile::Meta;
 
 use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
-use crate::runtime::{Deed, Image, Run, Runtime};
+use crate::runtime::{Deed, Image, POST_START, Run, Runtime};
 
 /// How long a pod is given to stop that does not say.
 const GRACE: i64 = 30;
+/// Why a container is killed for which what was to be done at its start has failed.
+pub const FAILED_POST_START: &str = "FailedPostStartHook";
 /// Why a container ended that never ran, in one word.
 pub const NEVER_RAN: &str = "ContainerStatusUnknown";
 /// How long after something began without a change of the status people are told of it: nothing shows that they were,
@@ -361,7 +363,10 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let Some(sick) = probed.sick else { return true };
         let policy = container.restart_policy.as_deref().unwrap_or(&self.case.pod.spec.restart_policy);
         let fate = if policy == "Never" { "" } else { ", will be restarted" };
-        let why = format!("Container {} failed {} probe{fate}", container.name, sick.probe);
+        let why = match sick.probe {
+            POST_START => FAILED_POST_START.to_owned(),
+            probe => format!("Container {} failed {probe} probe{fate}", container.name),
+        };
         let begins = !is_known || self.begins_at(sick.since);
         self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why), begins);
         false

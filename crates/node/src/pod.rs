@@ -296,6 +296,8 @@ pub struct Command {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Lifecycle {
+    /// What is done when it has started.
+    pub post_start: Option<Handler>,
     /// What is done before it stops.
     pub pre_stop: Option<Handler>,
 }

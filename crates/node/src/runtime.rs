@@ -105,10 +105,13 @@ pub struct Probed {
     pub until: Option<Time>,
 }
 
+/// What stands in the place of a probe where what was to be done at the start of a container has failed.
+pub const POST_START: &str = "postStart";
+
 /// Why a container has to be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sick {
-    /// Which probe says so: `liveness` or `startup`.
+    /// Which probe says so: `liveness` or `startup`; or [`POST_START`].
     pub probe: &'static str,
     /// Since when.
     pub since: Time,

@@ -14,7 +14,7 @@ use setpoint_reconcile::Meta;
 
 use crate::images::hex;
 use crate::lifecycle::{NEVER_RAN, restart, whole};
-use crate::pod::{Container, ContainerStatus, Pod, State, Terminated};
+use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
 use crate::rules::file::Rule;
 use crate::rules::{Script, script, shell};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
@@ -131,16 +131,8 @@ impl<'a> Simulated<'a> {
     fn stopped(&self, container: &Container, since: Time, grace: Duration) -> (Time, i64) {
         let killed = since.after(grace);
         let said = &self.script(container).said;
-        let before = container.lifecycle.pre_stop.as_ref().map(|hook| {
-            let slept = hook.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-            let ran = hook.exec.as_ref().map(|exec| shell::read(&exec.command, BTreeMap::new()).end);
-            match (slept, ran) {
-                (Some(seconds), _) => Duration::from_secs(seconds),
-                (None, Some(Some((took, _)))) => took,
-                _ => Duration::ZERO,
-            }
-        });
-        let asked = since.after(before.unwrap_or_default());
+        let (before, _) = container.lifecycle.pre_stop.as_ref().map(outcome).unwrap_or_default();
+        let asked = since.after(before);
         // When somebody was asked is known to the second; people are to see that it stops, however late in that it was.
         let some_time = self.host.pause.min(STOP_MAX) * 2;
         let stops = match said.stop_takes {
@@ -215,6 +207,16 @@ impl<'a> Simulated<'a> {
             from += 1;
         }
         said[from..].to_owned()
+    }
+}
+
+/// How long it takes to do something in a container, and with which code it ends. What nobody knows is done at once.
+fn outcome(handler: &Handler) -> (Duration, i64) {
+    let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
+    let ran = handler.exec.as_ref().and_then(|exec| shell::read(&exec.command, BTreeMap::new()).end);
+    match (slept, ran) {
+        (Some(seconds), _) => (Duration::from_secs(seconds), 0),
+        (None, ran) => ran.unwrap_or_default(),
     }
 }
 

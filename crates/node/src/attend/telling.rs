@@ -8,7 +8,7 @@ use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::{Condition, condition};
 
 use super::IMAGE_BYTES;
-use crate::lifecycle::{Case, Outlook, resize};
+use crate::lifecycle::{Case, FAILED_POST_START, Outlook, resize};
 use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Pod, Status};
 use crate::runtime::{Deed, Runtime};
@@ -107,9 +107,11 @@ pub fn told(deed: &Deed, pod: &Pod, subject: &Subject) -> Vec<Note> {
         Deed::Stop { why, .. } => {
             let probe = ["Liveness", "Startup"].into_iter().find(|probe| why.contains(&probe.to_lowercase()));
             let failed = probe.filter(|_| why.contains(" failed "));
+            let hook = Some(why).filter(|why| *why == FAILED_POST_START);
+            let hook = hook.map(|_| subject.warning(FAILED_POST_START, "PostStartHook failed"));
             let unhealthy =
                 failed.map(|probe| subject.warning("Unhealthy", format!("{probe} probe failed: simulated")));
-            unhealthy.into_iter().chain([subject.normal("Killing", why.clone())]).collect()
+            unhealthy.into_iter().chain(hook).chain([subject.normal("Killing", why.clone())]).collect()
         }
     }
 }

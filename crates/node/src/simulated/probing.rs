@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 
+use super::outcome;
 use crate::pod::{Container, Probe};
 use crate::rules::{Script, shell};
-use crate::runtime::{Probed, Sick};
+use crate::runtime::{POST_START, Probed, Sick};
 
 fn seconds(number: i64) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
@@ -22,17 +23,21 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     let ready_after = script.said.ready_after.unwrap_or_default();
     let is_up = |at: Duration| at >= ready_after;
     let is_well = |at: Duration| script.said.unwell_after.is_none_or(|end| at < end);
+    // Nothing is asked of a container before what is to be done at its start is done.
+    let (begin, code) = container.lifecycle.post_start.as_ref().map(outcome).unwrap_or_default();
     let startup = container.startup_probe.as_ref();
-    let starts = startup.map(|probe| Findings::of(probe, script, Duration::ZERO, false, &is_up));
-    let started = starts.as_ref().map_or(Some(Duration::ZERO), |findings| findings.first(true));
+    let starts = startup.map(|probe| Findings::of(probe, script, begin, false, &is_up));
+    let started = starts.as_ref().map_or(Some(begin), |findings| findings.first(true));
     let mut until: Vec<Duration> = starts.iter().flat_map(|findings| findings.times()).collect();
+    until.push(begin);
     let grace = |probe: &Probe| probe.termination_grace_period_seconds.map(seconds);
-    let mut sick = None;
+    let has_failed = code != 0 && begin <= age;
+    let mut sick = has_failed.then(|| Sick { probe: POST_START, since: since.after(begin), grace: None });
     if let (Some(probe), Some(at)) = (startup, starts.as_ref().and_then(|findings| findings.first(false)))
         && started.is_none_or(|started| started > at)
         && at <= age
     {
-        sick = Some(Sick { probe: "startup", since: since.after(at), grace: grace(probe) });
+        sick = sick.or(Some(Sick { probe: "startup", since: since.after(at), grace: grace(probe) }));
     }
     let mut unready = None;
     let mut ready = started.is_some_and(|started| started.max(ready_after) <= age);

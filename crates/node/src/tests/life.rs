@@ -206,3 +206,24 @@ fn readiness_comes_and_goes_and_is_told_when_it_goes() {
     assert_eq!(events(&cluster, "Unhealthy"), ["Readiness probe failed: simulated"]);
     cluster.assert_quiet();
 }
+
+#[test]
+fn what_is_to_be_done_at_the_start_delays_a_container_or_kills_it() {
+    let mut cluster = cluster(at_once);
+    let spec = |hook: &str| {
+        format!(r#"{{"containers":[{{"name":"c","image":"i","lifecycle":{{"postStart":{hook}}}}}]}}"#)
+    };
+    pod(&mut cluster, "slow", &spec(r#"{"sleep":{"seconds":5}}"#));
+    assert_eq!(shown(&cluster, "slow"), "Running | running");
+    seconds(&mut cluster, 6);
+    assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    cluster.assert_quiet();
+    pod(&mut cluster, "fine", &spec(r#"{"exec":{"command":["true"]}}"#));
+    assert_eq!(shown(&cluster, "fine"), "Running | ready");
+    pod(&mut cluster, "bad", &spec(r#"{"exec":{"command":["false"]}}"#));
+    assert_eq!(shown(&cluster, "bad"), "Running | CrashLoopBackOff x1");
+    assert_eq!(events(&cluster, "FailedPostStartHook"), ["PostStartHook failed"]);
+    assert_eq!(events(&cluster, "Killing"), ["FailedPostStartHook"]);
+    assert_eq!(counted(&cluster, "Killing"), 2);
+    cluster.assert_quiet();
+}
