@@ -10,7 +10,7 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
-use self::telling::{ending, lost, overdue, resized, told, unmounted, unready, waits};
+use self::telling::{ending, lost, overdue, pulls, resized, told, unmounted, unready, waits};
 
 use crate::fleet::{Fleet, Seat};
 use crate::lifecycle::resize::Resize;
@@ -82,6 +82,7 @@ pub fn attend<M>(
     notes.extend(lost(&case, &runtime, &subject));
     notes.extend(overdue(&outlook, &subject));
     notes.extend(done);
+    notes.extend(pulls(&case, &outlook, &subject));
     notes.extend(unready(&case, &outlook, &subject));
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);
@@ -93,7 +94,7 @@ pub fn attend<M>(
         plan.notes.extend(notes);
     } else {
         if !runs_already {
-            notes.extend(waits(&case, &outlook.status, &subject));
+            notes.extend(waits(&case, &runtime, &outlook.status, &subject));
             notes.extend(unmounted(&case, &outlook, &subject));
             notes.extend(resized(&case, &outlook.status, &subject));
         }
@@ -124,7 +125,7 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
                 Deed::Stop { container, begins, .. } => *begins && !stopping.contains(container),
             };
             if is_news {
-                notes.extend(told(deed, case.pod, subject));
+                notes.extend(told(deed, case.pod, runtime, subject));
             }
             match deed {
                 Deed::Start { container, .. } => stopping.retain(|one| one != container),

@@ -75,6 +75,8 @@ pub struct Outlook {
     pub unmounted: Option<String>,
     /// Containers that say only now that they cannot serve.
     pub unready: Vec<String>,
+    /// Containers whose images only now begin to come.
+    pub pulling: Vec<String>,
 }
 
 /// Why everything has to stop, since when, and how long it is given.
@@ -94,6 +96,7 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
         again: None,
         unmounted: None,
         unready: Vec::new(),
+        pulling: Vec::new(),
     };
     let ending = looking.ending();
     let done = match &ending {
@@ -107,8 +110,8 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
     let is_over = done && !looking.any_running();
     let status = looking.report(ending.as_ref(), is_over);
     let overdue = ending.and_then(|ending| ending.reason.filter(|_| looking.begins_at(ending.since)));
-    let Looking { deeds, again, unmounted, unready, .. } = looking;
-    Outlook { deeds, status, again, is_over, overdue, unmounted, unready }
+    let Looking { deeds, again, unmounted, unready, pulling, .. } = looking;
+    Outlook { deeds, status, again, is_over, overdue, unmounted, unready, pulling }
 }
 
 /// A time in whole seconds, as it is reported.
@@ -132,6 +135,8 @@ struct Looking<'a, R> {
     unmounted: Option<String>,
     /// Containers that say only now that they cannot serve.
     unready: Vec<String>,
+    /// Containers whose images only now begin to come.
+    pulling: Vec<String>,
 }
 
 impl<'a, R: Runtime> Looking<'a, R> {
@@ -407,7 +412,13 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 let restarts = run.map_or(0, |run| run.restarts + 1);
                 self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
             }
-            Image::Pulling { until } => until.into_iter().for_each(|until| self.look_again_at(until)),
+            Image::Pulling { since, until } => {
+                until.into_iter().for_each(|until| self.look_again_at(until));
+                // Where nothing is paused for, the pod is taken up and its image pulled in one moment.
+                if self.begins_at(since) || self.case.pod.status.start_time.is_none() {
+                    self.pulling.push(container.name.clone());
+                }
+            }
             Image::Failed { reason, message, until, .. } => {
                 until.into_iter().for_each(|until| self.look_again_at(until));
                 self.waiting.insert(&container.name, State::waiting(reason, message));

@@ -74,6 +74,8 @@ pub enum Image {
     },
     /// It is on its way.
     Pulling {
+        /// Since when.
+        since: Time,
         /// When it will be there, if that is known.
         until: Option<Time>,
     },

@@ -146,6 +146,13 @@ impl<'a> Simulated<'a> {
         }
     }
 
+    /// Whether people see how the image of a container comes.
+    #[must_use]
+    pub fn pulls_slowly(&self, name: &str) -> bool {
+        let takes = self.scripts.get(name).and_then(|script| script.said.pull_takes);
+        takes.is_some_and(|takes| !takes.is_zero())
+    }
+
     /// What a container does.
     pub(crate) fn script(&self, container: &Container) -> &Script {
         self.scripts.get(&container.name).expect("every container has a script")
@@ -248,7 +255,7 @@ impl Runtime for Simulated<'_> {
 
     fn image(&self, container: &Container, wanted: Time) -> Image {
         if self.runs.get(&container.name).is_some_and(|run| run.has_image_of(container)) {
-            return Image::Present { took: None };
+            return pulling::again(container, &self.script(container).said, wanted, self.now);
         }
         pulling::image(container, &self.script(container).said, &self.host, wanted, self.now)
     }

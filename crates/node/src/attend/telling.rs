@@ -8,10 +8,12 @@ use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::{Condition, condition};
 
 use super::IMAGE_BYTES;
+use crate::lifecycle::restart::shown;
 use crate::lifecycle::{Case, FAILED_POST_START, Outlook, resize};
 use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Pod, Status};
 use crate::runtime::{Deed, Runtime};
+use crate::simulated::Simulated;
 
 /// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
 /// that its node has seen it.
@@ -27,6 +29,17 @@ pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
         subject.normal("Killing", format!("Stopping container {}", one.name))
     };
     pod.spec.all().filter(runs).map(note).collect()
+}
+
+/// What people are told of images that begin to come.
+pub fn pulls(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
+    let begun = case.pod.spec.all().filter(|one| outlook.pulling.contains(&one.name));
+    let note = |one: &Container| pulling(one, &subject.clone().part(part(case.pod, &one.name)));
+    begun.map(note).collect()
+}
+
+fn pulling(container: &Container, subject: &Subject) -> Note {
+    subject.normal("Pulling", format!("Pulling image {:?}", container.image))
 }
 
 /// What people are told of containers that cannot serve.
@@ -77,19 +90,20 @@ fn part(pod: &Pod, name: &str) -> String {
 }
 
 /// What people are told about a deed.
-pub fn told(deed: &Deed, pod: &Pod, subject: &Subject) -> Vec<Note> {
+pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) -> Vec<Note> {
     let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
     let subject = subject.clone().part(part(pod, name));
-    let image =
-        pod.spec.all().find(|one| one.name == *name).map(|one| one.image.as_str()).unwrap_or_default();
+    let Some(container) = pod.spec.all().find(|one| one.name == *name) else { return Vec::new() };
+    let image = &container.image;
     match deed {
         Deed::Start { pulled, .. } => {
             let mut notes = Vec::with_capacity(4);
             match pulled {
                 Some(took) => {
-                    notes.push(subject.normal("Pulling", format!("Pulling image {image:?}")));
+                    notes.extend((!runtime.pulls_slowly(name)).then(|| pulling(container, &subject)));
+                    let took = shown(*took);
                     let message = format!(
-                        "Successfully pulled image {image:?} in {took:?} ({took:?} including waiting). Image size: {IMAGE_BYTES} bytes."
+                        "Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {IMAGE_BYTES} bytes."
                     );
                     notes.push(subject.normal("Pulled", message));
                 }
@@ -117,7 +131,7 @@ pub fn told(deed: &Deed, pod: &Pod, subject: &Subject) -> Vec<Note> {
 }
 
 /// What people are told about containers that have begun to wait.
-pub fn waits(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+pub fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     let reason = |status: Option<&ContainerStatus>| {
         status.and_then(|status| status.state.waiting.as_ref()).map(|waiting| waiting.reason.clone())
     };
@@ -130,6 +144,9 @@ pub fn waits(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
         let Some(why) = reason(new).filter(is_news) else { continue };
         let message = new.and_then(|new| new.state.waiting.as_ref()).map(|waiting| waiting.message.as_str());
         let subject = subject.clone().part(part(case.pod, &container.name));
+        if why == "ErrImagePull" && !runtime.pulls_slowly(&container.name) {
+            notes.push(pulling(container, &subject));
+        }
         notes.extend(waiting(container, &why, message.unwrap_or_default(), case, &subject));
     }
     notes
@@ -144,11 +161,9 @@ fn waiting(container: &Container, why: &str, message: &str, case: &Case<'_>, sub
             let message = format!("Back-off restarting failed container {name} in pod {pod}");
             vec![subject.warning("BackOff", message)]
         }
-        "ErrImagePull" => vec![
-            subject.normal("Pulling", format!("Pulling image {image:?}")),
-            subject.warning("Failed", format!("Failed to pull image {image:?}: {message}")),
-            failed(why),
-        ],
+        "ErrImagePull" => {
+            vec![subject.warning("Failed", format!("Failed to pull image {image:?}: {message}")), failed(why)]
+        }
         "ImagePullBackOff" => {
             vec![subject.normal("BackOff", format!("Back-off pulling image {image:?}")), failed(why)]
         }

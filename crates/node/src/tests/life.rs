@@ -227,3 +227,42 @@ fn what_is_to_be_done_at_the_start_delays_a_container_or_kills_it() {
     assert_eq!(counted(&cluster, "Killing"), 2);
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_slow_pull_is_told_when_it_begins_and_needed_once() {
+    for controllers in [at_once, slowly] {
+        let mut cluster = cluster(controllers);
+        let slow = value!({"simulate.setpoint.dev/pull-takes": "95s"});
+        let spec = r#"{"containers":[{"name":"c","image":"large:1"}]}"#;
+        annotated(&mut cluster, "a", slow.clone(), spec);
+        seconds(&mut cluster, 5);
+        assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
+        assert_eq!(events(&cluster, "Pulling"), ["Pulling image \"large:1\""]);
+        seconds(&mut cluster, 95);
+        assert_eq!(shown(&cluster, "a"), "Running | ready");
+        assert_eq!(counted(&cluster, "Pulling"), 1);
+        let pulled = "Successfully pulled image \"large:1\" in 1m35s (1m35s including waiting).";
+        assert!(events(&cluster, "Pulled")[0].starts_with(pulled), "{:?}", events(&cluster, "Pulled"));
+        annotated(&mut cluster, "b", slow, spec);
+        seconds(&mut cluster, 5);
+        assert_eq!(shown(&cluster, "b"), "Running | ready", "it is there");
+        assert_eq!(counted(&cluster, "Pulling"), 1);
+    }
+}
+
+#[test]
+fn an_image_that_is_always_pulled_is_pulled_again() {
+    let mut cluster = cluster(at_once);
+    let spec = |policy: &str| {
+        format!(
+            r#"{{"containers":[{{"name":"c","image":"b","imagePullPolicy":"{policy}","command":["sleep","700"]}}]}}"#
+        )
+    };
+    pod(&mut cluster, "once", &spec("IfNotPresent"));
+    let before = counted(&cluster, "Pulling");
+    pod(&mut cluster, "always", &spec("Always"));
+    seconds(&mut cluster, 1500);
+    assert_eq!(shown(&cluster, "once"), "Running | ready x2");
+    assert_eq!(shown(&cluster, "always"), "Running | ready x2");
+    assert_eq!(counted(&cluster, "Pulling") - before, 3);
+}
