@@ -10,7 +10,7 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 
-use self::telling::{ending, lost, overdue, pulls, resized, told, unmounted, unready, waits};
+use self::telling::{notes, told};
 
 use crate::fleet::{Fleet, Seat};
 use crate::lifecycle::resize::Resize;
@@ -78,26 +78,13 @@ pub fn attend<M>(
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);
-    let mut notes = ending(&case, &subject);
-    notes.extend(lost(&case, &runtime, &subject));
-    notes.extend(overdue(&outlook, &subject));
-    notes.extend(done);
-    notes.extend(pulls(&case, &outlook, &subject));
-    notes.extend(unready(&case, &outlook, &subject));
+    let notes = if runs_already { Vec::new() } else { notes(&case, &runtime, &outlook, done, &subject) };
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);
-    }
-    if runs_already {
-        notes.clear();
     }
     if outlook.status == pod.status {
         plan.notes.extend(notes);
     } else {
-        if !runs_already {
-            notes.extend(waits(&case, &runtime, &outlook.status, &subject));
-            notes.extend(unmounted(&case, &outlook, &subject));
-            notes.extend(resized(&case, &outlook.status, &subject));
-        }
         let mut act = Act::from(Write::status(object, value_of(&outlook.status)));
         act.done = notes;
         plan.act(act);

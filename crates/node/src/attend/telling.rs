@@ -15,9 +15,31 @@ use crate::pod::{Container, ContainerStatus, Pod, Status};
 use crate::runtime::{Deed, Runtime};
 use crate::simulated::Simulated;
 
+/// All that people are told of a pod after one look at it, what was `done` among it.
+pub fn notes(
+    case: &Case<'_>,
+    runtime: &Simulated<'_>,
+    outlook: &Outlook,
+    done: Vec<Note>,
+    subject: &Subject,
+) -> Vec<Note> {
+    let mut notes = ending(case, subject);
+    notes.extend(lost(case, runtime, subject));
+    notes.extend(overdue(outlook, subject));
+    notes.extend(done);
+    notes.extend(pulls(case, outlook, subject));
+    notes.extend(unready(case, outlook, subject));
+    if outlook.status != case.pod.status {
+        notes.extend(waits(case, runtime, &outlook.status, subject));
+        notes.extend(unmounted(case, outlook, subject));
+        notes.extend(resized(case, &outlook.status, subject));
+    }
+    notes
+}
+
 /// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
 /// that its node has seen it.
-pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
     let Case { pod, meta, .. } = case;
     if !meta.is_deleted() || pod.status.observed_generation == Some(meta.generation) {
         return Vec::new();
@@ -32,7 +54,7 @@ pub fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
 }
 
 /// What people are told of images that begin to come.
-pub fn pulls(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
+fn pulls(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
     let begun = case.pod.spec.all().filter(|one| outlook.pulling.contains(&one.name));
     let note = |one: &Container| pulling(one, &subject.clone().part(part(case.pod, &one.name)));
     begun.map(note).collect()
@@ -43,7 +65,7 @@ fn pulling(container: &Container, subject: &Subject) -> Note {
 }
 
 /// What people are told of containers that cannot serve.
-pub fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
+fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
     let note = |name: &String| {
         let subject = subject.clone().part(part(case.pod, name));
         subject.warning("Unhealthy", "Readiness probe failed: simulated")
@@ -52,7 +74,7 @@ pub fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Not
 }
 
 /// What people are told of a pod that lost the place that it ran in.
-pub fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<Note> {
+fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<Note> {
     let sandbox = runtime.sandbox();
     let ran_before = |one: &Container| {
         let status = case.pod.status.of(&one.name)?;
@@ -64,14 +86,14 @@ pub fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Optio
 }
 
 /// What people are told of a pod that begins to wait for its volumes.
-pub fn unmounted(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Option<Note> {
+fn unmounted(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Option<Note> {
     let was_told = condition(&case.pod.status.conditions, "PodReadyToStartContainers");
     let is_news = was_told.is_none_or(Condition::is_true);
     outlook.unmounted.clone().filter(|_| is_news).map(|why| subject.warning("FailedMount", why))
 }
 
 /// What people are told of a pod that asks for other resources.
-pub fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     let note = |(is_good, reason, message): (bool, &'static str, String)| {
         if is_good { subject.normal(reason, message) } else { subject.warning(reason, message) }
     };
@@ -79,7 +101,7 @@ pub fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note>
 }
 
 /// What people are told when a pod was active for too long.
-pub fn overdue(outlook: &Outlook, subject: &Subject) -> Option<Note> {
+fn overdue(outlook: &Outlook, subject: &Subject) -> Option<Note> {
     let (reason, message) = outlook.overdue?;
     Some(subject.normal(reason, message))
 }
@@ -131,7 +153,7 @@ pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) 
 }
 
 /// What people are told about containers that have begun to wait.
-pub fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     let reason = |status: Option<&ContainerStatus>| {
         status.and_then(|status| status.state.waiting.as_ref()).map(|waiting| waiting.reason.clone())
     };
