@@ -68,8 +68,8 @@ pub fn are_same<'a>(
         match (one.next(), other.next()) {
             (None, None) => return true,
             (Some((name, text)), Some((other, amount))) if name == other => {
-                let is_equal = || Quantity::parse(text).ok().zip(Quantity::parse(amount).ok());
-                if text != amount && !is_equal().is_some_and(|(a, b)| a == b) {
+                let read = || Quantity::parse(text).ok().zip(Quantity::parse(amount).ok());
+                if text != amount && read().is_none_or(|(a, b)| a != b) {
                     return false;
                 }
             }
