@@ -15,7 +15,7 @@ use setpoint_scheduler::shape::{HostPort, Shape, host_ports};
 use crate::fleet::Seat;
 use crate::lifecycle::whole;
 use crate::pod::{Pod, Status};
-use crate::resizing::{Verdict, held_by, wanted_by};
+use crate::resizing::{Verdict, held_by, is_asking, wanted_by};
 
 /// Why a node refuses a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,8 +92,11 @@ impl<'a> Room<'a> {
     fn taken(&mut self) -> &mut Amounts {
         let admitted = &self.admitted;
         self.taken.get_or_insert_with(|| {
-            let mut taken = Amounts::default();
-            admitted.iter().for_each(|(object, pod)| taken.add(&held_by(object, pod), 1));
+            // Hardly anybody asks for anything else than it has.
+            let settled = admitted.iter().filter(|(object, pod)| !is_asking(object, pod));
+            let mut taken = Amounts::asked_by_all(settled.map(|(_, pod)| *pod));
+            let asking = admitted.iter().filter(|(object, pod)| is_asking(object, pod));
+            asking.for_each(|(object, pod)| taken.add(&held_by(object, pod), 1));
             taken
         })
     }
