@@ -5,6 +5,8 @@
 //! clients know them. [`parse_strict`] also names the fields that came twice. [`write()`] gives compact bytes,
 //! escaped as Go escapes them; [`write_pretty`] the form people asked for.
 
+use std::borrow::Cow;
+
 use crate::value::Value;
 
 mod reader;
@@ -50,7 +52,31 @@ pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), JsonError> 
 /// # Errors
 /// As [`parse`].
 pub fn parse_stored(bytes: &[u8]) -> Result<Value, JsonError> {
-    reader::Parser::leaving_owners(bytes).document()
+    parse_closed(bytes, &[])
+}
+
+/// As [`parse_stored`], and leaves these parts of the spec as they are written too: for who changes the rest. See
+/// [`opened`].
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_closed(bytes: &[u8], closed: &[&str]) -> Result<Value, JsonError> {
+    reader::Parser::leaving(bytes, closed).document()
+}
+
+/// Where the object or array ends that starts at `at`, without a look at what is in it. That it is one is taken on trust.
+#[must_use]
+pub fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
+    reader::end_of(bytes, at)
+}
+
+/// A value to look into: read, if it was left as it is written.
+#[must_use]
+pub fn opened(value: &Value) -> Cow<'_, Value> {
+    match value {
+        Value::Raw(json) => Cow::Owned(parse(json.as_bytes()).unwrap_or_default()),
+        value => Cow::Borrowed(value),
+    }
 }
 
 /// Appends the compact form.

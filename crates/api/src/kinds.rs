@@ -67,6 +67,18 @@ pub trait Rules: Send + Sync {
     /// Fills in what the client left out, as upstream's versioned defaults do. Idempotent.
     fn default(&self, _object: &mut Value) {}
 
+    /// Fills in what a write of the status left out. The rest of the object is set back to what it was, so by default this
+    /// is [`Rules::default`] only because that knows the status too.
+    fn default_status(&self, object: &mut Value) {
+        self.default(object);
+    }
+
+    /// The parts of the spec that a write of the status, or a binding, need not look into: they may be left as they are
+    /// written, see [`crate::json::parse_closed`]. Whoever names any has a [`Rules::default_status`] that knows it.
+    fn closed_to_status(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Fills in the times that the client left out, where upstream's defaults look at the clock.
     fn default_times(&self, _object: &mut Value, _now: Time) {}
 

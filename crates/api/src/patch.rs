@@ -58,6 +58,18 @@ impl PatchType {
             .into_iter()
             .find(|sort| sort.media_type() == text)
     }
+
+    /// Applies a patch of this sort, which nobody sent as text, as [`Patch::apply`] does.
+    ///
+    /// # Errors
+    /// As [`Patch::apply`].
+    pub fn apply(self, patch: &Value, object: Value, of: Struct<'_>) -> Result<Value, PatchError> {
+        match self {
+            PatchType::Json => Ok(json::apply(object, patch)?),
+            PatchType::Merge => merge::apply(object, patch).ok_or(PatchError::Merge),
+            PatchType::Strategic => Ok(strategic::apply(object, patch, of)?),
+        }
+    }
 }
 
 /// A patch that was read.
@@ -136,12 +148,6 @@ impl Patch {
         Ok(Patch { sort, body, strict })
     }
 
-    /// A patch that nobody sent as text.
-    #[must_use]
-    pub fn new(sort: PatchType, body: Value) -> Patch {
-        Patch { sort, body, strict: Vec::new() }
-    }
-
     /// The sort.
     #[must_use]
     pub fn sort(&self) -> PatchType {
@@ -154,16 +160,24 @@ impl Patch {
         &self.strict
     }
 
+    /// Whether it is seen at once that the patch does not change this field of an object.
+    #[must_use]
+    pub fn leaves_alone(&self, field: &str) -> bool {
+        let is_other = |key: &str| key != field && !key.starts_with('$');
+        match self.sort {
+            PatchType::Json => false,
+            PatchType::Merge | PatchType::Strategic => {
+                self.body.as_map().is_some_and(|body| body.keys().all(is_other))
+            }
+        }
+    }
+
     /// Applies the patch to an object of the version that the client speaks, whose schema is `of`.
     ///
     /// # Errors
     /// If an operation fails, or the patch makes no sense for the object.
     pub fn apply(&self, object: Value, of: Struct<'_>) -> Result<Value, PatchError> {
-        match self.sort {
-            PatchType::Json => Ok(json::apply(object, &self.body)?),
-            PatchType::Merge => merge::apply(object, &self.body).ok_or(PatchError::Merge),
-            PatchType::Strategic => Ok(strategic::apply(object, &self.body, of)?),
-        }
+        self.sort.apply(&self.body, object, of)
     }
 
     /// The answer when the patched object cannot be decoded. `patched` is what [`Patch::apply`] gave.

@@ -14,6 +14,7 @@ mod status;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
+use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::indexes::ORPHAN_REPLICA_SETS;
@@ -37,7 +38,7 @@ impl Planner for DeploymentController {
         const WATCHES: [Watch; 3] = [
             Watch::itself(<Deployment as setpoint_reconcile::View>::RESOURCE),
             Watch::via(SETS, of_set),
-            Watch::via("pods", of_pod),
+            Watch::via("pods", of_pod).when(counts_otherwise),
         ];
         &WATCHES
     }
@@ -147,7 +148,7 @@ fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<Stri
 fn old_pods_run(sets: &Sets<'_>, world: &World) -> bool {
     sets.old.iter().any(|old| {
         let pods = world.owned(&old.object.meta().uid, "pods");
-        let mut views = pods.filter_map(|pod| pod.view::<setpoint_reconcile::views::pod::Pod>());
+        let mut views = pods.filter_map(|pod| pod.view::<Pod>());
         old.set.status.replicas > 0 || views.any(|pod| !pod.is_finished())
     })
 }
@@ -174,6 +175,12 @@ fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     {
         wake(object.key().clone());
     }
+}
+
+/// Whether a pod that ran does not any more, or belongs to another: nothing else lets new ones start.
+fn counts_otherwise(before: &Object, after: &Object) -> bool {
+    let is_over = |object: &Object| object.view::<Pod>().is_some_and(Pod::is_finished);
+    is_over(before) != is_over(after) || before.meta().owner_references != after.meta().owner_references
 }
 
 #[cfg(test)]

@@ -87,6 +87,9 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         wake(object.key().clone());
     }
+    if world.count(ResourceClaim::RESOURCE) == 0 {
+        return;
+    }
     let uid = &object.meta().uid;
     let claims = world.indexed(DEVICE_CLAIMS_BY_POD, uid).chain(world.owned(uid, ResourceClaim::RESOURCE));
     claims.for_each(|claim| wake(claim.key().clone()));

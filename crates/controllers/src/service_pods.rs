@@ -33,6 +33,9 @@ pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec
 /// Wakes the Services that may select a pod.
 pub fn wake_services(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let meta = pod.meta();
+    if !world.has_indexed(SERVICES_BY_SELECTOR) {
+        return;
+    }
     for (name, value) in meta.labels.iter() {
         let place = labelled(&meta.namespace, name, value);
         let services: Vec<Key> =

@@ -293,6 +293,18 @@ impl World {
         self.entries(entries, value)
     }
 
+    /// Whether an index holds anything at all: to make up a value to ask for may cost more than that.
+    ///
+    /// # Panics
+    /// As [`World::indexed`].
+    #[must_use]
+    pub fn has_indexed(&self, index: &str) -> bool {
+        let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
+        let (declared, entries) = declared.expect("the index was declared");
+        self.read(declared.resource);
+        !entries.is_empty()
+    }
+
     fn entries<'a>(
         &'a self,
         entries: &'a Entries,

@@ -3,6 +3,7 @@
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::{Container, Pod};
 
 /// What a container that says nothing is thought to use, in thousandths of a core, when nodes are compared.
@@ -28,6 +29,21 @@ impl Amounts {
     #[must_use]
     pub fn asked_by(pod: &Pod) -> Amounts {
         total(pod, false)
+    }
+
+    /// What pods ask for together. Most ask for what the one before does, which is seen sooner than worked out.
+    pub fn asked_by_all<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Amounts {
+        let mut all = Amounts::default();
+        let mut alike: Option<(&Pod, Amounts)> = None;
+        for pod in pods {
+            if alike.as_ref().is_none_or(|(last, _)| !asks_alike(last, pod)) {
+                alike = Some((pod, Amounts::asked_by(pod)));
+            }
+            if let Some((_, asked)) = &alike {
+                all.add(asked, 1);
+            }
+        }
+        all
     }
 
     /// Reads amounts; also how many pods are meant, which is nobody's request.
@@ -122,14 +138,39 @@ impl Request {
     }
 }
 
+/// Whether two pods ask in the same words.
+fn asks_alike(a: &Pod, b: &Pod) -> bool {
+    let containers = |a: &[Container], b: &[Container]| {
+        let same = |(a, b): (&Container, &Container)| {
+            a.resources.requests == b.resources.requests && a.restart_policy == b.restart_policy
+        };
+        a.len() == b.len() && a.iter().zip(b).all(same)
+    };
+    let (a, b) = (&a.spec, &b.spec);
+    containers(&a.containers, &b.containers)
+        && containers(&a.init_containers, &b.init_containers)
+        && (&a.resources, &a.overhead) == (&b.resources, &b.overhead)
+}
+
 fn total(pod: &Pod, guess: bool) -> Amounts {
     let mut all = Amounts::default();
+    // Whoever asks for more than its node has at all keeps what it was given.
+    let is_refused = condition(&pod.status.conditions, "PodResizePending")
+        .is_some_and(|pending| pending.reason == "Infeasible");
+    let requests = |container: &'_ Container| {
+        let mut known = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        let given = known.find(|status| is_refused && status.name == container.name);
+        match given.map(|status| &status.allocated_resources).filter(|given| !given.is_empty()) {
+            Some(given) => of_container(given, guess),
+            None => of_container(&container.resources.requests, guess),
+        }
+    };
     for container in &pod.spec.containers {
-        all.add(&of_container(&container.resources.requests, guess), 1);
+        all.add(&requests(container), 1);
     }
     let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
     for container in &pod.spec.init_containers {
-        let mut own = of_container(&container.resources.requests, guess);
+        let mut own = requests(container);
         if container.restart_policy == "Always" {
             all.add(&own, 1);
             beside.add(&own, 1);
@@ -184,10 +225,28 @@ mod tests {
         container
     }
 
-    fn cpu(containers: &[&str], first: &[(&str, &str)]) -> i64 {
+    fn pod(containers: &[&str], first: &[(&str, &str)]) -> Pod {
         let mut pod = Pod::default();
         pod.spec.containers = containers.iter().map(|cpu| container(cpu, "")).collect();
         pod.spec.init_containers = first.iter().map(|(cpu, policy)| container(cpu, policy)).collect();
+        pod
+    }
+
+    #[test]
+    fn pods_ask_together_for_what_each_asks_for() {
+        let (mut whole, mut heavy) = (pod(&["1"], &[]), pod(&["1"], &[]));
+        whole.spec.resources = Some(value!({"requests": {"cpu": "7"}}));
+        heavy.spec.overhead = Some(value!({"cpu": "500m"}));
+        let (one, two, first) = (pod(&["1"], &[]), pod(&["1", "1"], &[]), pod(&["1"], &[("4", "")]));
+        let beside = pod(&["1"], &[("4", "Always")]);
+        let pods = [&one, &one, &two, &first, &beside, &whole, &whole, &heavy, &one];
+        let each: Vec<i64> = pods.iter().map(|pod| Amounts::asked_by(pod).cpu).collect();
+        assert_eq!(each, [1000, 1000, 2000, 4000, 5000, 7000, 7000, 1500, 1000]);
+        assert_eq!(Amounts::asked_by_all(pods).cpu, each.iter().sum::<i64>());
+    }
+
+    fn cpu(containers: &[&str], first: &[(&str, &str)]) -> i64 {
+        let pod = pod(containers, first);
         Request::of(&pod).asked.cpu
     }
 

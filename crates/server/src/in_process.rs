@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use setpoint_api::decode::decode;
 use setpoint_api::metadata;
 use setpoint_api::metadata::options::DeleteOptions;
-use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::patch::PatchType;
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
 use setpoint_reconcile::object::Kept;
@@ -71,7 +71,7 @@ pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Out
 #[must_use]
 pub fn observed(key: Key, event: &Event) -> Option<Observed> {
     let record = &event.after;
-    let by = Some(record.cause().reconciler).filter(|by| !by.is_empty()).map(Into::into);
+    let by = record.tags().reconciler().map(Into::into);
     let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };
     Some(Observed { key, revision: record.revision(), after, by })
 }
@@ -119,7 +119,9 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
         }
         Write::Patch { key, part, sort, patch, uid, revision } => {
             let record = find(served, key, world)?;
-            let live = stored::object(&record);
+            let part = part_of(part)?;
+            let is_closed = part == Part::Status && patch.get("spec").is_none();
+            let live = if is_closed { stored::closed(served, &record) } else { stored::object(&record) };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
@@ -129,15 +131,14 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
                 Sort::Merge => PatchType::Merge,
                 Sort::Strategic => PatchType::Strategic,
             };
-            let patched = Patch::new(sort, patch.clone())
-                .apply(live.clone(), served.stored_schema)
-                .map_err(|error| error.to_status())?;
+            let patched =
+                sort.apply(patch, live.clone(), served.stored_schema).map_err(|error| error.to_status())?;
             let wish = Wish::of(typed_where(served, patched, patch)?);
-            Ok(update::update_live(served, part_of(part)?, wish, (&record, live), &writer, world)?.step)
+            Ok(update::update_live(served, part, wish, (&record, live), &writer, world)?.step)
         }
         Write::Apply { key, part, config, uid } => {
             let record = find(served, key, world)?;
-            if **uid != *metadata::text(&stored::object(&record), "uid") {
+            if **uid != *metadata::text(&stored::closed(served, &record), "uid") {
                 return Err(changed(served, key));
             }
             let mut says = config.clone();

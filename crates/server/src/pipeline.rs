@@ -94,7 +94,11 @@ impl Wish {
         live: Option<&Value>,
     ) -> (Value, FieldSet) {
         let Wish { mut object, hollow, owners } = self;
-        served.rules.default(&mut object);
+        if part == Part::Status && live.is_some() {
+            served.rules.default_status(&mut object);
+        } else {
+            served.rules.default(&mut object);
+        }
         served.rules.default_times(&mut object, world.now);
         // What is empty and never shown as such is owned by nobody, but rules still want to see it.
         let keeping = |object: &Value, keep| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use setpoint_api::decode::decode;
 use setpoint_api::metadata::options::DeleteOptions;
-use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::patch::PatchType;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
@@ -513,11 +513,10 @@ impl Cluster {
     ) -> Result<Revision, Status> {
         let served = kind(resource);
         let key = Key::from_path(&served.resource, path).expect("a path");
-        let patch = Patch::new(PatchType::Merge, patch);
         self.act(|writer, world| {
             let record =
                 world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
-            let patched = patch.apply(stored::object(record), served.stored_schema);
+            let patched = PatchType::Merge.apply(&patch, stored::object(record), served.stored_schema);
             let patched = typed(served, patched.map_err(|error| error.to_status())?);
             let part = Part::of(part).expect("a part");
             Ok(update::update(served, part, Wish::of(patched), record, writer, world)?.step)

@@ -74,6 +74,35 @@ pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
     Ok(parser.tracker.map(|tracker| tracker.found).unwrap_or_default())
 }
 
+/// See [`super::end_of`].
+pub(super) fn end_of(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut open = 0_usize;
+    loop {
+        match bytes.get(at)? {
+            b'"' => at = end_of_string(bytes, at + 1),
+            b'{' | b'[' => open += 1,
+            b'}' | b']' => open = open.checked_sub(1)?,
+            _ => {}
+        }
+        at += 1;
+        if open == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Where the quote stands that ends a string.
+fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at += plain::<EndsPlain>(bytes.get(at..).unwrap_or_default());
+        match bytes.get(at) {
+            Some(b'"') | None => return at,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
 /// The state of a run over one input.
 pub(crate) struct Parser<'a> {
     bytes: &'a [u8],
@@ -84,6 +113,8 @@ pub(crate) struct Parser<'a> {
     saw_duplicate: bool,
     tracker: Option<Tracker>,
     owners: Owners,
+    /// The parts of the spec that are left as they are written.
+    closed: &'a [&'a str],
     /// Fields of the objects that are open, the innermost last: they move into a vector of the right size when
     /// their object is closed.
     fields: Vec<(CompactString, Value)>,
@@ -102,6 +133,8 @@ enum Owners {
     Metadata,
     /// It is in the list of its owners.
     Entries,
+    /// It is in the spec of the object, of which parts are left as they are too.
+    Spec,
 }
 
 /// Where the parser is and what it found twice.
@@ -121,14 +154,15 @@ impl<'a> Parser<'a> {
             saw_duplicate: false,
             tracker: None,
             owners: Owners::Read,
+            closed: &[],
             fields: Vec::new(),
             items: Vec::new(),
         }
     }
 
-    /// A parser that leaves what owners own as it is written.
-    pub(super) fn leaving_owners(bytes: &'a [u8]) -> Parser<'a> {
-        Parser { owners: Owners::Outside, ..Parser::new(bytes) }
+    /// A parser that leaves what owners own as it is written, and these parts of the spec.
+    pub(super) fn leaving(bytes: &'a [u8], closed: &'a [&'a str]) -> Parser<'a> {
+        Parser { owners: Owners::Outside, closed, ..Parser::new(bytes) }
     }
 
     pub(super) fn saw_duplicate(&self) -> bool {
@@ -292,6 +326,10 @@ impl<'a> Parser<'a> {
         self.owners = match (outer, self.depth, key) {
             (Owners::Outside, 1, "metadata") => Owners::Metadata,
             (Owners::Metadata, 2, "managedFields") => Owners::Entries,
+            (Owners::Outside, 1, "spec") if !self.closed.is_empty() => Owners::Spec,
+            (Owners::Spec, 2, key) if self.closed.contains(&key) && matches!(self.peek()?, b'{' | b'[') => {
+                return self.unread().map(Value::Raw);
+            }
             (Owners::Entries, 4, "fieldsV1") if self.is_object()? => return self.unread().map(Value::Raw),
             _ => return self.value(),
         };
@@ -300,38 +338,11 @@ impl<'a> Parser<'a> {
         value
     }
 
-    /// The text of the object that comes next. That it is one is taken on trust: it was written here.
+    /// The text of the object or array that comes next. That it is one is taken on trust: it was written here.
     fn unread(&mut self) -> Result<CompactString, JsonError> {
         let start = self.at;
-        let mut open = 0_usize;
-        loop {
-            match self.bytes.get(self.at) {
-                Some(b'"') => {
-                    self.skip_string();
-                    continue;
-                }
-                Some(b'{' | b'[') => open += 1,
-                Some(b'}' | b']') => open -= 1,
-                Some(_) => {}
-                None => return Err(JsonError::UnexpectedEnd),
-            }
-            self.at += 1;
-            if open == 0 {
-                return self.text(start, self.at).map(CompactString::from);
-            }
-        }
-    }
-
-    /// Goes behind the string that starts at the current place.
-    fn skip_string(&mut self) {
-        self.at += 1;
-        loop {
-            self.skip_plain();
-            match self.bytes.get(self.at) {
-                Some(b'\\') => self.at = self.bytes.len().min(self.at + 2),
-                _ => break self.at = self.bytes.len().min(self.at + 1),
-            }
-        }
+        self.at = end_of(self.bytes, start).ok_or(JsonError::UnexpectedEnd)?;
+        self.text(start, self.at).map(CompactString::from)
     }
 
     fn enter_index(&mut self, index: usize) -> usize {

@@ -260,6 +260,27 @@ fn what_owners_own_is_left_as_it_is_stored_there_and_nowhere_else() {
     }
 }
 
+#[test]
+fn closed_parts_of_the_spec_are_left_as_they_are_stored_there_and_nowhere_else() {
+    let text = r#"{"metadata":{"list":[1]},"spec":{"list":[{"a":"]"}],"map":{"b":1},"word":"w","deep":{"list":[2]},"none":null},"status":{"list":[3]}}"#;
+    let closed = ["list", "map", "word", "none"];
+    let object = parse_closed(text.as_bytes(), &closed).unwrap();
+    assert_eq!(object.at(&["spec", "list"]), Some(&Value::Raw(r#"[{"a":"]"}]"#.into())));
+    assert_eq!(object.str_at(&["spec", "word"]), "w", "only what has parts is worth it");
+    let mut raw = 0;
+    count_raw(&object, &mut raw);
+    assert_eq!(raw, 2);
+    assert_eq!(to_text(&object), text);
+    let open = parse(text.as_bytes()).unwrap();
+    for field in closed {
+        let [closed, open] = [&object, &open].map(|object| object.at(&["spec", field]).unwrap());
+        assert_eq!(&*opened(closed), open);
+    }
+    for end in 0..text.len() {
+        assert!(parse_closed(&text.as_bytes()[..end], &closed).is_err(), "{}", &text[..end]);
+    }
+}
+
 fn count_raw(value: &Value, count: &mut usize) {
     match value {
         Value::Raw(_) => *count += 1,

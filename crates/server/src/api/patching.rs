@@ -41,6 +41,11 @@ impl Patching {
         Ok(Patching { patch, strictness })
     }
 
+    /// Whether it is seen at once that the patch does not change this field of an object.
+    pub(super) fn leaves_alone(&self, field: &str) -> bool {
+        self.patch.leaves_alone(field)
+    }
+
     /// The object that comes of `live`, and what to warn the client of.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use crate::media::{self, Form, View};
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::{check_options, delete};
-use crate::pipeline::update::{Part, update};
+use crate::pipeline::update::{Part, update, update_live};
 use crate::pipeline::{Decided, Step, Wish, World, Writer, check_uid, place, quota};
 use crate::query::Query;
 use crate::route::Target;
@@ -117,17 +117,26 @@ impl Api {
         let served = target.served;
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
+        let is_status = part(target) == Part::Status && patch.leaves_alone("spec") && !served.is_converted();
         let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let done = self
             .perform(|world| {
                 let record = self.find(target, world.snapshot)?;
-                let live = served.to_served(stored::object(&record));
-                let mut sent = patch.apply(live, expected)?;
+                let mut old =
+                    if is_status { stored::closed(served, &record) } else { stored::object(&record) };
+                let mut sent = match patch.apply(served.to_served(old.clone()), expected) {
+                    // Who is refused is shown the whole object.
+                    Err(_) if is_status => {
+                        old = stored::object(&record);
+                        patch.apply(old.clone(), expected)?
+                    }
+                    sent => sent?,
+                };
                 warnings = sent.warnings;
                 settle_place(&mut sent.object, target)?;
                 warnings.extend(owners::deduplicate(&mut sent.object, true));
                 let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
-                noted(update(served, part(target), wish, &record, &writer, world), &mut more)
+                noted(update_live(served, part(target), wish, (&record, old), &writer, world), &mut more)
             })
             .await;
         warnings.extend(more);

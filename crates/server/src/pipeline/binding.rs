@@ -38,7 +38,7 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     let pods = served::find("", "v1", "pods").ok_or_else(missing)?;
     let key = pods.key(namespace, name).map_err(|_| missing())?;
     let record = world.snapshot.get(&key).ok_or_else(missing)?;
-    let mut pod = stored::object(record);
+    let mut pod = if writer.dry_run { stored::object(record) } else { stored::closed(pods, record) };
     for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         precondition(pods, &pod, title, metadata::text(binding, field), metadata::text(&pod, field))?;
     }

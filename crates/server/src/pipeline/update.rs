@@ -1,6 +1,5 @@
 //! Changing an object.
 
-use setpoint_api::Value;
 use setpoint_api::apply::keep_times;
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
@@ -8,6 +7,7 @@ use setpoint_api::kinds::core::namespace;
 use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
 use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
+use setpoint_api::{Value, json};
 use setpoint_store::{Expect, Record};
 
 use super::{
@@ -49,7 +49,7 @@ pub fn update(
     update_live(served, part, wish, (record, stored::object(record)), writer, world)
 }
 
-/// As [`update`], for who has read the object of the record already.
+/// As [`update`], for who has read the object of the record already; for a status also by [`stored::closed`].
 ///
 /// # Errors
 /// If it may not be.
@@ -79,12 +79,12 @@ pub fn update_live(
     let expect = Expect::Revision(record.revision());
     let decided = |step| Ok(Decided { step, warnings });
     if writer.dry_run {
-        return decided(Step::Would(new));
+        return decided(Step::Would(open(new)));
     }
     if released(served, &new, &old) {
         let proposal = writer.proposal(world).delete(key, expect);
         let proposal = service_network::release(served, &old).commit(proposal, writer, world)?;
-        return decided(Step::Remove(Box::new(proposal), new));
+        return decided(Step::Remove(Box::new(proposal), open(new)));
     }
     if hollow {
         new = decode(new, served.stored_schema, &[]).map_err(|_| unstorable())?.value;
@@ -175,6 +175,15 @@ fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     }
 }
 
+/// An object to answer with, of which parts may have been left as they are written, see [`stored::closed`].
+fn open(object: Value) -> Value {
+    let spec = object.get("spec").and_then(Value::as_map);
+    if spec.is_some_and(|spec| spec.iter().any(|(_, part)| matches!(part, Value::Raw(_)))) {
+        return json::parse_stored(&json::to_vec(&object)).unwrap_or(object);
+    }
+    object
+}
+
 /// Whether nothing holds back any longer an object that was deleted. A namespace is also held by its contents.
 fn released(served: &Served, new: &Value, old: &Value) -> bool {
     match served.resource.as_str() {
@@ -190,3 +199,6 @@ fn revision_status(served: &Served, name: &str, error: &RevisionError) -> Status
         None => Status::conflict(served.qualified(), name, error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use setpoint_api::patch::{Patch, PatchType};
+use setpoint_api::patch::PatchType;
 use setpoint_api::resources::Verb;
 use setpoint_api::{Map, Revision, Value, json};
 use setpoint_reconcile::plan::Sort;
@@ -84,7 +84,7 @@ async fn whole(client: &Client, write: &Write) -> Option<Asked> {
         Sort::Merge => PatchType::Merge,
         Sort::Strategic => PatchType::Strategic,
     };
-    let patched = Patch::new(sort, patch.clone()).apply(live, served.stored_schema).ok()?;
+    let patched = sort.apply(patch, live, served.stored_schema).ok()?;
     Some((Method::PUT, place(served, namespace, Some(key.name()), part), "application/json", patched))
 }
 

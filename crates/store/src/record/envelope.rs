@@ -85,6 +85,14 @@ impl Tags<'_> {
         read_cause(self.fields().skip_all()).unwrap_or_default()
     }
 
+    /// The reconciler that put or deleted it, and for which key; nothing for everyone else. See [`Cause::reconciler`].
+    #[must_use]
+    pub fn reconciler(&self) -> Option<&str> {
+        let mut reader = self.fields().skip_all();
+        let [_user, _manager] = [reader.str().ok()?, reader.str().ok()?];
+        reader.str().ok().filter(|reconciler| !reconciler.is_empty())
+    }
+
     /// All of it, encoded.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
@@ -104,9 +112,13 @@ impl<'a> Pairs<'a> {
         Pairs { left, reader }
     }
 
-    /// Reads all pairs and gives what comes after them.
+    /// Passes over all pairs and gives what comes after them.
     fn skip_all(mut self) -> Reader<'a> {
-        while self.next().is_some() {}
+        for _ in 0..self.left * 2 {
+            if self.reader.bytes().is_err() {
+                break;
+            }
+        }
         self.reader
     }
 

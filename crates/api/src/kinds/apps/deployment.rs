@@ -74,6 +74,12 @@ impl Rules for Deployment {
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 
+    fn default_status(&self, _object: &mut Value) {}
+
+    fn closed_to_status(&self) -> &'static [&'static str] {
+        &["template"]
+    }
+
     fn prepare_create(&self, object: &mut Value) {
         super::prepare_create(object);
     }

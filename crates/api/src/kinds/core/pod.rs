@@ -50,9 +50,31 @@ impl Rules for Pod {
         let spec = map.ensure("spec", Value::map);
         defaults::pod_spec(spec);
         defaults::spec(spec);
-        if let Some(status) = map.get_mut("status") {
+        self.default_status(object);
+    }
+
+    fn default_status(&self, object: &mut Value) {
+        if let Some(status) = object.get_mut("status") {
             defaults::status(status);
         }
+    }
+
+    fn closed_to_status(&self) -> &'static [&'static str] {
+        &[
+            "affinity",
+            "containers",
+            "dnsConfig",
+            "ephemeralContainers",
+            "hostAliases",
+            "imagePullSecrets",
+            "initContainers",
+            "nodeSelector",
+            "readinessGates",
+            "securityContext",
+            "tolerations",
+            "topologySpreadConstraints",
+            "volumes",
+        ]
     }
 
     fn prepare_create(&self, object: &mut Value) {

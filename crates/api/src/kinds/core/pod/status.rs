@@ -1,9 +1,11 @@
 //! What a node may say of a pod: above all, a container that has ended for good stays ended.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::json;
 use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::kinds::read::{
     entries, forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity,
@@ -86,7 +88,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     for (field, containers) in
         [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")]
     {
-        allocated(errors, &path.child(field), list(status, field), list(spec, containers), status);
+        allocated(errors, &path.child(field), list(status, field), (spec, containers), status);
     }
     let ephemeral_path = path.child("ephemeralContainerStatuses");
     for (i, one) in list(status, "ephemeralContainerStatuses").iter().enumerate() {
@@ -133,11 +135,12 @@ fn ended_stay_ended(
     spec: &Value,
     containers: Option<&str>,
 ) {
-    if containers.is_some() && restarts_all(spec) {
-        return;
-    }
     let ended =
         |status: &Value| status.at(&["state", "terminated"]).filter(|state| !state.is_null()).cloned();
+    // Mostly none has ended, and nobody has to look at the containers.
+    if !old.iter().any(|before| ended(before).is_some()) || containers.is_some() && restarts_all(spec) {
+        return;
+    }
     for (i, before) in old.iter().enumerate() {
         let Some(end) = ended(before) else { continue };
         let name = text(before, "name");
@@ -152,7 +155,8 @@ fn ended_stay_ended(
             }
             continue;
         };
-        let container = list(spec, field).iter().find(|container| text(container, "name") == name);
+        let all = containers_of(spec, field);
+        let container = items(&all).iter().find(|container| text(container, "name") == name);
         let may = container.is_some_and(|container| restarts(container, spec, number(&end, "exitCode")));
         if !may && new.iter().any(|now| runs_again(&now)) {
             forbidden(
@@ -166,11 +170,21 @@ fn ended_stay_ended(
 
 /// Whether the end of some container may start all of them again.
 fn restarts_all(spec: &Value) -> bool {
-    list(spec, "initContainers")
-        .iter()
-        .chain(list(spec, "containers"))
-        .flat_map(|container| list(container, "restartPolicyRules"))
-        .any(|rule| text(rule, "action") == "RestartAllContainers")
+    ["initContainers", "containers"].into_iter().any(|field| {
+        items(&containers_of(spec, field))
+            .iter()
+            .flat_map(|container| list(container, "restartPolicyRules"))
+            .any(|rule| text(rule, "action") == "RestartAllContainers")
+    })
+}
+
+/// The containers of a spec, which may have been left as they are written.
+fn containers_of<'s>(spec: &'s Value, field: &str) -> Cow<'s, Value> {
+    spec.get(field).map_or(Cow::Owned(Value::Null), json::opened)
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_list().unwrap_or_default()
 }
 
 /// Whether a container that ended with this code is started again.
@@ -221,6 +235,7 @@ fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec:
 }
 
 fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: &Value) {
+    let containers = ["containers", "initContainers"].map(|field| containers_of(spec, field));
     let mappings = list(claim, "requestMappings");
     let mappings_path = path.child("requestMappings");
     if mappings.is_empty() {
@@ -231,8 +246,8 @@ fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: 
         let path_here = mappings_path.index(i);
         let of = ["containerName", "resourceName", "requestName"].map(|field| text(mapping, field));
         let [container, resource, request] = of;
-        let mut all = list(spec, "containers").iter().chain(list(spec, "initContainers"));
-        match all.find(|one| text(one, "name") == container) {
+        let [regular, first] = &containers;
+        match items(regular).iter().chain(items(first)).find(|one| text(one, "name") == container) {
             None => {
                 let detail =
                     "must match the name of an entry in spec.initContainers.name or spec.containers.name";
@@ -337,13 +352,18 @@ fn allocated(
     errors: &mut ErrorList,
     path: &Path<'_>,
     statuses: &[Value],
-    containers: &[Value],
+    (spec, field): (&Value, &str),
     status: &Value,
 ) {
+    if statuses.iter().all(|one| list(one, "allocatedResourcesStatus").is_empty()) {
+        return;
+    }
+    let containers = containers_of(spec, field);
     for (i, one) in statuses.iter().enumerate() {
         let path = path.index(i);
         let path = path.child("allocatedResourcesStatus");
-        let container = containers.iter().find(|container| text(container, "name") == text(one, "name"));
+        let named = |container: &&Value| text(container, "name") == text(one, "name");
+        let container = items(&containers).iter().find(named);
         for (j, resource) in list(one, "allocatedResourcesStatus").iter().enumerate() {
             let path = path.index(j);
             if let Some(container) = container {

@@ -1,0 +1,156 @@
+//! Claims about the module above, held by tests.
+
+use setpoint_api::patch::PatchType;
+use setpoint_api::{Key, Time, value};
+use setpoint_store::{Retention, Store};
+
+use super::*;
+use crate::exchange::Identity;
+use crate::pipeline::create::create;
+use crate::served;
+
+struct Cluster {
+    store: Store,
+    writer: Writer,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let identity = Identity { user: "u".into(), groups: Vec::new() };
+        let writer = Writer { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
+        let cluster = Cluster { store: Store::in_memory(Retention::default()), writer };
+        let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
+        cluster.make(served::find("", "v1", "namespaces").unwrap(), "", namespace);
+        let account = value!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": "a"}});
+        cluster.make(served::find("", "v1", "serviceaccounts").unwrap(), "a", account);
+        cluster
+    }
+
+    fn act(&self, decide: impl FnOnce(&World<'_>) -> Result<Decided, Status>) -> Record {
+        let snapshot = self.store.snapshot();
+        let world = World {
+            snapshot: &snapshot,
+            now: Time::from_seconds(1_800_000_000),
+            entropy: [7; 3],
+            tolerations: Default::default(),
+        };
+        match decide(&world).unwrap_or_else(|status| panic!("{}", status.message)).step {
+            Step::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
+            _ => panic!("something is to be written"),
+        }
+    }
+
+    fn make(&self, served: &Served, namespace: &str, object: Value) -> Record {
+        let object = decode(object, served.stored_schema, &[]).unwrap().value;
+        self.act(|world| create(served, namespace, Wish::of(object), &self.writer, world))
+    }
+
+    /// Writes a status, on what `read` makes of the record.
+    fn report(
+        &self,
+        served: &Served,
+        key: &Key,
+        status: &Value,
+        read: impl FnOnce(&Record) -> Value,
+    ) -> Record {
+        let patch = value!({"status": (status.clone())});
+        self.act(|world| {
+            let record = world.snapshot.get(key).unwrap();
+            let live = read(record);
+            let wish = PatchType::Merge.apply(&patch, live.clone(), served.stored_schema).unwrap();
+            update_live(served, Part::Status, Wish::of(wish), (record, live), &self.writer, world)
+        })
+    }
+}
+
+fn pod_spec() -> Value {
+    value!({
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]},
+        ]}}},
+        "securityContext": {"runAsUser": 7, "sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]},
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "initContainers": [{"name": "i", "image": "busybox", "command": ["sh", "-c", "echo \"]}\""]}],
+        "containers": [{
+            "name": "c",
+            "image": "nginx",
+            "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}},
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            "env": [{"name": "E", "value": "a\\b\u{1F600}<&>"}],
+        }],
+    })
+}
+
+#[test]
+fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it() {
+    let template = value!({"metadata": {"labels": {"a": "b"}}, "spec": (pod_spec())});
+    let set = value!({"selector": {"matchLabels": {"a": "b"}}, "template": (template)});
+    let counts = value!({"replicas": 3, "readyReplicas": 2, "observedGeneration": 1});
+    let running = value!({
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "containerStatuses": [
+            {"name": "c", "image": "nginx", "ready": true, "state": {"terminated": {"exitCode": 0}}},
+        ],
+    });
+    for (group, plural, kind, spec, status) in [
+        ("", "pods", "Pod", pod_spec(), running),
+        ("apps", "replicasets", "ReplicaSet", set.clone(), counts.clone()),
+        ("apps", "deployments", "Deployment", set, counts),
+    ] {
+        let served = served::find(group, "v1", plural).unwrap();
+        assert!(!served.rules.closed_to_status().is_empty());
+        let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+        let object = value!({
+            "kind": (kind), "apiVersion": (api_version), "metadata": {"name": "x", "namespace": "a"}, "spec": (spec),
+        });
+        let key = served.key("a", "x").unwrap();
+        let written = [false, true].map(|is_closed| {
+            let cluster = Cluster::new();
+            let made = cluster.make(served, "a", object.clone());
+            let read = |record: &Record| {
+                if is_closed { stored::closed(served, record) } else { stored::object(record) }
+            };
+            let first = cluster.report(served, &key, &status, read);
+            let second =
+                cluster.report(served, &key, &value!({"observedGeneration": 1, "reason": null}), |record| {
+                    let mut live = read(record);
+                    live.ensure_map("status").remove("observedGeneration");
+                    live
+                });
+            [made, first, second].map(|record| String::from_utf8(record.value().to_vec()).unwrap())
+        });
+        assert_eq!(written[0], written[1], "{plural}");
+        assert_ne!(written[0][0], written[0][1]);
+    }
+}
+
+#[test]
+fn who_is_answered_with_an_object_gets_all_of_it_open() {
+    let served = served::find("", "v1", "pods").unwrap();
+    let mut cluster = Cluster::new();
+    let object = value!({
+        "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x", "namespace": "a"}, "spec": (pod_spec()),
+    });
+    let record = cluster.make(served, "a", object);
+    cluster.writer.dry_run = true;
+    let snapshot = cluster.store.snapshot();
+    let world = World {
+        snapshot: &snapshot,
+        now: Time::from_seconds(1_800_000_000),
+        entropy: [7; 3],
+        tolerations: Default::default(),
+    };
+    let live = stored::closed(served, &record);
+    let mut wish = live.clone();
+    wish.ensure_map("status").insert("phase", "Running");
+    let decided = update_live(served, Part::Status, Wish::of(wish), (&record, live), &cluster.writer, &world);
+    let Ok(Decided { step: Step::Would(object), .. }) = decided else {
+        panic!("a dry run says what would be")
+    };
+    assert_eq!(object.get("spec"), stored::object(&record).get("spec"));
+    assert_eq!(object.str_at(&["status", "phase"]), "Running");
+}
