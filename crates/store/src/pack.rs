@@ -201,7 +201,8 @@ impl Steps<'_> {
             self.put_lengths(rest.len(), 0);
             self.out.extend_from_slice(rest);
         }
-        self.out.into_boxed_slice()
+        // Allocators shrink in place what is more than half full, and the rest would stay taken.
+        Box::from(self.out.as_slice())
     }
 }
 
