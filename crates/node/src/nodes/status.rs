@@ -171,7 +171,7 @@ pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (Str
     struct Part {
         status: Status,
     }
-    let known = serde_json::from_slice::<Part>(seat.object.bytes()).unwrap_or_default().status;
+    let known = serde_json::from_slice::<Part>(&seat.object.bytes()).unwrap_or_default().status;
     let ranges = fleet.pod_ranges(seat, now);
     let mut wanted = plain(fleet, seat.number, &fleet.name(seat.number), seat.booted());
     wanted.conditions = conditions(!ranges.is_empty(), now);

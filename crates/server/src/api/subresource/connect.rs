@@ -153,8 +153,9 @@ fn has_endpoints(snapshot: &Snapshot, namespace: &str, name: &str) -> bool {
     let slices = served::find("discovery.k8s.io", "v1", "endpointslices");
     let Some(table) = slices.and_then(|slices| snapshot.table(&slices.resource)) else { return false };
     let prefix = format!("{namespace}/");
-    let mut slices =
-        table.range(&prefix, None).filter(|record| record.label("kubernetes.io/service-name") == Some(name));
+    let mut slices = table
+        .range(&prefix, None)
+        .filter(|record| record.tags().label("kubernetes.io/service-name") == Some(name));
     slices.any(|record| {
         let slice = stored::object(record);
         let endpoints = slice.get("endpoints").and_then(Value::as_list).unwrap_or_default();
