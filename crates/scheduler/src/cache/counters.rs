@@ -92,6 +92,8 @@ pub struct Tally {
     pub sums: Vec<i64>,
     /// How many nodes of each domain are counted.
     pub nodes: Vec<u32>,
+    /// The count of all domains together.
+    pub total: i64,
     taken: Vec<bool>,
 }
 
@@ -180,6 +182,7 @@ impl Counters {
             counter.total += change;
             for tally in &mut counter.tallies {
                 if tally.taken[node] {
+                    tally.total += change;
                     tally.sums[self.keys[tally.key].domains[node] as usize] += change;
                 }
             }
@@ -216,7 +219,7 @@ impl Counters {
         if let Some(at) = tallies.iter().position(|tally| tally.key == key && tally.over == over) {
             return (counter, at);
         }
-        let mut tally = Tally { key, over, sums: Vec::new(), nodes: Vec::new(), taken: Vec::new() };
+        let mut tally = Tally { key, over, sums: Vec::new(), nodes: Vec::new(), total: 0, taken: Vec::new() };
         sum(&mut tally, &self.all[counter].on, &self.keys[key], nodes);
         self.all[counter].tallies.push(tally);
         (counter, self.all[counter].tallies.len() - 1)
@@ -259,6 +262,7 @@ impl Counters {
 fn sum(tally: &mut Tally, on: &[i64], key: &Key, nodes: &[Node]) {
     tally.sums = vec![0; key.numbers.len()];
     tally.nodes = vec![0; key.numbers.len()];
+    tally.total = 0;
     tally.taken.clear();
     for (at, node) in nodes.iter().enumerate() {
         let domain = key.domains[at];
@@ -266,6 +270,7 @@ fn sum(tally: &mut Tally, on: &[i64], key: &Key, nodes: &[Node]) {
         tally.taken.push(taken);
         if taken {
             tally.sums[domain as usize] += on[at];
+            tally.total += on[at];
             tally.nodes[domain as usize] += 1;
         }
     }
