@@ -19,6 +19,7 @@ use setpoint_reconcile::world::Then;
 use setpoint_reconcile::{Object, World};
 
 use crate::class::Class;
+use crate::request::is_resized;
 use crate::rules::Helps;
 use crate::shape::Shape;
 use crate::waiting::Waiting;
@@ -280,11 +281,14 @@ impl Cache {
         let is_deleted = object.meta().is_deleted();
         if let Some(id) = known.filter(|id| self.is_same(*id, object, node)) {
             // The generation tells whether anything but the status changed; labels are not in it.
-            let was = self.pod(id).map(|entry| entry.object.meta());
-            let unchanged = was.is_some_and(|was| {
+            // What a pod counts for that changes its size is in its status.
+            let unchanged = self.pod(id).is_some_and(|entry| {
+                let was = entry.object.meta();
                 was.generation > 0
                     && was.generation == object.meta().generation
                     && was.labels == object.meta().labels
+                    && !is_resized(pod)
+                    && entry.object.view::<Pod>().is_some_and(|was| !is_resized(was))
             });
             if unchanged || self.shape_of(id).is_some_and(|known| **known == Shape::of(object, pod)) {
                 self.renew_pod(id, object, is_bound);

@@ -258,6 +258,11 @@ pub struct PodStatus {
     pub resource_claim_statuses: Vec<ResourceClaimStatus>,
     /// The node that others are to make room on.
     pub nominated_node_name: String,
+    /// What its node set aside for it as a whole.
+    #[serde(deserialize_with = "or_default")]
+    pub allocated_resources: Pairs,
+    /// What it has as a whole.
+    pub resources: Option<Box<Resources>>,
 }
 
 /// A claim that was made for a Pod.
