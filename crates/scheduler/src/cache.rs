@@ -4,6 +4,7 @@
 //! changed since the world that it last saw. Pods that a plan places are put on their nodes at once; those that the
 //! next world does not show there are taken off again.
 
+pub mod claims;
 pub mod counters;
 pub mod node;
 
@@ -23,6 +24,7 @@ use crate::request::is_resized;
 use crate::rules::Helps;
 use crate::shape::Shape;
 use crate::waiting::Waiting;
+use claims::Users;
 use counters::{Counters, NEAR_WEIGHT, Weights, What};
 use node::{Node, Offer};
 
@@ -93,6 +95,8 @@ pub struct Cache {
     shape_ids: BTreeMap<Arc<Shape>, ShapeId>,
     /// The counts of pods.
     pub counters: Counters,
+    /// How many pods use each claim.
+    pub users: Users,
     /// How many nodes have an image.
     pub images: BTreeMap<Box<str>, usize>,
     touched: Vec<usize>,
@@ -116,16 +120,21 @@ struct Thens {
     nodes: Then,
     pods: Then,
     namespaces: Then,
-    volumes: [Then; 4],
+    volumes: [Then; 7],
     owners: [Then; 2],
 }
 
-const VOLUMES: [&str; 4] = [
+const VOLUMES: [&str; 7] = [
     "persistentvolumes",
     "persistentvolumeclaims",
     "storageclasses.storage.k8s.io",
     "csinodes.storage.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "csistoragecapacities.storage.k8s.io",
+    ATTACHMENTS,
 ];
+/// Of these only that one goes helps anybody.
+const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
 
 impl Cache {
@@ -145,7 +154,8 @@ impl Cache {
         self.drop_unconfirmed();
         for (at, resource) in VOLUMES.iter().enumerate() {
             let then = std::mem::replace(&mut self.then.volumes[at], world.then(resource));
-            if world.changes_since(&then, resource).next().is_some() {
+            let helps = |now: Option<&Object>| *resource != ATTACHMENTS || now.is_none();
+            if world.changes_since(&then, resource).any(|(_, now)| helps(now)) {
                 self.helps |= Helps::VOLUMES;
             }
         }
@@ -471,6 +481,7 @@ impl Cache {
         let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return };
         entry.node = (times > 0).then_some(node);
         self.counters.count(&shape.weights, entry.is_deleted, node, times, 0);
+        self.users.count(&shape.shape, times);
         match times {
             1 => self.nodes[node].add(id, &shape.shape),
             _ => self.nodes[node].remove(id, &shape.shape),

@@ -13,7 +13,9 @@ use crate::profile::Profile;
 use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
-use crate::rules::{Helps, Rejection, fit, images, node_affinity, ports, taints, unschedulable, volumes};
+use crate::rules::{
+    Helps, Rejection, disks, fit, images, node_affinity, ports, taints, unschedulable, volumes,
+};
 use crate::shape::Shape;
 use ranks::Ranks;
 
@@ -172,6 +174,7 @@ impl Class {
         node_affinity::filter(shape, seen, profile)?;
         ports::filter(shape, seen)?;
         fit::filter(&shape.request, seen)?;
+        disks::filter(shape, seen, cache)?;
         volumes::filter(&self.needs, shape, seen, cache, world)
     }
 

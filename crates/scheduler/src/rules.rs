@@ -4,6 +4,7 @@
 //! a shape until the node changes. Rules about other pods, [`pod_affinity`] and [`spread`], say which domains of
 //! nodes will do, by counts that are kept.
 
+pub mod disks;
 pub mod fit;
 pub mod images;
 pub mod node_affinity;

@@ -4,7 +4,7 @@ use setpoint_api::Value;
 use setpoint_api::labels::{Expression, Operator, Requirement, Selector};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::pod::{Pod, Toleration};
+use setpoint_reconcile::views::pod::{Disk, Pod, Toleration, Volume};
 
 use crate::request::Request;
 
@@ -39,10 +39,34 @@ pub struct Shape {
     pub ports: Vec<HostPort>,
     /// Its images.
     pub images: Vec<Box<str>>,
-    /// The claims it uses: by name, and whether they are made for it.
-    pub claims: Vec<(Box<str>, bool)>,
+    /// The claims it uses.
+    pub claims: Vec<Claim>,
+    /// The disks it uses that must not be shared.
+    pub disks: Vec<(DiskKind, Disk)>,
     /// Whether it claims devices.
     pub claims_devices: bool,
+}
+
+/// A claim that a pod uses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// Its name.
+    pub name: Box<str>,
+    /// The name and the identity of the pod, if the claim is made for it.
+    pub made_for: Option<(Box<str>, Box<str>)>,
+}
+
+/// Kinds of disks that must not be shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskKind {
+    /// A disk of Google's cloud.
+    Gce,
+    /// A volume of Amazon's cloud.
+    Aws,
+    /// A target of iSCSI.
+    Iscsi,
+    /// An image of Ceph.
+    Rbd,
 }
 
 /// Which nodes will do for a pod.
@@ -133,9 +157,10 @@ impl Shape {
         let affinity = spec.affinity.as_ref();
         let image = |image: &String| normal_image(image).into();
         let claims = spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
-            Some(claim) => Some((claim.claim_name.as_str().into(), false)),
+            Some(claim) => Some(Claim { name: claim.claim_name.as_str().into(), made_for: None }),
             None if volume.ephemeral.is_some() => {
-                Some((format!("{}-{}", meta.name, volume.name).into(), true))
+                let name = format!("{}-{}", meta.name, volume.name).into();
+                Some(Claim { name, made_for: Some((meta.name.clone(), meta.uid.clone())) })
             }
             None => None,
         });
@@ -164,6 +189,7 @@ impl Shape {
                 .map(|one| image(&one.image))
                 .collect(),
             claims: claims.collect(),
+            disks: spec.volumes.iter().filter_map(disk).collect(),
             claims_devices: !spec.resource_claims.is_empty(),
         }
     }
@@ -184,6 +210,13 @@ impl Shape {
         };
         (by_name || by_labels()) && pods.selector.matches(|name| self.labels.get(name))
     }
+}
+
+fn disk(volume: &Volume) -> Option<(DiskKind, Disk)> {
+    let Volume { gce, aws, iscsi, rbd, .. } = volume;
+    let kinds = [DiskKind::Gce, DiskKind::Aws, DiskKind::Iscsi, DiskKind::Rbd];
+    let mut disks = kinds.into_iter().zip([gce, aws, iscsi, rbd]);
+    disks.find_map(|(kind, disk)| Some((kind, disk.as_deref()?.clone())))
 }
 
 /// The ports of its node that a pod takes.

@@ -182,6 +182,32 @@ pub struct Volume {
     pub persistent_volume_claim: Option<ClaimSource>,
     /// The claim that is made for it.
     pub ephemeral: Option<Value>,
+    /// The disk that it is, of a kind that is attached to one node, or to several to be read only.
+    #[serde(rename = "gcePersistentDisk")]
+    pub gce: Option<Box<Disk>>,
+    /// As above.
+    #[serde(rename = "awsElasticBlockStore")]
+    pub aws: Option<Box<Disk>>,
+    /// As above.
+    pub iscsi: Option<Box<Disk>>,
+    /// As above.
+    pub rbd: Option<Box<Disk>>,
+}
+
+/// What tells the disks of one kind apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Disk {
+    /// Its name.
+    #[serde(alias = "pdName", alias = "volumeID", alias = "iqn", alias = "image")]
+    pub name: String,
+    /// Where it is.
+    pub pool: String,
+    /// Who knows of it.
+    #[serde(deserialize_with = "or_default")]
+    pub monitors: Vec<String>,
+    /// Whether it is only read.
+    pub read_only: bool,
 }
 
 /// The claim of a volume.

@@ -7,6 +7,7 @@ use setpoint_sim::cluster::Cluster;
 use super::*;
 
 mod amounts;
+mod volumes;
 
 fn cluster() -> Cluster {
     let scheduler = || (vec![Box::new(Scheduler::default()) as Box<dyn Controller>], Vec::<Index>::new());
