@@ -120,17 +120,18 @@ struct Thens {
     nodes: Then,
     pods: Then,
     namespaces: Then,
-    volumes: [Then; 7],
+    volumes: [Then; 8],
     owners: [Then; 2],
 }
 
-const VOLUMES: [&str; 7] = [
+const VOLUMES: [&str; 8] = [
     "persistentvolumes",
     "persistentvolumeclaims",
     "storageclasses.storage.k8s.io",
     "csinodes.storage.k8s.io",
     "csidrivers.storage.k8s.io",
     "csistoragecapacities.storage.k8s.io",
+    "resourceclaims.resource.k8s.io",
     ATTACHMENTS,
 ];
 /// Of these only that one goes helps anybody.
@@ -291,12 +292,13 @@ impl Cache {
         let is_deleted = object.meta().is_deleted();
         if let Some(id) = known.filter(|id| self.is_same(*id, object, node)) {
             // The generation tells whether anything but the status changed; labels are not in it.
-            // What a pod counts for that changes its size is in its status.
+            // What a pod counts for that changes its size is in its status, and so are the claims that are made for it.
             let unchanged = self.pod(id).is_some_and(|entry| {
                 let was = entry.object.meta();
                 was.generation > 0
                     && was.generation == object.meta().generation
                     && was.labels == object.meta().labels
+                    && pod.spec.resource_claims.is_empty()
                     && !is_resized(pod)
                     && entry.object.view::<Pod>().is_some_and(|was| !is_resized(was))
             });

@@ -10,11 +10,12 @@ use crate::choose::{self, Verdict};
 use crate::gates::Gate;
 use crate::preempt::Known;
 use crate::profile::Profile;
+use crate::rules::devices::Devices;
 use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
 use crate::rules::{
-    Helps, Rejection, disks, fit, images, node_affinity, ports, taints, unschedulable, volumes,
+    Rejection, devices, disks, fit, images, node_affinity, ports, taints, unschedulable, volumes,
 };
 use crate::shape::Shape;
 use ranks::Ranks;
@@ -60,6 +61,8 @@ pub struct Class {
     pub wishes: Wishes,
     /// What its volumes need.
     pub needs: Needs,
+    /// What its claims for devices come to.
+    pub devices: Devices,
     /// When it was last used.
     pub used: u64,
     /// Whom to push aside on each node, as far as is known.
@@ -75,10 +78,10 @@ impl Class {
             Ok(needs) => (needs, None),
             Err(rejection) => (Needs::default(), Some(rejection)),
         };
-        // Nobody gives out devices yet, and a pod without those that it claims must not run.
-        let devices =
-            shape.claims_devices.then(|| Rejection::for_good("cannot allocate all claims", Helps::NODES));
-        let barred = barred.or(devices);
+        let (devices, barred) = match devices::needs(shape, world) {
+            Ok(devices) => (devices, barred),
+            Err(rejection) => (Devices::default(), barred.or(Some(rejection))),
+        };
         let mut class = Class {
             spots: spots(shape, cache),
             cells: Vec::new(),
@@ -92,6 +95,7 @@ impl Class {
             pulls: Vec::new(),
             wishes: spread::wishes(cache, shape, profile.spreads, world),
             needs,
+            devices,
             used: 0,
             victims: Known::default(),
             failed: None,
@@ -175,7 +179,8 @@ impl Class {
         ports::filter(shape, seen)?;
         fit::filter(&shape.request, seen)?;
         disks::filter(shape, seen, cache)?;
-        volumes::filter(&self.needs, shape, seen, cache, world)
+        volumes::filter(&self.needs, shape, seen, cache, world)?;
+        devices::filter(&self.devices, seen)
     }
 
     /// The best node for a pod; nothing if none will do.

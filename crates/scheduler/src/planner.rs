@@ -69,7 +69,7 @@ impl Planner for Scheduler {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 9] = [
+        const WATCHES: [Watch; 10] = [
             Watch::via("nodes", wake),
             Watch::via("pods", of_pod),
             Watch::via("persistentvolumes", wake),
@@ -78,6 +78,7 @@ impl Planner for Scheduler {
             Watch::via("csinodes.storage.k8s.io", wake),
             Watch::via("csidrivers.storage.k8s.io", wake),
             Watch::via("csistoragecapacities.storage.k8s.io", wake),
+            Watch::via("resourceclaims.resource.k8s.io", wake),
             Watch::via("volumeattachments.storage.k8s.io", wake_if_gone),
         ];
         &WATCHES

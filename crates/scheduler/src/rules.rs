@@ -4,6 +4,7 @@
 //! a shape until the node changes. Rules about other pods, [`pod_affinity`] and [`spread`], say which domains of
 //! nodes will do, by counts that are kept.
 
+pub mod devices;
 pub mod disks;
 pub mod fit;
 pub mod images;
@@ -34,7 +35,7 @@ impl Helps {
     pub const PODS: Helps = Helps(2);
     /// A pod came to a node.
     pub const PODS_CAME: Helps = Helps(4);
-    /// A volume, a claim, a class of them or what a node can mount changed.
+    /// A volume, a claim, a class of them or what a node can mount changed; or a claim for devices.
     pub const VOLUMES: Helps = Helps(8);
 
     /// Whether both have anything in common.

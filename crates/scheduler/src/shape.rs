@@ -43,8 +43,8 @@ pub struct Shape {
     pub claims: Vec<Claim>,
     /// The disks it uses that must not be shared.
     pub disks: Vec<(DiskKind, Disk)>,
-    /// Whether it claims devices.
-    pub claims_devices: bool,
+    /// The devices it claims.
+    pub devices: Option<Box<DeviceClaims>>,
 }
 
 /// A claim that a pod uses.
@@ -54,6 +54,37 @@ pub struct Claim {
     pub name: Box<str>,
     /// The name and the identity of the pod, if the claim is made for it.
     pub made_for: Option<(Box<str>, Box<str>)>,
+}
+
+/// The devices that a pod claims.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceClaims {
+    /// The name of the pod.
+    pub pod: Box<str>,
+    /// The identity of the pod.
+    pub uid: Box<str>,
+    /// The names of its claims, and whether they are made for it; no name for those that are not made yet.
+    pub claims: Vec<(Option<Box<str>>, bool)>,
+}
+
+impl DeviceClaims {
+    fn of(object: &Object, pod: &Pod) -> Option<Box<DeviceClaims>> {
+        if pod.spec.resource_claims.is_empty() {
+            return None;
+        }
+        let (name, uid) = (object.meta().name.clone(), object.meta().uid.clone());
+        let claims = pod.spec.resource_claims.iter().filter_map(|claim| {
+            if let Some(name) = &claim.resource_claim_name {
+                return Some((Some(name.as_str().into()), false));
+            }
+            match pod.claim_status(claim) {
+                // It was found that none is needed.
+                Some(status) => Some((Some(status.resource_claim_name.as_deref()?.into()), true)),
+                None => Some((None, true)),
+            }
+        });
+        Some(Box::new(DeviceClaims { pod: name, uid, claims: claims.collect() }))
+    }
 }
 
 /// Kinds of disks that must not be shared.
@@ -190,7 +221,7 @@ impl Shape {
                 .collect(),
             claims: claims.collect(),
             disks: spec.volumes.iter().filter_map(disk).collect(),
-            claims_devices: !spec.resource_claims.is_empty(),
+            devices: DeviceClaims::of(object, pod),
         }
     }
 

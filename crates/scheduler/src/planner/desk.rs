@@ -13,7 +13,7 @@ use crate::cache::{Cache, PodId};
 use crate::choose::{self, Verdict};
 use crate::class::Class;
 use crate::preempt::{Budgets, Candidate, Search};
-use crate::rules::{Helps, volumes};
+use crate::rules::{Helps, devices, volumes};
 use crate::waiting::Waiting;
 
 /// How many pods one plan takes, so that one that comes later and is more important need not wait long.
@@ -156,9 +156,10 @@ impl<'a> Desk<'a> {
                 self.fail(id, &object, pod, verdict, found);
             }
         }
-        // What volumes need is not followed, so it is found out anew each time.
+        // What volumes and devices need is not followed, so it is found out anew each time.
         if let Some(entry) = self.cache.shapes[at].as_mut()
             && shape.claims.is_empty()
+            && shape.devices.is_none()
         {
             entry.class = Some(class);
         }
@@ -170,8 +171,10 @@ impl<'a> Desk<'a> {
         self.cache.attach(id, node);
         self.cache.assumed.push(id);
         self.cache.helps |= Helps::PODS_CAME;
-        if !class.needs.are_met() {
+        let reservations: Vec<Act> = devices::settle(&class.devices, object).collect();
+        if !class.needs.are_met() || !reservations.is_empty() {
             self.statuses.extend(volumes::settle(&class.needs, &self.cache.nodes[node]));
+            self.statuses.extend(reservations);
             self.wait(id, Helps::VOLUMES, Some(node));
             return;
         }

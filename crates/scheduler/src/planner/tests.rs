@@ -7,6 +7,7 @@ use setpoint_sim::cluster::Cluster;
 use super::*;
 
 mod amounts;
+mod devices;
 mod volumes;
 
 fn cluster() -> Cluster {
