@@ -9,7 +9,7 @@ use crate::cache::Cache;
 use crate::choose::{self, Verdict};
 use crate::gates::Gate;
 use crate::preempt::Known;
-use crate::profile::Profile;
+use crate::profile::{Profile, Weights};
 use crate::rules::devices::Devices;
 use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
@@ -63,6 +63,8 @@ pub struct Class {
     pub needs: Needs,
     /// What its claims for devices come to.
     pub devices: Devices,
+    /// What rules count for.
+    pub weights: Weights,
     /// When it was last used.
     pub used: u64,
     /// Whom to push aside on each node, as far as is known.
@@ -93,9 +95,10 @@ impl Class {
             barred,
             gates: Vec::new(),
             pulls: Vec::new(),
-            wishes: spread::wishes(cache, shape, profile.spreads, world),
+            wishes: spread::wishes(cache, shape, profile, world),
             needs,
             devices,
+            weights: profile.weights,
             used: 0,
             victims: Known::default(),
             failed: None,
@@ -108,7 +111,7 @@ impl Class {
     /// Looks again at the nodes that changed.
     pub fn refresh(&mut self, shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) {
         if self.said != cache.counters.said {
-            self.gates = spread::gates(cache, shape);
+            self.gates = spread::gates(cache, shape, profile, world);
             self.gates.extend(pod_affinity::gates(cache, shape));
             self.pulls = pod_affinity::pulls(cache, shape);
             self.said = cache.counters.said;
@@ -150,7 +153,9 @@ impl Class {
             let verdict = self.number(rejection);
             return Cell { verdict, ..blank };
         }
-        let base = fit::score(&shape.request, seen) + images::score(shape, seen, cache);
+        let weights = &profile.weights;
+        let base =
+            fit::score(&shape.request, seen, weights) + weights.images * images::score(shape, seen, cache);
         Cell {
             verdict: 0,
             discouraged: u16::try_from(taints::discouragements(shape, seen)).unwrap_or(u16::MAX),

@@ -291,7 +291,9 @@ fn texts(value: &Value, field: &str) -> Vec<Box<str>> {
 }
 
 impl NodeChoice {
-    fn of(selector: &Pairs, affinity: Option<&Value>) -> NodeChoice {
+    /// The choice of a selector and an affinity.
+    #[must_use]
+    pub fn of(selector: &Pairs, affinity: Option<&Value>) -> NodeChoice {
         let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
         let terms = affinity.and_then(|affinity| affinity.at(&path)).and_then(Value::as_list);
         let terms = terms.map(|terms| terms.iter().filter_map(NodeTerm::of).collect());
@@ -371,7 +373,9 @@ impl NodeTerm {
     }
 }
 
-fn preferred_nodes(affinity: Option<&Value>) -> Vec<(i64, NodeTerm)> {
+/// The nodes that an affinity would rather have, by weight.
+#[must_use]
+pub fn preferred_nodes(affinity: Option<&Value>) -> Vec<(i64, NodeTerm)> {
     let terms = list(affinity, &["nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
     let read = |one: &Value| {
         let weight = one.get("weight").and_then(Value::as_i64)?;
@@ -427,7 +431,9 @@ impl PodTerm {
 }
 
 impl Constraint {
-    fn of(one: &Value, labels: &Pairs) -> Constraint {
+    /// What a constraint of a pod with these labels means.
+    #[must_use]
+    pub fn of(one: &Value, labels: &Pairs) -> Constraint {
         let number = |name, default| one.get(name).and_then(Value::as_i64).unwrap_or(default);
         let selector = selector(one.get("labelSelector"));
         Constraint {
