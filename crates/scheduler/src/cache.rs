@@ -200,6 +200,7 @@ impl Cache {
     fn follow_nodes(&mut self, world: &World) {
         let then = std::mem::replace(&mut self.then.nodes, world.then("nodes"));
         let (mut moved, mut images) = (false, false);
+        let before = self.existing;
         for (was, now) in world.changes_since(&then, "nodes") {
             let Some(name) = was.or(now).map(|object| object.meta().name.clone()) else { continue };
             let at = self.number(&name);
@@ -225,7 +226,8 @@ impl Cache {
             self.counters.grow(&self.nodes);
             self.counters.resum(&self.nodes);
         }
-        if images {
+        // How much an image counts for depends on how many nodes there are.
+        if images || (self.existing != before && !self.images.is_empty()) {
             self.count_images();
             self.touch_all();
         }

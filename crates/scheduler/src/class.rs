@@ -76,9 +76,10 @@ pub struct Class {
 impl Class {
     /// Finds out everything for a shape.
     pub fn new(shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) -> Class {
+        let barred = node_affinity::conflict(shape);
         let (needs, barred) = match volumes::needs(shape, world) {
-            Ok(needs) => (needs, None),
-            Err(rejection) => (Needs::default(), Some(rejection)),
+            Ok(needs) => (needs, barred),
+            Err(rejection) => (Needs::default(), barred.or(Some(rejection))),
         };
         let (devices, barred) = match devices::needs(shape, world) {
             Ok(devices) => (devices, barred),

@@ -187,6 +187,7 @@ impl Shape {
         let owner = meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone()));
         let affinity = spec.affinity.as_ref();
         let image = |image: &String| normal_image(image).into();
+        let mounted = spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
         let claims = spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
             Some(claim) => Some(Claim { name: claim.claim_name.as_str().into(), made_for: None }),
             None if volume.ephemeral.is_some() => {
@@ -217,7 +218,9 @@ impl Shape {
                 .containers
                 .iter()
                 .chain(&spec.init_containers)
-                .map(|one| image(&one.image))
+                .map(|one| &one.image)
+                .chain(mounted.map(|one| &one.reference))
+                .map(image)
                 .collect(),
             claims: claims.collect(),
             disks: spec.volumes.iter().filter_map(disk).collect(),

@@ -182,6 +182,8 @@ pub struct Volume {
     pub persistent_volume_claim: Option<ClaimSource>,
     /// The claim that is made for it.
     pub ephemeral: Option<Value>,
+    /// The image that it is.
+    pub image: Option<Box<ImageSource>>,
     /// The disk that it is, of a kind that is attached to one node, or to several to be read only.
     #[serde(rename = "gcePersistentDisk")]
     pub gce: Option<Box<Disk>>,
@@ -192,6 +194,14 @@ pub struct Volume {
     pub iscsi: Option<Box<Disk>>,
     /// As above.
     pub rbd: Option<Box<Disk>>,
+}
+
+/// The image that a volume is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ImageSource {
+    /// Its name.
+    pub reference: String,
 }
 
 /// What tells the disks of one kind apart.

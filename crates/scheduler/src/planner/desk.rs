@@ -186,8 +186,9 @@ impl<'a> Desk<'a> {
         });
         let about = Subject::of(object, "v1", "Pod");
         let done = about
-            .normal("Scheduled", format!("Successfully assigned {}/{} to {name}", namespace, key.name()));
-        let failed = about.warning("FailedScheduling", "binding rejected: {error}");
+            .normal("Scheduled", format!("Successfully assigned {}/{} to {name}", namespace, key.name()))
+            .by("Binding");
+        let failed = about.warning("FailedScheduling", "binding rejected: {error}").by("Scheduling");
         let write = Write::Post { key: key.clone(), part: "binding", object: binding };
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
     }
@@ -212,7 +213,8 @@ impl<'a> Desk<'a> {
         if let Some(act) = status(object, pod, &verdict.message, nominated.as_deref(), knows, self.now) {
             self.statuses.push(act);
         }
-        self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message));
+        let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message);
+        self.plan.notes.push(note.by("Scheduling"));
         if let Outlook::Room(node, candidate) = found {
             self.make_room(object, pod, node, &candidate);
             self.hold(id, node);
@@ -230,12 +232,13 @@ impl<'a> Desk<'a> {
             let told = value!({
                 "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
                 "message": (why), "lastProbeTime": null, "lastTransitionTime": (time.as_str()),
+                "observedGeneration": (Some(victim.meta().generation).filter(|generation| *generation > 0)),
             });
             let patch = value!({"conditions": [(told)]});
             self.warnings.push(Write::status(victim, patch).strategic().at_any_revision().into());
             let note =
                 format!("Preempted by pod {} on node {}", object.meta().uid, self.cache.nodes[node].name);
-            let note = Subject::of(victim, "v1", "Pod").normal("Preempted", note);
+            let note = Subject::of(victim, "v1", "Pod").normal("Preempted", note).by("Preempting");
             self.ends.push(Act::from(Write::delete(victim)).on_done(note));
         }
     }

@@ -47,3 +47,45 @@ fn the_first_of_a_group_need_not_be_near_to_pods_that_are_nowhere() {
     assert_eq!(node_of(&cluster, "first"), "n");
     cluster.assert_quiet();
 }
+
+#[test]
+fn names_of_nodes_that_contradict_each_other_are_told() {
+    let mut cluster = cluster();
+    add_node(&mut cluster, "n1", "4", value!({}));
+    let fields =
+        ["n1", "n2"].map(|name| value!({"key": "metadata.name", "operator": "In", "values": [(name)]}));
+    let required = value!({"nodeSelectorTerms": [{"matchFields": (fields.to_vec())}]});
+    let affinity = value!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": (required)}});
+    cluster.create("pods", "default", with(pod("p", "1"), "affinity", affinity));
+    cluster.settle();
+    assert!(
+        why(&cluster, "p").contains("0/1 nodes are available: pod affinity terms conflict."),
+        "{}",
+        why(&cluster, "p")
+    );
+    let events = cluster.list("events");
+    let told = events.iter().find(|event| event.str_at(&["reason"]) == "FailedScheduling").unwrap();
+    assert_eq!(told.str_at(&["action"]), "Scheduling");
+}
+
+#[test]
+fn how_much_an_image_counts_for_follows_the_number_of_nodes() {
+    let mut cluster = cluster();
+    let large = value!({"status": {"images": [{"names": ["i:latest"], "sizeBytes": 1_000_000_000}]}});
+    for name in ["has1", "has2"] {
+        add_node(&mut cluster, name, "8", value!({}));
+        cluster.patch("nodes", name, "status", large.clone()).unwrap();
+    }
+    add_node(&mut cluster, "bare", "64", value!({}));
+    cluster.create("pods", "default", pod("p1", "1"));
+    cluster.settle();
+    assert!(node_of(&cluster, "p1").starts_with("has"), "the image is on most nodes");
+    for i in 0..30 {
+        let tainted = value!({"metadata": {"name": (format!("far{i}"))},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+        cluster.create("nodes", "", tainted);
+    }
+    cluster.create("pods", "default", pod("p2", "1"));
+    cluster.settle();
+    assert_eq!(node_of(&cluster, "p2"), "bare", "hardly any node has it: room decides");
+}
