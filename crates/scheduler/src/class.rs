@@ -15,7 +15,7 @@ use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
 use crate::rules::{
-    Rejection, devices, disks, fit, images, node_affinity, ports, taints, unschedulable, volumes,
+    Rejection, devices, disks, features, fit, images, node_affinity, ports, taints, unschedulable, volumes,
 };
 use crate::shape::Shape;
 use ranks::Ranks;
@@ -186,6 +186,7 @@ impl Class {
         fit::filter(&shape.request, seen)?;
         disks::filter(shape, seen, cache)?;
         volumes::filter(&self.needs, shape, seen, cache, world)?;
+        features::filter(shape, seen)?;
         devices::filter(&self.devices, seen)
     }
 

@@ -6,6 +6,7 @@
 
 pub mod devices;
 pub mod disks;
+pub mod features;
 pub mod fit;
 pub mod images;
 pub mod node_affinity;

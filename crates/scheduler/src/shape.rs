@@ -7,6 +7,7 @@ use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::views::pod::{Disk, Pod, Toleration, Volume};
 
 use crate::request::Request;
+use crate::rules::features;
 
 /// What matters of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +44,8 @@ pub struct Shape {
     pub claims: Vec<Claim>,
     /// The disks it uses that must not be shared.
     pub disks: Vec<(DiskKind, Disk)>,
+    /// What a node must be able to do for it.
+    pub features: Vec<&'static str>,
     /// The devices it claims.
     pub devices: Option<Box<DeviceClaims>>,
 }
@@ -224,6 +227,7 @@ impl Shape {
                 .collect(),
             claims: claims.collect(),
             disks: spec.volumes.iter().filter_map(disk).collect(),
+            features: features::needed(pod),
             devices: DeviceClaims::of(object, pod),
         }
     }

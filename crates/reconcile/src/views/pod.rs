@@ -89,6 +89,8 @@ pub struct PodSpec {
     pub subdomain: String,
     /// Whether it uses the node's own network.
     pub host_network: bool,
+    /// Whether it has the users of its node; it has if it says nothing.
+    pub host_users: Option<bool>,
     /// What it puts up with on a node.
     pub tolerations: Vec<Toleration>,
     /// What it mounts; those parts that planners read.
@@ -141,6 +143,16 @@ pub struct Container {
     pub resources: Resources,
     /// `Always` for one that starts first and goes on beside the others.
     pub restart_policy: String,
+    /// What becomes of it, or of the Pod, when it ends in some way.
+    pub restart_policy_rules: Vec<RestartRule>,
+}
+
+/// What becomes of a container that ends in some way.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RestartRule {
+    /// `Restart`, or `RestartAllContainers` for the whole Pod.
+    pub action: String,
 }
 
 /// A port of a container.

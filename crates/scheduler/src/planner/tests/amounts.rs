@@ -49,6 +49,29 @@ fn the_first_of_a_group_need_not_be_near_to_pods_that_are_nowhere() {
 }
 
 #[test]
+fn a_pod_that_needs_what_only_some_nodes_can_do_goes_to_those() {
+    let mut cluster = cluster();
+    add_node(&mut cluster, "n1", "4", value!({}));
+    let rule = value!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}});
+    let mut new = pod("p", "1");
+    let container =
+        value!({"name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [(rule)]});
+    new.get_mut("spec").unwrap().make_map().insert("containers", vec![container]);
+    cluster.create("pods", "default", new);
+    cluster.settle();
+    assert!(
+        why(&cluster, "p").contains("1 node(s) didn't match Pod's required features"),
+        "{}",
+        why(&cluster, "p")
+    );
+    let can = value!({"status": {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}});
+    cluster.patch("nodes", "n1", "status", can).unwrap();
+    cluster.run(Duration::from_secs(20));
+    assert_eq!(node_of(&cluster, "p"), "n1");
+    cluster.assert_quiet();
+}
+
+#[test]
 fn names_of_nodes_that_contradict_each_other_are_told() {
     let mut cluster = cluster();
     add_node(&mut cluster, "n1", "4", value!({}));
