@@ -30,7 +30,8 @@ pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Tim
     let pod = Pod::read(object).ok_or("the pod cannot be read")?;
     let about = || format!("container {name:?} in pod {:?}", object.key().name());
     let none = |_: &str| false;
-    let host = Host { rules: &fleet.rules, booted: Time::EPOCH, pause: Duration::ZERO, has_image: &none };
+    let (booted, written) = (Time::EPOCH, object.committed());
+    let host = Host { rules: &fleet.rules, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let container = pod.spec.all().find(|one| one.name == name);
     let container = container.ok_or_else(|| format!("{} is not simulated", about()))?;
@@ -62,7 +63,8 @@ pub fn used(fleet: &Fleet, object: &Object, now: Time) -> Option<BTreeMap<String
     let pod = Pod::read(object)?;
     fleet.number(&pod.spec.node_name).filter(|_| fleet.component(object).is_none())?;
     let none = |_: &str| false;
-    let host = Host { rules: &fleet.rules, booted: Time::EPOCH, pause: Duration::ZERO, has_image: &none };
+    let (booted, written) = (Time::EPOCH, object.committed());
+    let host = Host { rules: &fleet.rules, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let running = pod.spec.all().filter(|one| runtime.run(one).is_some_and(|run| run.is_running()));
     let used: BTreeMap<String, BTreeMap<String, i64>> = running

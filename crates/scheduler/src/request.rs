@@ -28,7 +28,8 @@ impl Amounts {
     /// What a pod asks for.
     #[must_use]
     pub fn asked_by(pod: &Pod) -> Amounts {
-        total(pod, false)
+        let all = together(pod, false, |container| asked(pod, container));
+        complete(pod, all, &as_a_whole(pod))
     }
 
     /// What pods ask for together. Most ask for what the one before does, which is seen sooner than worked out.
@@ -122,7 +123,7 @@ impl Request {
     /// the pod says itself stands above that, and its overhead comes on top.
     #[must_use]
     pub fn of(pod: &Pod) -> Request {
-        let asked = Amounts::asked_by(pod);
+        let asked = total(pod, false);
         let says_all = |one: &Container| {
             let requests = &one.resources.requests;
             requests.get("cpu").is_some() && requests.get("memory").is_some()
@@ -153,13 +154,23 @@ fn asks_alike(a: &Pod, b: &Pod) -> bool {
         && (&a.resources, &a.overhead) == (&b.resources, &b.overhead)
 }
 
+/// What counts of a pod.
 fn total(pod: &Pod, guess: bool) -> Amounts {
     let mut all = together(pod, guess, |container| Some(&container.resources.requests));
-    let (mut as_a_whole, _) =
-        Amounts::read(listed(pod.spec.resources.as_ref().and_then(|own| own.get("requests"))));
+    let mut as_a_whole = as_a_whole(pod);
     if is_resized(pod) {
         (all, as_a_whole) = resized(pod, guess, all, as_a_whole);
     }
+    complete(pod, all, &as_a_whole)
+}
+
+/// What a pod asks for as a whole.
+fn as_a_whole(pod: &Pod) -> Amounts {
+    Amounts::read(listed(pod.spec.resources.as_ref().and_then(|own| own.get("requests")))).0
+}
+
+/// What the containers of a pod come to, with what it asks for as a whole in their place, and its overhead.
+fn complete(pod: &Pod, mut all: Amounts, as_a_whole: &Amounts) -> Amounts {
     if as_a_whole.cpu != 0 {
         all.cpu = as_a_whole.cpu;
     }
@@ -172,6 +183,14 @@ fn total(pod: &Pod, guess: bool) -> Amounts {
     all.add(&Amounts::read(listed(pod.spec.overhead.as_ref())).0, 1);
     all.others.retain(|(_, amount)| *amount != 0);
     all
+}
+
+/// What a container asks for; what it was given, where it asks for more than its node has at all.
+fn asked<'a>(pod: &'a Pod, container: &'a Container) -> Option<&'a Pairs> {
+    let mut known = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    let status = if is_refused(pod) { known.find(|status| status.name == container.name) } else { None };
+    let given = status.map(|status| &status.allocated_resources).filter(|given| !given.is_empty());
+    given.or(Some(&container.resources.requests))
 }
 
 /// Whether a pod has, or was promised, something else than it asks for; or asks for what it cannot have.

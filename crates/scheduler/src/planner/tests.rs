@@ -8,7 +8,9 @@ use super::*;
 
 mod amounts;
 mod devices;
+mod promises;
 mod volumes;
+mod waking;
 
 fn cluster() -> Cluster {
     let scheduler = || (vec![Box::new(Scheduler::default()) as Box<dyn Controller>], Vec::<Index>::new());

@@ -25,6 +25,14 @@ pub struct Devices {
     open: Vec<Object>,
 }
 
+impl Devices {
+    /// Whether every claim is kept for the pod.
+    #[must_use]
+    pub fn are_kept(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
 fn barred(why: String) -> Rejection {
     Rejection::for_good(why, Helps::VOLUMES)
 }

@@ -21,8 +21,15 @@ use crate::shape::Shape;
 pub struct Limits {
     /// The drivers, and of each whether pods with its volumes must not be where it is not.
     drivers: BTreeMap<Box<str>, bool>,
-    /// The volumes of these drivers that are attached to nodes, by node and driver.
-    attached: BTreeMap<Box<str>, Vec<(Box<str>, Box<str>)>>,
+    /// The volumes of these drivers that are attached to nodes, by node.
+    attached: BTreeMap<Box<str>, Vec<Attached>>,
+}
+
+/// A volume that is attached to a node.
+#[derive(Clone, Debug)]
+struct Attached {
+    driver: Box<str>,
+    handle: Box<str>,
 }
 
 /// What a volume is known by.
@@ -54,7 +61,8 @@ impl Limits {
                 && let Some(csi) = volume()
             {
                 let attached = limits.attached.entry(spec.node_name.as_str().into()).or_default();
-                attached.push((spec.attacher.as_str().into(), csi.volume_handle.as_str().into()));
+                let (driver, handle) = (spec.attacher.as_str().into(), csi.volume_handle.as_str().into());
+                attached.push(Attached { driver, handle });
             }
         }
         limits
@@ -103,7 +111,8 @@ impl Limits {
         }
         all.extend(new);
         let attached = self.attached.get(&node.name).into_iter().flatten();
-        all.extend(attached.filter(|(of, _)| **of == *driver).map(|(_, handle)| Handle::Made(handle)));
+        let attached = attached.filter(|one| *one.driver == *driver);
+        all.extend(attached.map(|one| Handle::Made(&one.handle)));
         i64::try_from(all.len()).unwrap_or(i64::MAX) > most
     }
 }
