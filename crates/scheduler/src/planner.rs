@@ -70,13 +70,17 @@ impl Planner for Scheduler {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 6] = [
+        const WATCHES: [Watch; 10] = [
             Watch::via("nodes", wake),
             Watch::via("pods", of_pod),
             Watch::via("persistentvolumes", wake),
             Watch::via("persistentvolumeclaims", wake),
             Watch::via("storageclasses.storage.k8s.io", wake),
             Watch::via("csinodes.storage.k8s.io", wake),
+            Watch::via("csidrivers.storage.k8s.io", wake),
+            Watch::via("csistoragecapacities.storage.k8s.io", wake),
+            Watch::via("resourceclaims.resource.k8s.io", wake),
+            Watch::via("volumeattachments.storage.k8s.io", wake_if_gone),
         ];
         &WATCHES
     }
@@ -111,6 +115,12 @@ fn only_key() -> Option<Key> {
 
 fn wake(_: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     only_key().into_iter().for_each(wake);
+}
+
+fn wake_if_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if world.get(object.key()).is_none() {
+        only_key().into_iter().for_each(wake);
+    }
 }
 
 /// A pod concerns us when it has no node, when it leaves one, when it is new there, and when others may judge it
