@@ -11,6 +11,7 @@ use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
 use crate::fleet::{Fleet, Seat};
 use crate::lifecycle::{Case, Outlook, look, whole};
 use crate::pod::{Container, ContainerStatus, Pod, Status};
+use crate::rules;
 use crate::runtime::Deed;
 use crate::simulated::{Host, Simulated};
 
@@ -55,6 +56,10 @@ pub fn attend<M>(
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);
     let mut notes = ending(&case, &subject);
+    if pod.status.start_time.is_none() {
+        let faults = rules::faults(&pod, &object.meta().annotations).into_iter();
+        notes.extend(faults.map(|fault| subject.warning("InvalidSimulation", fault)));
+    }
     notes.extend(done);
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);

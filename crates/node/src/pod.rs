@@ -43,6 +43,8 @@ pub struct Spec {
     pub active_deadline_seconds: Option<i64>,
     /// Whether it has the node's own addresses.
     pub host_network: bool,
+    /// What it is called in itself, if not by its name.
+    pub hostname: String,
     /// What runs first, one after the other.
     pub init_containers: Vec<Container>,
     /// What runs.
@@ -82,6 +84,12 @@ pub struct Container {
     pub command: Vec<String>,
     /// With which arguments.
     pub args: Vec<String>,
+    /// Its variables.
+    #[serde(deserialize_with = "or_default")]
+    pub env: Vec<Variable>,
+    /// Where further variables come from.
+    #[serde(deserialize_with = "or_default")]
+    pub env_from: Vec<serde::de::IgnoredAny>,
     /// Whether it can be written to.
     pub stdin: bool,
     /// What it needs, as it is reported.
@@ -112,6 +120,34 @@ impl Container {
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
+}
+
+/// A variable of a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value, if that is said here.
+    pub value: String,
+    /// Where it comes from, if it is not.
+    pub value_from: Option<Source>,
+}
+
+/// Where the value of a variable comes from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Source {
+    /// A field of the pod; anything else is not known to a node that runs nothing.
+    pub field_ref: Option<Field>,
+}
+
+/// A field of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Field {
+    /// Which.
+    pub field_path: String,
 }
 
 /// What a container needs, resource by resource.

@@ -77,7 +77,7 @@ impl<'a> Simulated<'a> {
 
     /// Writes down what a container does in one of its runs.
     fn write_script(&mut self, container: &Container, restarts: i64) {
-        let script = script(self.host.rules, container, restarts, &self.meta.labels, &self.meta.annotations);
+        let script = script(self.host.rules, container, restarts, self.pod, self.meta);
         self.scripts.insert(container.name.clone(), script);
     }
 
@@ -129,7 +129,8 @@ impl<'a> Simulated<'a> {
         let said = &self.script(container).said;
         let before = container.lifecycle.pre_stop.as_ref().map(|hook| {
             let slept = hook.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-            let ran = hook.exec.as_ref().map(|exec| shell::read(&exec.command, BTreeMap::new()).end);
+            let env = &self.script(container).env;
+            let ran = hook.exec.as_ref().map(|exec| shell::read(&exec.command, BTreeMap::new(), env).end);
             match (slept, ran) {
                 (Some(seconds), _) => Duration::from_secs(seconds),
                 (None, Some(Some((took, _)))) => took,

@@ -111,7 +111,8 @@ impl Findings {
 fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
     let Some(exec) = &probe.exec else { return true };
     let course = &script.course;
-    let succeeds = |files| shell::read(&exec.command, files).end.is_none_or(|(_, code)| code == 0);
+    let succeeds =
+        |files| shell::read(&exec.command, files, &script.env).end.is_none_or(|(_, code)| code == 0);
     let mut files = course.files_at(at);
     if succeeds(files.clone()) {
         return true;
@@ -163,7 +164,8 @@ mod tests {
     fn a_file_that_goes_condemns_a_container() {
         let words = ["sh", "-c", "echo ok >/tmp/health; sleep 10; rm /tmp/health; sleep 600"];
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let script = Script { course: shell::read(&words, Default::default()), said: Said::default() };
+        let course = shell::read(&words, Default::default(), &Default::default());
+        let script = Script { course, ..Script::default() };
         let liveness = Probe {
             initial_delay_seconds: 15,
             failure_threshold: Some(1),
