@@ -17,7 +17,7 @@ use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, Watch, World};
 use crate::addresses;
 use crate::admission::{Room, refuse};
 use crate::attend::attend;
-use crate::fleet::{Fleet, is_played_with};
+use crate::fleet::{FLEET, Fleet, is_played_with};
 use crate::images::hash;
 
 /// How long after a pod came people are told that there is no address for it: telling changes nothing.
@@ -187,7 +187,11 @@ impl Planner for Pods {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::via("pods", of_old), Watch::via("nodes", of_node)];
+        const WATCHES: [Watch; 3] = [
+            Watch::via("pods", of_old),
+            Watch::via("nodes", of_node),
+            Watch::via("nodes", of_claimed).when(is_claimed),
+        ];
         &WATCHES
     }
 
@@ -230,4 +234,14 @@ fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
             wake(pod.key().clone());
         }
     }
+}
+
+/// Whether a node has come to another fleet.
+fn is_claimed(before: &Object, after: &Object) -> bool {
+    before.meta().annotations.get(FLEET) != after.meta().annotations.get(FLEET)
+}
+
+/// Whoever has a node from now on looks after the pods on it.
+fn of_claimed(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    world.indexed(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
 }

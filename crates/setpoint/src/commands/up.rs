@@ -254,9 +254,11 @@ fn reconcile(
     if nodes.count > 0 {
         arguments.patience.check(nodes.renewal())?;
     }
+    // Whoever is asked about them is this process, which knows their rules.
+    nodes.published = None;
     nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
     nodes.components.names.iter().for_each(|component| rings.begin(component));
-    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone(), rings });
+    let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), rings));
     api.ask_nodes(Arc::clone(&kubelets) as _);
     // Where nothing is simulated nobody measures: then the group of metrics is not there, as in a cluster without it,
     // so that whoever asks for it hears why instead of waiting for numbers that never come.
