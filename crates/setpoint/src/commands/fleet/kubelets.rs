@@ -28,6 +28,9 @@ const WINDOW: Duration = Duration::from_secs(15);
 /// The port at which a node would be asked.
 const PORT: u16 = 10250;
 
+/// Rules, and the revision of what they were read from.
+type AsPublished = (Revision, Arc<[Rule]>);
+
 /// Answers for simulated nodes.
 pub struct Kubelets {
     fleet: Fleet,
@@ -35,7 +38,7 @@ pub struct Kubelets {
     store: Store,
     rings: Rings,
     /// The rules of other fleets, as they were published last.
-    others: Mutex<BTreeMap<String, (Revision, Arc<[Rule]>)>>,
+    others: Mutex<BTreeMap<String, AsPublished>>,
 }
 
 /// Why a node does not answer.
