@@ -17,7 +17,7 @@ const CONTROLLERS: Controllers = || {
     let mut all = setpoint_controllers::all(&settings);
     all.push(Box::new(Scheduler::default()));
     all.extend(setpoint_node::planners(Fleet::default()));
-    (all, setpoint_controllers::indexes::all())
+    (all, setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes()).collect())
 };
 /// How many edits are made, some seconds apart.
 const EDITS: usize = 300;

@@ -15,6 +15,7 @@ use setpoint_scheduler::shape::{HostPort, Shape, host_ports};
 use crate::fleet::Seat;
 use crate::lifecycle::whole;
 use crate::pod::{Pod, Status};
+use crate::resizing::{Verdict, held_by, is_asking, wanted_by};
 
 /// Why a node refuses a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct Room<'a> {
     seat: &'a Seat<'a>,
     offer: Amounts,
     pods_max: i64,
-    admitted: Vec<&'a PodView>,
+    admitted: Vec<(&'a Object, &'a PodView)>,
     /// What they take together; only known once somebody asks for anything.
     taken: Option<Amounts>,
 }
@@ -38,9 +39,10 @@ pub struct Room<'a> {
 impl<'a> Room<'a> {
     /// What these pods of a node leave of it, as far as it has taken them up.
     #[must_use]
-    pub fn of(seat: &'a Seat<'a>, pods: &[&'a PodView]) -> Room<'a> {
+    pub fn of(seat: &'a Seat<'a>, pods: &[(&'a Object, &'a PodView)]) -> Room<'a> {
         let (offer, pods_max) = Amounts::read(seat.node.status.allocatable.iter());
-        let is_admitted = |pod: &&&PodView| pod.status.start_time.is_some() && !pod.is_finished();
+        let is_admitted =
+            |(_, pod): &&(&Object, &PodView)| pod.status.start_time.is_some() && !pod.is_finished();
         let admitted = pods.iter().filter(is_admitted).copied().collect();
         Room { seat, offer, pods_max, admitted, taken: None }
     }
@@ -49,7 +51,7 @@ impl<'a> Room<'a> {
     ///
     /// # Errors
     /// If the node cannot hold it, or it does not want to be there.
-    pub fn admit(&mut self, object: &Object, pod: &'a PodView) -> Result<(), Refusal> {
+    pub fn admit(&mut self, object: &'a Object, pod: &'a PodView) -> Result<(), Refusal> {
         let asked = Amounts::asked_by(pod);
         self.check_amounts(&asked)?;
         self.check_node(object, pod)?;
@@ -57,8 +59,46 @@ impl<'a> Room<'a> {
         if let Some(taken) = &mut self.taken {
             taken.add(&asked, 1);
         }
-        self.admitted.push(pod);
+        self.admitted.push((object, pod));
         Ok(())
+    }
+
+    /// Gives a pod that was taken up what it asks for now, if there is room for it.
+    pub fn resize(&mut self, object: &Object, pod: &PodView) -> Verdict {
+        let (asked, held) = (wanted_by(pod), held_by(object, pod));
+        let (offer, taken) = (self.offer.clone(), self.taken());
+        let own = [
+            ("cpu", asked.cpu, held.cpu, taken.cpu, offer.cpu),
+            ("memory", asked.memory, held.memory, taken.memory, offer.memory),
+        ];
+        // Who asks for no more than it has gets it, however full the node is.
+        let grows = || own.into_iter().filter(|(_, asked, held, _, _)| asked > held);
+        if let Some((name, asked, _, _, offer)) = grows().find(|(_, asked, _, _, offer)| asked > offer) {
+            let message =
+                format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {offer}");
+            return Verdict::Refused { reason: "Infeasible", message };
+        }
+        let is_short = |one: &(&str, i64, i64, i64, i64)| one.1 - one.2 > one.4 - one.3;
+        if let Some((name, asked, held, taken, offer)) = grows().find(is_short) {
+            let message = out_of(name, asked, taken - held, offer).message;
+            return Verdict::Refused { reason: "Deferred", message };
+        }
+        taken.add(&held, -1);
+        taken.add(&asked, 1);
+        Verdict::Granted
+    }
+
+    /// What those that were taken up have together.
+    fn taken(&mut self) -> &mut Amounts {
+        let admitted = &self.admitted;
+        self.taken.get_or_insert_with(|| {
+            // Hardly anybody asks for anything else than it has.
+            let settled = admitted.iter().filter(|(object, pod)| !is_asking(object, pod));
+            let mut taken = Amounts::asked_by_all(settled.map(|(_, pod)| *pod));
+            let asking = admitted.iter().filter(|(object, pod)| is_asking(object, pod));
+            asking.for_each(|(object, pod)| taken.add(&held_by(object, pod), 1));
+            taken
+        })
     }
 
     fn check_amounts(&mut self, asked: &Amounts) -> Result<(), Refusal> {
@@ -69,8 +109,7 @@ impl<'a> Room<'a> {
         if asked.is_nothing() {
             return Ok(());
         }
-        let admitted = &self.admitted;
-        let taken = self.taken.get_or_insert_with(|| Amounts::asked_by_all(admitted.iter().copied()));
+        let taken = self.taken().clone();
         let offer = &self.offer;
         let own = [
             ("cpu", asked.cpu, taken.cpu, offer.cpu),
@@ -110,7 +149,7 @@ impl<'a> Room<'a> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut taken = self.admitted.iter().flat_map(|pod| host_ports(pod));
+        let mut taken = self.admitted.iter().flat_map(|(_, pod)| host_ports(pod));
         if taken.any(|taken| wanted.iter().any(|port| port.clashes(&taken))) {
             let why = "node(s) didn't have free ports for the requested pod ports";
             return Err(predicate("NodePorts", why));

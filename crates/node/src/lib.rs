@@ -6,8 +6,8 @@
 //! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
 //!   [`logs`]: what they say.
 //! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`admission`]: which pods
-//!   a node takes up. [`control_plane`]: the pods of what runs in this process. [`published`]: the rules of a fleet that
-//!   runs elsewhere.
+//!   a node takes up. [`resizing`]: which it gives what they ask for later. [`needs`]: what they wait for.
+//!   [`control_plane`]: the pods of what runs in this process. [`published`]: the rules of a fleet that runs elsewhere.
 
 pub mod addresses;
 pub mod admission;
@@ -17,10 +17,12 @@ pub mod fleet;
 pub mod images;
 pub mod lifecycle;
 pub mod logs;
+pub mod needs;
 pub mod nodes;
 pub mod pod;
 pub mod pods;
 pub mod published;
+pub mod resizing;
 pub mod rules;
 pub mod runtime;
 pub mod simulated;
@@ -54,5 +56,5 @@ pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
 /// The questions that they ask of the world.
 #[must_use]
 pub fn indexes() -> Vec<Index> {
-    vec![BY_NODE, NEW_BY_NODE]
+    vec![BY_NODE, NEW_BY_NODE, needs::HELD_BY_NAMESPACE, resizing::RESIZES_BY_NODE]
 }

@@ -6,6 +6,7 @@
 
 pub mod conditions;
 pub mod phase;
+pub mod resize;
 pub mod restart;
 
 use std::collections::BTreeMap;
@@ -14,11 +15,19 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::Meta;
 
-use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status};
-use crate::runtime::{Deed, Image, Run, Runtime};
+use crate::needs::CONFIG_ERROR;
+use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
+use crate::runtime::{Deed, Image, POST_START, Run, Runtime};
 
 /// How long a pod is given to stop that does not say.
 const GRACE: i64 = 30;
+/// Why a container is killed for which what was to be done at its start has failed.
+pub const FAILED_POST_START: &str = "FailedPostStartHook";
+/// Why a container ended that never ran, in one word.
+pub const NEVER_RAN: &str = "ContainerStatusUnknown";
+/// How long after something began without a change of the status people are told of it: nothing shows that they were,
+/// but nobody who looks as soon as it begins looks again within this time, unless the pod was written.
+const TELL_WITHIN: Duration = Duration::from_secs(1);
 /// Why a pod ends that was active for too long.
 const DEADLINE_EXCEEDED: (&str, &str) =
     ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
@@ -37,6 +46,14 @@ pub struct Case<'a> {
     pub taken_up: Time,
     /// When its first container may start.
     pub begin: Time,
+    /// When anybody last wrote it. What began before was told then.
+    pub written: Time,
+    /// Whether it asks for other resources than it has.
+    pub resize: resize::Resize,
+    /// Why its volumes cannot be made.
+    pub unmounted: &'a dyn Fn() -> Option<String>,
+    /// Why the environment of a container cannot be made.
+    pub unset: &'a dyn Fn(&Container) -> Option<String>,
     /// What time it is.
     pub now: Time,
 }
@@ -52,6 +69,14 @@ pub struct Outlook {
     pub again: Option<Time>,
     /// Whether nothing of it runs or will run.
     pub is_over: bool,
+    /// Why it ends though nobody deleted it, if nobody has been told: in one word, and in many.
+    pub overdue: Option<(&'static str, &'static str)>,
+    /// Why its volumes cannot be made, if it waits for that.
+    pub unmounted: Option<String>,
+    /// Containers that say only now that they cannot serve.
+    pub unready: Vec<String>,
+    /// Containers whose images only now begin to come.
+    pub pulling: Vec<String>,
 }
 
 /// Why everything has to stop, since when, and how long it is given.
@@ -63,18 +88,30 @@ struct Ending {
 
 /// Looks at a pod.
 pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
-    let mut looking = Looking { case, runtime, deeds: Vec::new(), waiting: BTreeMap::new(), again: None };
+    let mut looking = Looking {
+        case,
+        runtime,
+        deeds: Vec::new(),
+        waiting: BTreeMap::new(),
+        again: None,
+        unmounted: None,
+        unready: Vec::new(),
+        pulling: Vec::new(),
+    };
     let ending = looking.ending();
     let done = match &ending {
         Some(ending) => {
-            looking.stop_all(ending.since, ending.grace);
+            let begins = ending.reason.is_some() && looking.begins_at(ending.since);
+            looking.stop_all(ending.since, ending.grace, begins);
             true
         }
         None => looking.go_on(),
     };
     let is_over = done && !looking.any_running();
     let status = looking.report(ending.as_ref(), is_over);
-    Outlook { deeds: looking.deeds, status, again: looking.again, is_over }
+    let overdue = ending.and_then(|ending| ending.reason.filter(|_| looking.begins_at(ending.since)));
+    let Looking { deeds, again, unmounted, unready, pulling, .. } = looking;
+    Outlook { deeds, status, again, is_over, overdue, unmounted, unready, pulling }
 }
 
 /// A time in whole seconds, as it is reported.
@@ -94,6 +131,12 @@ struct Looking<'a, R> {
     /// Why containers wait that are to run.
     waiting: BTreeMap<&'a str, State>,
     again: Option<Time>,
+    /// Why volumes cannot be made that are needed.
+    unmounted: Option<String>,
+    /// Containers that say only now that they cannot serve.
+    unready: Vec<String>,
+    /// Containers whose images only now begin to come.
+    pulling: Vec<String>,
 }
 
 impl<'a, R: Runtime> Looking<'a, R> {
@@ -103,6 +146,15 @@ impl<'a, R: Runtime> Looking<'a, R> {
 
     fn run(&self, container: &Container) -> Option<&'a Run> {
         self.runtime.run(container)
+    }
+
+    /// The newest run in the place where the pod runs now.
+    fn run_here(&self, container: &Container) -> Option<&'a Run> {
+        self.run(container).filter(|run| self.is_here(run))
+    }
+
+    fn is_here(&self, run: &Run) -> bool {
+        run.started >= self.runtime.sandbox()
     }
 
     fn is_running(&self, container: &Container) -> bool {
@@ -134,13 +186,28 @@ impl<'a, R: Runtime> Looking<'a, R> {
         Some(Ending { since: end, grace: self.grace(), reason: Some(DEADLINE_EXCEEDED) })
     }
 
+    /// Whether what is so since a time is so only now, and nobody has been told.
+    fn begins_at(&self, since: Time) -> bool {
+        self.case.written < since && self.case.now.since(since) < TELL_WITHIN
+    }
+
+    /// Whether one of these ended only now.
+    fn ends_now(&self, mut containers: impl Iterator<Item = &'a Container>) -> bool {
+        containers.any(|one| {
+            let was_told =
+                |name: &str| self.case.pod.status.of(name).is_some_and(|old| old.state.terminated.is_some());
+            let end = self.run(one).and_then(|run| run.end.as_ref()?.finished_at);
+            end.is_some_and(|end| self.case.now.since(end) < TELL_WITHIN) && !was_told(&one.name)
+        })
+    }
+
     /// Stops what runs: sidecars when all else has stopped, the last one first.
-    fn stop_all(&mut self, since: Time, grace: Duration) {
+    fn stop_all(&mut self, since: Time, grace: Duration, begins: bool) {
         let spec = &self.case.pod.spec;
         let first = spec.containers.iter().chain(spec.init_containers.iter().filter(|one| !one.is_sidecar()));
         let first: Vec<&'a Container> = first.filter(|one| self.is_running(one)).collect();
         for container in &first {
-            self.stop(container, since, grace, None);
+            self.stop(container, since, grace, None, begins);
         }
         if first.is_empty() {
             self.stop_sidecars(since, grace);
@@ -149,31 +216,49 @@ impl<'a, R: Runtime> Looking<'a, R> {
 
     fn stop_sidecars(&mut self, since: Time, grace: Duration) {
         let spec = &self.case.pod.spec;
-        let sidecars = spec.init_containers.iter().rev().filter(|one| one.is_sidecar());
-        let Some(last) = sidecars.into_iter().find(|one| self.is_running(one)) else { return };
+        let sidecars = || spec.init_containers.iter().rev().filter(|one| one.is_sidecar());
+        let Some(last) = sidecars().find(|one| self.is_running(one)) else { return };
         // Its time begins when those have ended that had to end before it.
         let ended = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
         let begin = ended.map_or(since, |ended| ended.max(since));
         let rest = grace.saturating_sub(begin.since(since));
-        self.stop(last, begin, rest, None);
+        let before = sidecars().take_while(|one| one.name != last.name);
+        let rest_of_all = spec.all().filter(|one| !one.is_sidecar());
+        let begins = !self.case.meta.is_deleted() && self.ends_now(rest_of_all.chain(before));
+        self.stop(last, begin, rest, None, begins);
     }
 
-    fn stop(&mut self, container: &'a Container, since: Time, grace: Duration, why: Option<String>) {
+    fn stop(
+        &mut self,
+        container: &'a Container,
+        since: Time,
+        grace: Duration,
+        why: Option<String>,
+        begins: bool,
+    ) {
         let why = why.unwrap_or_else(|| format!("Stopping container {}", container.name));
-        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, why });
+        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, why, begins });
     }
 
     /// Starts what is to run. Says whether all is done.
     fn go_on(&mut self) -> bool {
         let spec = &self.case.pod.spec;
         let mut begin = self.case.begin;
-        if spec.containers.iter().all(|container| self.run(container).is_none()) {
+        if spec.containers.iter().all(|container| self.run_here(container).is_none()) {
             match self.initialize() {
                 Init::Done(at) => begin = begin.max(at),
-                Init::Waits => return false,
+                Init::Waits => {
+                    // What ran in another place waits as if it never had.
+                    for container in &spec.containers {
+                        if self.run(container).is_some() {
+                            self.waiting.insert(&container.name, State::waiting("PodInitializing", ""));
+                        }
+                    }
+                    return false;
+                }
                 Init::Failed => {
                     let end = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
-                    self.stop_all(end.unwrap_or(self.case.now), self.grace());
+                    self.stop_all(end.unwrap_or(self.case.now), self.grace(), false);
                     return true;
                 }
             }
@@ -199,7 +284,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let spec = &self.case.pod.spec;
         let mut begin = self.case.begin;
         for container in &spec.init_containers {
-            let Some(run) = self.run(container) else {
+            let Some(run) = self.run_here(container) else {
                 self.want(container, begin);
                 return Init::Waits;
             };
@@ -232,7 +317,10 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 None => {
                     self.watch_over(container, run);
                 }
-                Some(end) if restart::is_due(container, &self.case.pod.spec, end.exit_code) => {
+                Some(end)
+                    if restart::is_due(container, &self.case.pod.spec, end.exit_code)
+                        || self.is_changed(container, run) =>
+                {
                     self.want(container, begin);
                 }
                 Some(_) => return false,
@@ -241,24 +329,65 @@ impl<'a, R: Runtime> Looking<'a, R> {
         true
     }
 
-    /// Looks after a container that runs, and stops it if a probe condemns it. Says whether it may go on.
+    /// Whether somebody gave a container another image since it was started. What runs first is left alone.
+    fn is_changed(&self, container: &Container, run: &Run) -> bool {
+        let runs_first = || {
+            let mut first = self.case.pod.spec.init_containers.iter();
+            !container.is_sidecar() && first.any(|one| one.name == container.name)
+        };
+        !run.has_image_of(container) && !runs_first()
+    }
+
+    /// Looks after a container that runs, and stops it if it is not what is wanted any more, or if a probe condemns
+    /// it. Says whether it may go on.
     fn watch_over(&mut self, container: &'a Container, run: &Run) -> bool {
+        if self.is_changed(container, run) {
+            // Nobody wrote down when it changed, but it is not reported before it is seen.
+            let Case { pod, meta, written, now, .. } = self.case;
+            let begins = pod.status.observed_generation != Some(meta.generation);
+            let since = if begins { *now } else { *written };
+            let why = format!("Container {} definition changed, will be restarted", container.name);
+            self.stop(container, since, self.grace(), Some(why), begins);
+            return false;
+        }
+        if resize::needs_restart(self.case, container, run) {
+            let begun = resize::begun(self.case).and_then(|begun| begun.last_transition_time);
+            let why = format!("Container {} resize requires restart", container.name);
+            self.stop(container, begun.unwrap_or(self.case.now), self.grace(), Some(why), begun.is_none());
+            return false;
+        }
         let probed = self.runtime.probe(container, run);
         if let Some(until) = probed.until {
             self.look_again_at(until);
         }
+        // A run that nobody was told of may fail before its first report.
+        let is_known = self.case.pod.status.of(&container.name).is_some_and(|old| old.container_id == run.id);
+        if probed.unready.is_some_and(|since| !is_known || self.begins_at(since)) {
+            self.unready.push(container.name.clone());
+        }
         let Some(sick) = probed.sick else { return true };
         let policy = container.restart_policy.as_deref().unwrap_or(&self.case.pod.spec.restart_policy);
         let fate = if policy == "Never" { "" } else { ", will be restarted" };
-        let why = format!("Container {} failed {} probe{fate}", container.name, sick.probe);
-        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why));
+        let why = match sick.probe {
+            POST_START => FAILED_POST_START.to_owned(),
+            probe => format!("Container {} failed {probe} probe{fate}", container.name),
+        };
+        let begins = !is_known || self.begins_at(sick.since);
+        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why), begins);
         false
     }
 
     /// Starts a container, as soon as its time has come and its image is there.
     fn want(&mut self, container: &'a Container, begin: Time) {
         let (now, run) = (self.case.now, self.run(container));
-        let due = run.and_then(restart::at).unwrap_or(begin);
+        let due = run.and_then(|run| match &run.end {
+            // What is of another image has not failed yet.
+            Some(end) if self.is_changed(container, run) => end.finished_at,
+            // In a new place, nothing has failed yet.
+            Some(_) if !self.is_here(run) => None,
+            _ => restart::at(run),
+        });
+        let due = due.unwrap_or(begin);
         if due > now {
             self.look_again_at(due);
             if let Some(run) = run {
@@ -267,12 +396,29 @@ impl<'a, R: Runtime> Looking<'a, R> {
             }
             return;
         }
+        // What has been mounted once stays so.
+        if run.is_none() && self.case.pod.spec.all().all(|one| self.run(one).is_none()) {
+            self.unmounted = (self.case.unmounted)();
+            if self.unmounted.is_some() {
+                return;
+            }
+        }
         match self.runtime.image(container, due) {
             Image::Present { took: pulled } => {
+                if let Some(error) = (self.case.unset)(container) {
+                    self.waiting.insert(&container.name, State::waiting(CONFIG_ERROR, error));
+                    return;
+                }
                 let restarts = run.map_or(0, |run| run.restarts + 1);
                 self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
             }
-            Image::Pulling { until } => until.into_iter().for_each(|until| self.look_again_at(until)),
+            Image::Pulling { since, until } => {
+                until.into_iter().for_each(|until| self.look_again_at(until));
+                // Where nothing is paused for, the pod is taken up and its image pulled in one moment.
+                if self.begins_at(since) || self.case.pod.status.start_time.is_none() {
+                    self.pulling.push(container.name.clone());
+                }
+            }
             Image::Failed { reason, message, until, .. } => {
                 until.into_iter().for_each(|until| self.look_again_at(until));
                 self.waiting.insert(&container.name, State::waiting(reason, message));
@@ -299,6 +445,12 @@ impl<'a, R: Runtime> Looking<'a, R> {
             ephemeral_container_statuses: self.ephemeral(),
             ..Status::default()
         };
+        let is_done =
+            |one: &ContainerStatus| one.state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
+        let first = spec.init_containers.iter().filter(|one| !one.is_sidecar());
+        if is_over && first.map(|one| status.of(&one.name)).all(|one| one.is_some_and(is_done)) {
+            status.container_statuses.iter_mut().for_each(give_up);
+        }
         // Runtimes list containers by name, and people are used to that.
         status.container_statuses.sort_by(|a, b| a.name.cmp(&b.name));
         let phase = if old.is_final() {
@@ -317,7 +469,8 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if let Some((reason, message)) = ending.and_then(|ending| ending.reason).filter(|_| is_over) {
             (status.reason, status.message) = (reason.to_owned(), message.to_owned());
         }
-        status.conditions = conditions::conditions(self.case, &status, is_over);
+        let has_sandbox = !is_over && self.unmounted.is_none();
+        status.conditions = conditions::conditions(self.case, &status, has_sandbox);
         status
     }
 
@@ -355,20 +508,36 @@ impl<'a, R: Runtime> Looking<'a, R> {
         } else {
             probed.as_ref().is_some_and(|probed| probed.started && probed.ready)
         };
-        ContainerStatus {
+        let image = run.map(|run| &run.image).filter(|image| !image.is_empty()).unwrap_or(&container.image);
+        let mut status = ContainerStatus {
             name: container.name.clone(),
             ready: is_ready,
             started: Some(probed.is_some_and(|probed| probed.started)),
             state,
             last_state: last.map(State::terminated).unwrap_or_default(),
             restart_count: run.map_or(0, |run| run.restarts),
-            image: container.image.clone(),
-            image_id: run.map(|_| self.runtime.image_id(&container.image)).unwrap_or_default(),
+            image: image.clone(),
+            image_id: run.map(|_| self.runtime.image_id(image)).unwrap_or_default(),
             container_id: run.map(|run| run.id.clone()).unwrap_or_default(),
-            allocated_resources: run.map(|_| container.resources.requests.clone()).unwrap_or_default(),
-            resources: run.map(|_| container.resources.clone()),
             volume_mounts: container.volume_mounts.iter().map(mounted).collect(),
+            ..ContainerStatus::default()
+        };
+        if let Some(run) = run {
+            resize::report(self.case, container, run, &mut status);
         }
+        status
+    }
+}
+
+/// What is said of a container that never ran, and never will.
+fn give_up(status: &mut ContainerStatus) {
+    if status.state.waiting.is_some() && status.last_state.terminated.is_none() {
+        status.state = State::terminated(Terminated {
+            exit_code: 137,
+            reason: NEVER_RAN.to_owned(),
+            message: "The container could not be located when the pod was terminated".to_owned(),
+            ..Terminated::default()
+        });
     }
 }
 

@@ -36,7 +36,8 @@ pub fn said(rules: &[Rule], object: &Object, name: &str, previous: bool, now: Ti
     let pod = Pod::read(object).ok_or("the pod cannot be read")?;
     let about = || format!("container {name:?} in pod {:?}", object.key().name());
     let none = |_: &str| false;
-    let host = Host { rules, booted: Time::EPOCH, pause: Duration::ZERO, has_image: &none };
+    let (booted, written) = (Time::EPOCH, object.committed());
+    let host = Host { rules, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let container = pod.spec.all().find(|one| one.name == name);
     let container = container.ok_or_else(|| format!("{} is not simulated", about()))?;
@@ -67,7 +68,8 @@ pub fn said(rules: &[Rule], object: &Object, name: &str, previous: bool, now: Ti
 pub fn used(rules: &[Rule], object: &Object, now: Time) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
     let pod = Pod::read(object)?;
     let none = |_: &str| false;
-    let host = Host { rules, booted: Time::EPOCH, pause: Duration::ZERO, has_image: &none };
+    let (booted, written) = (Time::EPOCH, object.committed());
+    let host = Host { rules, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let running = pod.spec.all().filter(|one| runtime.run(one).is_some_and(|run| run.is_running()));
     let used: BTreeMap<String, BTreeMap<String, i64>> = running

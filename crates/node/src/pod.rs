@@ -53,6 +53,9 @@ pub struct Spec {
     pub ephemeral_containers: Vec<Container>,
     /// Conditions that others must set before it is ready.
     pub readiness_gates: Vec<Gate>,
+    /// What its containers can mount.
+    #[serde(deserialize_with = "or_default")]
+    pub volumes: Vec<Volume>,
 }
 
 impl Spec {
@@ -84,16 +87,13 @@ pub struct Container {
     pub command: Vec<String>,
     /// With which arguments.
     pub args: Vec<String>,
-    /// Its variables.
-    #[serde(deserialize_with = "or_default")]
-    pub env: Vec<Variable>,
-    /// Where further variables come from.
-    #[serde(deserialize_with = "or_default")]
-    pub env_from: Vec<serde::de::IgnoredAny>,
     /// Whether it can be written to.
     pub stdin: bool,
     /// What it needs, as it is reported.
     pub resources: Resources,
+    /// Whether it is started again to get other resources.
+    #[serde(deserialize_with = "or_default")]
+    pub resize_policy: Vec<ResizePolicy>,
     /// Its own restart policy.
     pub restart_policy: Option<String>,
     /// Exceptions from it.
@@ -112,6 +112,12 @@ pub struct Container {
     pub termination_message_policy: String,
     /// What is mounted where.
     pub volume_mounts: Vec<Mount>,
+    /// Its environment.
+    #[serde(deserialize_with = "or_default")]
+    pub env: Vec<Variable>,
+    /// What its environment takes over as a whole.
+    #[serde(deserialize_with = "or_default")]
+    pub env_from: Vec<Variables>,
 }
 
 impl Container {
@@ -122,24 +128,86 @@ impl Container {
     }
 }
 
-/// A variable of a container.
+/// A volume, as far as it comes from ConfigMaps and Secrets.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// A ConfigMap.
+    pub config_map: Option<Source>,
+    /// A Secret.
+    pub secret: Option<Source>,
+    /// Several things in one.
+    pub projected: Option<Projected>,
+}
+
+/// Several things in one volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Projected {
+    /// They.
+    #[serde(deserialize_with = "or_default")]
+    pub sources: Vec<Projection>,
+}
+
+/// One of several things in a volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Projection {
+    /// A ConfigMap.
+    pub config_map: Option<Source>,
+    /// A Secret.
+    pub secret: Option<Source>,
+    /// The pod's token.
+    pub service_account_token: Option<serde::de::IgnoredAny>,
+}
+
+/// A ConfigMap or a Secret that something comes from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Its name, where a volume is all of a Secret.
+    pub secret_name: String,
+    /// Whether it may be missing.
+    pub optional: Option<bool>,
+    /// Which entries; all if there are none.
+    #[serde(deserialize_with = "or_default")]
+    pub items: Vec<Item>,
+}
+
+/// An entry of a ConfigMap or a Secret.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Item {
+    /// Its name.
+    pub key: String,
+}
+
+/// One of a container's environment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Variable {
     /// Its name.
     pub name: String,
-    /// Its value, if that is said here.
+    /// Its value, if that is written down.
     pub value: String,
-    /// Where it comes from, if it is not.
-    pub value_from: Option<Source>,
+    /// Where it comes from; nothing if it is written down.
+    pub value_from: Option<ValueFrom>,
 }
 
-/// Where the value of a variable comes from.
+/// Where a value comes from.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Source {
-    /// A field of the pod; anything else is not known to a node that runs nothing.
+pub struct ValueFrom {
+    /// A field of the pod.
     pub field_ref: Option<Field>,
+    /// An entry of a ConfigMap.
+    pub config_map_key_ref: Option<KeyRef>,
+    /// An entry of a Secret.
+    pub secret_key_ref: Option<KeyRef>,
 }
 
 /// A field of a pod.
@@ -148,6 +216,28 @@ pub struct Source {
 pub struct Field {
     /// Which.
     pub field_path: String,
+}
+
+/// An entry of a ConfigMap or a Secret by its name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KeyRef {
+    /// The object.
+    pub name: String,
+    /// The entry.
+    pub key: String,
+    /// Whether it may be missing.
+    pub optional: Option<bool>,
+}
+
+/// What a container's environment takes over as a whole.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Variables {
+    /// A ConfigMap.
+    pub config_map_ref: Option<Source>,
+    /// A Secret.
+    pub secret_ref: Option<Source>,
 }
 
 /// What a container needs, resource by resource.
@@ -160,6 +250,16 @@ pub struct Resources {
     /// At the least.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     pub requests: BTreeMap<String, String>,
+}
+
+/// Whether a container is started again to get more or less of a resource.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResizePolicy {
+    /// The resource.
+    pub resource_name: String,
+    /// `NotRequired` or `RestartContainer`.
+    pub restart_policy: String,
 }
 
 /// When a container is started again though its policy says otherwise.
@@ -212,6 +312,8 @@ pub struct Command {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Lifecycle {
+    /// What is done when it has started.
+    pub post_start: Option<Handler>,
     /// What is done before it stops.
     pub pre_stop: Option<Handler>,
 }

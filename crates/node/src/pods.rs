@@ -1,7 +1,7 @@
 //! Pods on simulated nodes: one key each.
 //!
-//! [`Admission`] takes up the pods that are new on a node. It has one key for each node, so that no two pods are given
-//! the same address. From then on each pod is a key of [`Pods`].
+//! [`Admission`] takes up the pods that are new on a node, and gives those that are not what they ask for later. It has
+//! one key for each node, so that no two pods are given the same. All else is for the key that each pod is of [`Pods`].
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,9 +16,11 @@ use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, Watch, World};
 
 use crate::addresses;
 use crate::admission::{Room, refuse};
-use crate::attend::attend;
-use crate::fleet::{FLEET, Fleet, is_played_with};
+use crate::attend::{Decided, attend};
+use crate::fleet::{FLEET, Fleet, Seat, is_played_with};
 use crate::images::hash;
+use crate::needs::HELD_BY_NAMESPACE;
+use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
 
 /// How long after a pod came people are told that there is no address for it: telling changes nothing.
 const TELL_WITHIN: Duration = Duration::from_secs(10);
@@ -50,10 +52,11 @@ impl Planner for Admission {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 3] = [
+        const WATCHES: [Watch; 4] = [
             Watch::itself("nodes"),
             Watch::via("pods", of_new).when(is_new_now),
-            Watch::via("pods", of_gone).when(has_ended),
+            Watch::via("pods", of_gone).when(leaves_room),
+            Watch::via("pods", of_asking).when(is_asking_now),
         ];
         &WATCHES
     }
@@ -63,19 +66,22 @@ impl Planner for Admission {
         let Some(seat) = self.0.running(key.name(), world) else { return plan };
         let new = world.indexed(NEW_BY_NODE.name, key.name());
         let mut new: Vec<_> = new.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        if new.is_empty() {
+        let asking = world.indexed(RESIZES_BY_NODE.name, key.name());
+        let asking: Vec<_> = asking.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
+        if new.is_empty() && asking.is_empty() {
             return plan;
         }
         // Who came first is taken up first.
         new.sort_by_key(|(pod, _)| (pod.meta().created(), pod.key()));
         let pods = world.indexed(BY_NODE.name, key.name());
-        let pods: Vec<&PodView> = pods.filter_map(Object::view).collect();
+        let pods: Vec<_> = pods.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
+        let mut room = Room::of(&seat, &pods);
+        self.resize(asking, &seat, world, &mut room, now, &mut plan);
         let ranges = self.0.pod_ranges(&seat, now);
         if ranges.is_empty() {
             plan.look_again_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
         }
         let mut taken = taken(&pods);
-        let mut room = Room::of(&seat, &pods);
         for (pod, view) in new {
             // What runs in this process is there already.
             if self.0.component(pod).is_none()
@@ -97,7 +103,8 @@ impl Planner for Admission {
                 continue;
             };
             taken.extend(found.iter().cloned().map(Cow::from));
-            attend(&self.0, world, &seat, pod, Some(found), now, &mut plan);
+            let decided = Decided { addresses: Some(found), ..Decided::default() };
+            attend(&self.0, world, &seat, pod, decided, now, &mut plan);
         }
         // What becomes of them is for [`Pods`] to see.
         if !ranges.is_empty() {
@@ -108,6 +115,27 @@ impl Planner for Admission {
 
     fn keys(&self, _: &World) -> Vec<Key> {
         (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
+    }
+}
+
+impl Admission {
+    /// Gives pods what they ask for, those first that others cannot push aside.
+    fn resize<'a>(
+        &self,
+        mut asking: Vec<(&'a Object, &'a PodView)>,
+        seat: &Seat<'_>,
+        world: &World,
+        room: &mut Room<'_>,
+        now: Time,
+        plan: &mut Plan,
+    ) {
+        asking.sort_by_key(|(pod, view)| {
+            (std::cmp::Reverse(view.spec.priority.unwrap_or(0)), pod.meta().created(), pod.key())
+        });
+        for (pod, view) in asking {
+            let decided = Decided { resize: Some(room.resize(pod, view)), ..Decided::default() };
+            attend(&self.0, world, seat, pod, decided, now, plan);
+        }
     }
 }
 
@@ -138,16 +166,34 @@ fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a pod has given back what it had of its node.
-fn has_ended(before: &Object, after: &Object) -> bool {
-    let is_over = |object: &Object| object.view::<PodView>().is_some_and(PodView::is_finished);
-    is_over(after) && !is_over(before)
+/// Whether a pod has given back what it had of its node, or some of it.
+fn leaves_room(before: &Object, after: &Object) -> bool {
+    let views = before.view::<PodView>().zip(after.view::<PodView>());
+    views.is_some_and(|(before, after)| {
+        after.is_finished() && !before.is_finished() || was_resized(before, after)
+    })
 }
 
-/// One that goes leaves its address to one that waits for it.
+/// Whether a pod asks for other resources than it has since it was last written.
+fn is_asking_now(before: &Object, after: &Object) -> bool {
+    let is_asking = |object: &Object| object.view::<PodView>().is_some_and(|pod| is_asking(object, pod));
+    is_asking(after) && (before.meta().generation != after.meta().generation || !is_asking(before))
+}
+
+fn of_asking(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if let Some(pod) = object.view::<PodView>().filter(|pod| is_asking(object, pod))
+        && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
+    {
+        wake(key);
+    }
+}
+
+/// One that goes leaves its address and its resources to those that wait for them.
 fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
-        && world.indexed(NEW_BY_NODE.name, &pod.spec.node_name).next().is_some()
+        && [NEW_BY_NODE.name, RESIZES_BY_NODE.name]
+            .into_iter()
+            .any(|waiting| world.indexed(waiting, &pod.spec.node_name).next().is_some())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);
@@ -155,8 +201,8 @@ fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// The addresses that these pods have.
-fn taken<'a>(pods: &[&'a PodView]) -> BTreeSet<Cow<'a, str>> {
-    let live = pods.iter().filter(|pod| !pod.is_finished());
+fn taken<'a>(pods: &[(&'a Object, &'a PodView)]) -> BTreeSet<Cow<'a, str>> {
+    let live = pods.iter().map(|(_, pod)| *pod).filter(|pod| !pod.is_finished());
     live.flat_map(|pod| pod.status.pod_ips.iter().map(|ip| Cow::from(ip.ip.as_str()))).collect()
 }
 
@@ -187,10 +233,12 @@ impl Planner for Pods {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 3] = [
+        const WATCHES: [Watch; 5] = [
             Watch::via("pods", of_old),
             Watch::via("nodes", of_node),
             Watch::via("nodes", of_claimed).when(is_claimed),
+            Watch::via("configmaps", of_needed),
+            Watch::via("secrets", of_needed),
         ];
         &WATCHES
     }
@@ -208,7 +256,7 @@ impl Planner for Pods {
             return plan;
         }
         if let Some(seat) = self.0.running(&pod.spec.node_name, world) {
-            attend(&self.0, world, &seat, object, None, now, &mut plan);
+            attend(&self.0, world, &seat, object, Decided::default(), now, &mut plan);
         }
         plan
     }
@@ -224,6 +272,13 @@ fn of_old(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     let has_node = |pod: &PodView| !pod.spec.node_name.is_empty();
     if object.view::<PodView>().is_some_and(has_node) && !is_new(object) {
         wake(object.key().clone());
+    }
+}
+
+/// What comes may be what pods of its namespace wait for.
+fn of_needed(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    for pod in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
+        wake(pod.key().clone());
     }
 }
 

@@ -21,6 +21,9 @@ pub trait Runtime {
     /// What probes have found of a run that goes on.
     fn probe(&self, container: &Container, run: &Run) -> Probed;
 
+    /// Since when there is a place for the pod to run in. What ran before was in another, and is gone.
+    fn sandbox(&self) -> Time;
+
     /// What exactly an image is.
     fn image_id(&self, image: &str) -> String;
 
@@ -35,6 +38,8 @@ pub struct Run {
     pub restarts: i64,
     /// What the runtime calls it.
     pub id: String,
+    /// Of which image it is; empty if that is not known.
+    pub image: String,
     /// Since when it runs.
     pub started: Time,
     /// How it ended; nothing while it runs.
@@ -51,6 +56,12 @@ impl Run {
     pub fn is_running(&self) -> bool {
         self.end.is_none()
     }
+
+    /// Whether it is of the image that the container has now.
+    #[must_use]
+    pub fn has_image_of(&self, container: &Container) -> bool {
+        self.image.is_empty() || self.image == container.image
+    }
 }
 
 /// How an image stands.
@@ -63,6 +74,8 @@ pub enum Image {
     },
     /// It is on its way.
     Pulling {
+        /// Since when.
+        since: Time,
         /// When it will be there, if that is known.
         until: Option<Time>,
     },
@@ -86,16 +99,21 @@ pub struct Probed {
     pub started: bool,
     /// Whether it can serve.
     pub ready: bool,
+    /// Since when it says that it cannot serve, if it was asked and says so.
+    pub unready: Option<Time>,
     /// What is wrong with it, if it has to be killed for it.
     pub sick: Option<Sick>,
     /// When any of that changes, if it is known.
     pub until: Option<Time>,
 }
 
+/// What stands in the place of a probe where what was to be done at the start of a container has failed.
+pub const POST_START: &str = "postStart";
+
 /// Why a container has to be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sick {
-    /// Which probe says so: `liveness` or `startup`.
+    /// Which probe says so: `liveness` or `startup`; or [`POST_START`].
     pub probe: &'static str,
     /// Since when.
     pub since: Time,
@@ -125,5 +143,7 @@ pub enum Deed {
         grace: Duration,
         /// What people are told about it.
         why: String,
+        /// Whether it is wanted only now, and nobody has been told.
+        begins: bool,
     },
 }

@@ -13,9 +13,9 @@ use setpoint_api::Time;
 use setpoint_reconcile::Meta;
 
 use crate::images::hex;
-use crate::lifecycle::restart;
-use crate::lifecycle::whole;
-use crate::pod::{Container, ContainerStatus, Pod, State, Terminated};
+use crate::lifecycle::{NEVER_RAN, restart, whole};
+use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
+use crate::rules::env::Env;
 use crate::rules::file::Rule;
 use crate::rules::{Script, script, shell};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
@@ -28,6 +28,8 @@ const TERMINATED: i64 = 143;
 const KILLED: i64 = 137;
 /// The code of a process of which nobody knows how it ended.
 const LOST: i64 = 255;
+/// The code of a process that could not be started.
+const CANNOT_RUN: i64 = 128;
 /// How many bytes of a log stand in for a container's last words.
 const WORDS_MAX: usize = 2048;
 
@@ -40,6 +42,8 @@ pub struct Host<'a> {
     pub rules: &'a [Rule],
     /// Since when the node runs: what ran before is gone.
     pub booted: Time,
+    /// When the pod was last written: what was said to run by then did, whatever is said of it since.
+    pub written: Time,
     /// How long things take here of which nobody said how long: to get an image that is not there, or to stop.
     pub pause: Duration,
     /// Whether an image is there.
@@ -101,6 +105,7 @@ impl<'a> Simulated<'a> {
                 let run = Run {
                     restarts: *restarts,
                     id: format!("{SCHEME}{}", hex(&format!("{}/{name}/{restarts}", self.meta.uid))),
+                    image: container.image.clone(),
                     started: whole(self.now),
                     end: None,
                     last,
@@ -127,17 +132,10 @@ impl<'a> Simulated<'a> {
     fn stopped(&self, container: &Container, since: Time, grace: Duration) -> (Time, i64) {
         let killed = since.after(grace);
         let said = &self.script(container).said;
-        let before = container.lifecycle.pre_stop.as_ref().map(|hook| {
-            let slept = hook.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-            let env = &self.script(container).env;
-            let ran = hook.exec.as_ref().map(|exec| shell::read(&exec.command, BTreeMap::new(), env).end);
-            match (slept, ran) {
-                (Some(seconds), _) => Duration::from_secs(seconds),
-                (None, Some(Some((took, _)))) => took,
-                _ => Duration::ZERO,
-            }
-        });
-        let asked = since.after(before.unwrap_or_default());
+        let env = &self.script(container).env;
+        let hook = container.lifecycle.pre_stop.as_ref();
+        let (before, _) = hook.map(|hook| outcome(hook, env)).unwrap_or_default();
+        let asked = since.after(before);
         // When somebody was asked is known to the second; people are to see that it stops, however late in that it was.
         let some_time = self.host.pause.min(STOP_MAX) * 2;
         let stops = match said.stop_takes {
@@ -149,6 +147,13 @@ impl<'a> Simulated<'a> {
         } else {
             (stops, said.stop_code.unwrap_or(TERMINATED))
         }
+    }
+
+    /// Whether people see how the image of a container comes.
+    #[must_use]
+    pub fn pulls_slowly(&self, name: &str) -> bool {
+        let takes = self.scripts.get(name).and_then(|script| script.said.pull_takes);
+        takes.is_some_and(|takes| !takes.is_zero())
     }
 
     /// What a container does.
@@ -167,8 +172,17 @@ impl<'a> Simulated<'a> {
         let Some(end) = self.script(container).end() else { return };
         let at = started.after(end.after);
         if at <= self.now {
-            self.finish(container, at, end.code, end.reason);
+            let last_seen = if self.is_reported(container) { self.host.written.min(self.now) } else { at };
+            self.finish(container, at.max(last_seen), end.code, end.reason);
         }
+    }
+
+    /// Whether the present run of a container has been reported.
+    fn is_reported(&self, container: &Container) -> bool {
+        let (status, run) = (self.pod.status.of(&container.name), self.runs.get(&container.name));
+        status
+            .zip(run)
+            .is_some_and(|(status, run)| status.state.running.is_some() && status.container_id == run.id)
     }
 
     fn finish(&mut self, container: &Container, at: Time, code: i64, reason: &str) {
@@ -206,9 +220,23 @@ impl<'a> Simulated<'a> {
     }
 }
 
+/// How long it takes to do something in a container, and with which code it ends. What nobody knows is done at once.
+fn outcome(handler: &Handler, env: &Env) -> (Duration, i64) {
+    let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
+    let ran = handler.exec.as_ref().and_then(|exec| shell::read(&exec.command, BTreeMap::new(), env).end);
+    match (slept, ran) {
+        (Some(seconds), _) => (Duration::from_secs(seconds), 0),
+        (None, ran) => ran.unwrap_or_default(),
+    }
+}
+
 /// A run as a status tells it; nothing if there was none.
 fn reported(status: &ContainerStatus) -> Option<Run> {
     let state = &status.state;
+    if status.container_id.is_empty() && state.terminated.as_ref().is_some_and(|end| end.reason == NEVER_RAN)
+    {
+        return None;
+    }
     let waits = state.waiting.as_ref().and_then(|waiting| restart::told(&waiting.message));
     let (end, last) = match (&state.running, &state.terminated) {
         (Some(_), _) => (None, status.last_state.terminated.clone()),
@@ -219,8 +247,8 @@ fn reported(status: &ContainerStatus) -> Option<Run> {
         (Some(running), _) => running.started_at,
         (None, end) => end.as_ref().and_then(|end| end.started_at.or(end.finished_at)),
     };
-    let (restarts, id) = (status.restart_count, status.container_id.clone());
-    Some(Run { restarts, id, started: started.unwrap_or(Time::EPOCH), end, last, wait: waits })
+    let (restarts, id, image) = (status.restart_count, status.container_id.clone(), status.image.clone());
+    Some(Run { restarts, id, image, started: started.unwrap_or(Time::EPOCH), end, last, wait: waits })
 }
 
 impl Runtime for Simulated<'_> {
@@ -229,8 +257,8 @@ impl Runtime for Simulated<'_> {
     }
 
     fn image(&self, container: &Container, wanted: Time) -> Image {
-        if self.runs.contains_key(&container.name) {
-            return Image::Present { took: None };
+        if self.runs.get(&container.name).is_some_and(|run| run.has_image_of(container)) {
+            return pulling::again(container, &self.script(container).said, wanted, self.now);
         }
         pulling::image(container, &self.script(container).said, &self.host, wanted, self.now)
     }
@@ -239,12 +267,23 @@ impl Runtime for Simulated<'_> {
         probing::probe(container, self.script(container), run.started, self.now)
     }
 
+    fn sandbox(&self) -> Time {
+        // A pod that never starts anything again gets no other place.
+        if self.pod.spec.restart_policy == "Never" { Time::EPOCH } else { whole(self.host.booted) }
+    }
+
     fn image_id(&self, image: &str) -> String {
         format!("{SCHEME}sha256:{}", hex(image))
     }
 
     fn ephemeral(&self, container: &Container) -> State {
         let message = format!("a simulated node cannot run the ephemeral container {}", container.name);
-        State::waiting("Simulated", message)
+        // Who waits for it to run sees that it never will.
+        State::terminated(Terminated {
+            exit_code: CANNOT_RUN,
+            reason: "ContainerCannotRun".to_owned(),
+            message,
+            ..Terminated::default()
+        })
     }
 }

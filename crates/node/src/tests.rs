@@ -12,13 +12,16 @@ mod admission;
 mod components;
 mod converging;
 mod fleets;
+mod life;
+mod needs;
 mod power;
+mod resizing;
 
 /// Nodes that start pods at once, with the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut all = planners(fleet);
     all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle::default()));
-    (all, setpoint_controllers::indexes::all())
+    (all, setpoint_controllers::indexes::all().into_iter().chain(indexes()).collect())
 }
 
 fn at_once() -> (Vec<Box<dyn Controller>>, Vec<Index>) {

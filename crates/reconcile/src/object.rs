@@ -130,10 +130,12 @@ impl Object {
         if body == 0 {
             return serde_json::from_slice(bytes).ok();
         }
-        // Who owns which field can be half of an object; so it is not even passed over.
-        let mut rest = bytes[body..].to_vec();
-        rest[0] = b'{';
-        serde_json::from_slice(&rest).ok()
+        // Who owns which field can be half of an object; so it is not even passed over. All of it is looked at for what is
+        // no text at once, which is cheaper than string by string.
+        let mut rest = String::with_capacity(bytes.len() - body);
+        rest.push('{');
+        rest.push_str(std::str::from_utf8(&bytes[body + 1..]).ok()?);
+        serde_json::from_str(&rest).ok()
     }
 }
 
@@ -148,6 +150,34 @@ struct Head {
 impl Head {
     /// Reads an object up to its metadata.
     fn read(bytes: &[u8]) -> Result<Head, serde_json::Error> {
+        match Head::read_stored(bytes) {
+            Some(head) => Ok(head),
+            None => Head::read_any(bytes),
+        }
+    }
+
+    /// Reads an object whose metadata ends with who owns which field, as everything does that is stored: that is long, and
+    /// is passed over without a look. Nothing if this is another one.
+    fn read_stored(bytes: &[u8]) -> Option<Head> {
+        // No string has this in it, for its quotes would be escaped.
+        let owners = memchr::memmem::find(bytes, b",\"managedFields\":[")?;
+        let end = json::end_of(bytes, owners + b",\"managedFields\":".len())?;
+        if !bytes[end..].starts_with(b"},") {
+            return None;
+        }
+        let start = std::str::from_utf8(&bytes[..owners]).ok()?;
+        let mut short = String::with_capacity(start.len() + 2);
+        short.push_str(start);
+        short.push_str("}}");
+        let mut found = HeadReader { meta: None, is_first: true };
+        serde_json::Deserializer::from_str(&short).deserialize_map(&mut found).ok()?;
+        let mut meta = found.meta.filter(|_| found.is_first)?;
+        meta.owner_references.shrink_to_fit();
+        Some(Head { meta, body: end + 1 })
+    }
+
+    /// Reads any object up to its metadata.
+    fn read_any(bytes: &[u8]) -> Result<Head, serde_json::Error> {
         let mut found = HeadReader { meta: None, is_first: true };
         let mut reader = serde_json::Deserializer::from_slice(bytes);
         let read = reader.deserialize_map(&mut found);
@@ -483,6 +513,37 @@ mod tests {
         assert_eq!((&*late.meta().uid, &*unread("[]").meta().uid), ("u", ""));
         for text in [r#"{"metadata":3}"#, r#"{"metadata":{"name":"x""#, "[]", ""] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_owns_which_field_is_passed_over_where_it_is_stored_and_only_there() {
+        let owners = r#""managedFields":[{"manager":"m","fieldsV1":{"f:a]},":{},"k:{\"x\":\"}\"}":{}}}]"#;
+        let quoted = r#""annotations":{"a":"x,\"managedFields\":[{\"}],"}"#;
+        let spec = r#""spec":{"nodeName":"n"}"#;
+        for (text, is_stored) in [
+            (format!(r#"{{"kind":"Pod","metadata":{{"name":"x","uid":"u",{owners}}},{spec}}}"#), true),
+            (format!(r#"{{"metadata":{{"name":"x","uid":"u",{quoted},{owners}}},{spec},"x":{{}}}}"#), true),
+            (format!(r#"{{"metadata":{{"name":"x",{owners},"uid":"u"}},{spec}}}"#), false),
+            (format!(r#"{{"metadata":{{{owners},"name":"x","uid":"u"}},{spec}}}"#), false),
+            (
+                format!(r#"{{"metadata":{{"name":"x","uid":"u",{quoted}}},"y":{{"a":1,{owners}}},{spec}}}"#),
+                false,
+            ),
+            (format!(r#"{{"metadata":{{"y":{{"a":1,{owners}}},"name":"x","uid":"u"}},{spec}}}"#), false),
+            (format!(r#"{{{spec},"metadata":{{"name":"x","uid":"u",{owners}}},"x":{{}}}}"#), false),
+        ] {
+            assert_eq!(Head::read_stored(text.as_bytes()).is_some(), is_stored, "{text}");
+            let pod = object(text.clone().leak());
+            assert_eq!((&*pod.meta().name, &*pod.meta().uid), ("x", "u"), "{text}");
+            assert_eq!(pod.view::<Pod>().unwrap().spec.node_name, "n", "{text}");
+            let short = Object::read(
+                pod.key().clone(),
+                Revision(1),
+                Time::EPOCH,
+                pod.bytes().slice(..text.len() - 9),
+            );
+            assert!(short.is_err() || short.unwrap().view::<Pod>().is_none());
         }
     }
 

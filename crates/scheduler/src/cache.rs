@@ -6,6 +6,7 @@
 
 pub mod counters;
 pub mod node;
+pub mod owed;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use setpoint_reconcile::views::node::Node as NodeView;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
 use setpoint_reconcile::world::Then;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Failure, Object, World};
 
 use crate::class::Class;
 use crate::rules::Helps;
@@ -24,6 +25,7 @@ use crate::shape::Shape;
 use crate::waiting::Waiting;
 use counters::{Counters, NEAR_WEIGHT, Weights, What};
 use node::{Node, Offer};
+use owed::Owed;
 
 /// The number of a pod.
 pub type PodId = u32;
@@ -48,6 +50,8 @@ pub struct PodEntry {
     pub node: Option<usize>,
     /// Whether the world shows it there.
     pub is_bound: bool,
+    /// Whether it is only promised the node.
+    pub is_held: bool,
     /// Whether somebody deleted it.
     pub is_deleted: bool,
     /// Whether it is to make room: a plan decided so, but the world does not show it yet.
@@ -98,8 +102,16 @@ pub struct Cache {
     epoch: u64,
     /// Pods that the last plan put on nodes.
     pub assumed: Vec<PodId>,
-    /// Pods that the last plan deleted.
-    pub doomed: Vec<PodId>,
+    /// Pods that the last plan bound, in the order in which that was sent.
+    pub sent: Vec<(PodId, Object)>,
+    /// What failed before the last plan.
+    pub failure: Option<Failure>,
+    /// Pods that the last plan deleted, each with the one that it makes room for.
+    pub doomed: Vec<(PodId, PodId)>,
+    /// How many pods in the line are promised a node.
+    pub held: usize,
+    /// What the last plan wanted to write about pods.
+    pub owed: Vec<Owed>,
     /// How many results were made since somebody looked whether they are too many.
     pub made: usize,
     /// Counts the tries, to know which results were used last.
@@ -130,7 +142,6 @@ const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
 impl Cache {
     /// Takes in what changed since the last time. `is_ours` says which pods want a node of us.
     pub fn follow(&mut self, world: &World, is_ours: impl Fn(&Object, &Pod) -> bool) {
-        self.pardon();
         self.follow_namespaces(world);
         self.follow_nodes(world);
         let then = std::mem::replace(&mut self.then.pods, world.then("pods"));
@@ -142,6 +153,7 @@ impl Cache {
             }
         }
         self.drop_unconfirmed();
+        self.collect();
         for (at, resource) in VOLUMES.iter().enumerate() {
             let then = std::mem::replace(&mut self.then.volumes[at], world.then(resource));
             if world.changes_since(&then, resource).next().is_some() {
@@ -202,9 +214,7 @@ impl Cache {
                 || node.offer.labels != offer.labels
                 || node.offer.taints != offer.taints;
             images |= node.offer.images != offer.images;
-            if exists {
-                self.helps |= Helps::NODES;
-            }
+            self.helps |= if exists { Helps::NODES } else { Helps::NODES_GONE };
             self.existing = self.existing + usize::from(exists) - usize::from(node.exists);
             (node.exists, node.offer) = (exists, offer);
             self.touched.push(at);
@@ -317,6 +327,16 @@ impl Cache {
         if leaves_line {
             entry.waiting = None;
             self.line.remove(&place);
+            self.make_firm(id);
+        }
+    }
+
+    /// A pod that was only promised its node is there.
+    fn make_firm(&mut self, id: PodId) {
+        let Some(entry) = self.pods[id as usize].as_mut().filter(|entry| entry.is_held) else { return };
+        entry.is_held = false;
+        if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
+            self.counters.count_held(&shape.weights, entry.is_deleted, node, -1, 0);
         }
     }
 
@@ -328,6 +348,7 @@ impl Cache {
             shape,
             node: None,
             is_bound: node.is_some(),
+            is_held: false,
             is_deleted,
             is_doomed: false,
             waiting: None,
@@ -428,6 +449,9 @@ impl Cache {
         for entry in self.pods.iter().flatten() {
             if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
                 self.counters.count(&shape.weights, entry.is_deleted, node, 1, from);
+                if entry.is_held {
+                    self.counters.count_held(&shape.weights, entry.is_deleted, node, 1, from);
+                }
             }
         }
     }
@@ -453,11 +477,22 @@ impl Cache {
         self.touched.push(node);
     }
 
+    /// Counts a pod on the node that it is promised.
+    pub fn hold(&mut self, id: PodId, node: usize) {
+        if let Some(entry) = self.pods[id as usize].as_mut() {
+            entry.is_held = true;
+        }
+        self.attach(id, node);
+    }
+
     /// Takes a pod off its node.
     pub fn detach(&mut self, id: PodId) {
         if let Some(node) = self.pods[id as usize].as_ref().and_then(|entry| entry.node) {
             self.shift(id, node, -1);
             self.touched.push(node);
+        }
+        if let Some(entry) = self.pods[id as usize].as_mut() {
+            entry.is_held = false;
         }
     }
 
@@ -467,6 +502,9 @@ impl Cache {
         let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return };
         entry.node = (times > 0).then_some(node);
         self.counters.count(&shape.weights, entry.is_deleted, node, times, 0);
+        if entry.is_held {
+            self.counters.count_held(&shape.weights, entry.is_deleted, node, times, 0);
+        }
         match times {
             1 => self.nodes[node].add(id, &shape.shape),
             _ => self.nodes[node].remove(id, &shape.shape),
@@ -479,15 +517,6 @@ impl Cache {
             let unbound = self.pods[id as usize].as_ref().is_some_and(|entry| !entry.is_bound);
             if unbound {
                 self.detach(id);
-            }
-        }
-    }
-
-    /// Pods that were to make room and are still there were not deleted after all.
-    fn pardon(&mut self) {
-        for id in std::mem::take(&mut self.doomed) {
-            if let Some(entry) = self.pods[id as usize].as_mut() {
-                entry.is_doomed = false;
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Which domains of nodes will do: what rules about other pods come to.
 
+use std::borrow::Cow;
+
 use crate::cache::counters::{Counters, NOWHERE};
 use crate::rules::{Rejection, pod_affinity, spread};
 
@@ -38,10 +40,12 @@ pub enum Sort {
 /// A gate at one moment.
 pub struct Open<'a> {
     domains: &'a [u32],
-    sums: &'a [i64],
+    sums: Cow<'a, [i64]>,
     least: i64,
     most: i64,
     missing_will_do: bool,
+    /// The same gate as if nobody came who is only promised a node.
+    firm: Option<Box<Open<'a>>>,
 }
 
 impl Open<'_> {
@@ -53,30 +57,42 @@ impl Open<'_> {
             NOWHERE => self.missing_will_do,
             domain => {
                 let sum = self.sums[domain as usize];
-                self.least <= sum && sum <= self.most
+                self.least <= sum
+                    && sum <= self.most
+                    && self.firm.as_ref().is_none_or(|firm| firm.takes(node))
             }
         }
     }
 }
 
 impl Gate {
-    /// The gate as it stands.
+    /// The gate as it stands. Nobody may rely on pods that are only promised a node, nor be in their way: where more
+    /// pods may open a gate, it must be open with them and without them.
     #[must_use]
     pub fn open<'a>(&self, counters: &'a Counters) -> Open<'a> {
+        let open = self.with(counters, Cow::Borrowed(&counters.sums(self.tally).sums), false);
+        let opens = matches!(self.sort, Sort::Spread { .. } | Sort::Near { .. });
+        let firm = if opens { counters.firm_sums(self.tally) } else { None };
+        let firm = firm.map(|sums| Box::new(self.with(counters, Cow::Owned(sums), true)));
+        Open { firm, ..open }
+    }
+
+    /// The gate at some counts, with or without what is only promised.
+    fn with<'a>(&self, counters: &'a Counters, sums: Cow<'a, [i64]>, is_firm: bool) -> Open<'a> {
         let tally = counters.sums(self.tally);
         let (least, most) = match self.sort {
             Sort::Spread { skew, min_domains, own } => {
-                let counted = || tally.sums.iter().zip(&tally.nodes).filter(|(_, nodes)| **nodes > 0);
+                let counted = || sums.iter().zip(&tally.nodes).filter(|(_, nodes)| **nodes > 0);
                 let few = i64::try_from(counted().count()).unwrap_or(i64::MAX) < min_domains;
                 let least = if few { 0 } else { counted().map(|(sum, _)| *sum).min().unwrap_or(0) };
                 (i64::MIN, skew.saturating_add(least) - own)
             }
-            Sort::Near { own } if own && counters.all[self.tally.0].total == 0 => (i64::MIN, i64::MAX),
+            Sort::Near { own } if own && counters.total(self.tally, is_firm) == 0 => (i64::MIN, i64::MAX),
             Sort::Near { .. } => (1, i64::MAX),
             Sort::Far | Sort::Shunned => (i64::MIN, 0),
         };
         let missing_will_do = matches!(self.sort, Sort::Far | Sort::Shunned);
-        Open { domains: &counters.keys[tally.key].domains, sums: &tally.sums, least, most, missing_will_do }
+        Open { domains: &counters.keys[tally.key].domains, sums, least, most, missing_will_do, firm: None }
     }
 
     /// Why a node will not do that it does not take.

@@ -1,12 +1,13 @@
 //! The planner: the line of pods that want a node, and what is written about them.
 
 mod desk;
+mod status;
 
 use std::sync::LazyLock;
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::pod::{ContainerStatus, Pod};
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
 
 use crate::cache::Cache;
@@ -112,14 +113,35 @@ fn wake(_: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     only_key().into_iter().for_each(wake);
 }
 
-/// A pod concerns us when it has no node, when it leaves one, and when it is new there: what it does on its node is
-/// its own affair.
+/// A pod concerns us when it has no node, when it leaves one, when it is new there, and when others may judge it
+/// otherwise: what else it does on its node is its own affair.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
-    let leaves = || world.get(object.key()).is_none_or(|now| now.meta().is_deleted()) || pod.is_finished();
-    if pod.spec.node_name.is_empty() || pod.status.phase == "Pending" || leaves() {
+    let now = || world.get(object.key());
+    let leaves = || now().is_none_or(|now| now.meta().is_deleted()) || pod.is_finished();
+    if pod.spec.node_name.is_empty()
+        || pod.status.phase == "Pending"
+        || leaves()
+        || now().is_some_and(|now| counts_otherwise(object, pod, now))
+    {
         only_key().into_iter().for_each(wake);
     }
+}
+
+/// Whether a pod has other labels by now, or may take more or less of its node.
+fn counts_otherwise(was: &Object, pod: &Pod, now: &Object) -> bool {
+    let has = |one: &ContainerStatus, other: &ContainerStatus| {
+        one.allocated_resources == other.allocated_resources
+            && one.resources.requests == other.resources.requests
+    };
+    let is_same = |now: &Pod| {
+        let (was, now) = (&pod.status.container_statuses, &now.status.container_statuses);
+        was.len() == now.len() && was.iter().zip(now).all(|(one, other)| has(one, other))
+    };
+    was.revision() != now.revision()
+        && (was.meta().labels != now.meta().labels
+            || was.meta().generation != now.meta().generation
+            || now.view::<Pod>().is_some_and(|now| !is_same(now)))
 }
 
 #[cfg(test)]

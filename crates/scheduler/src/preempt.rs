@@ -21,6 +21,8 @@ const TRIED_MIN: usize = 100;
 pub struct Candidate {
     /// The pods to delete.
     pub victims: Vec<PodId>,
+    /// How many more must go, and do so already.
+    pub going: usize,
     violations: usize,
     highest: i64,
     sum: i64,
@@ -104,7 +106,10 @@ impl Search<'_> {
     /// # Errors
     /// If there is none.
     pub fn best(&self, class: &mut Class, cache: &mut Cache) -> Result<(usize, Candidate), String> {
-        self.look(class, cache);
+        // Where no node comes into question at all, nobody's going helps.
+        if class.barred.is_none() {
+            self.look(class, cache);
+        }
         let found = class.victims.found.iter().enumerate();
         let candidates = found.filter_map(|(at, found)| match found {
             Found::Would(candidate) => Some((at, candidate)),
@@ -159,10 +164,15 @@ impl Search<'_> {
         let tries = if keeps { usize::MAX } else { (places / 10).max(TRIED_MIN) };
         let offset =
             if keeps || places == 0 { 0 } else { usize::try_from(self.chance).unwrap_or(0) % places };
-        let mut would = 0;
+        // Enough is enough only once one is among them that violates no budget.
+        let (mut would, mut well) = (0, false);
         for at in stale.iter().cycle().skip(offset).take(stale.len()) {
-            known.found[*at] = if would < tries { self.on(*at, class, cache) } else { Found::Nothing };
-            would += usize::from(matches!(known.found[*at], Found::Would(_)));
+            let is_enough = would >= tries && well;
+            known.found[*at] = if is_enough { Found::Nothing } else { self.on(*at, class, cache) };
+            if let Found::Would(candidate) = &known.found[*at] {
+                would += 1;
+                well |= candidate.violations == 0;
+            }
         }
         known.moment = keeps.then_some(moment);
         class.victims = known;
@@ -221,11 +231,13 @@ impl Search<'_> {
     /// Lets as many pods stay as can, the most important first, and of those first whose going would violate a budget.
     fn spare(&self, lower: &[PodId], node: usize, class: &Class, cache: &mut Cache) -> Candidate {
         let is_going = |id: &PodId| cache.pod(*id).is_some_and(|entry| entry.is_deleted || entry.is_doomed);
-        let mut pods: Vec<PodId> = lower.iter().copied().filter(|id| !is_going(id)).collect();
+        let (mut going, mut pods): (Vec<PodId>, Vec<PodId>) = lower.iter().copied().partition(is_going);
+        going.sort_by_key(|id| importance(*id, cache));
         pods.sort_by_key(|id| importance(*id, cache));
         let violated = self.budgets.violated(&pods, cache);
         let mut candidate = Candidate {
             victims: Vec::new(),
+            going: 0,
             violations: 0,
             highest: i64::MIN,
             sum: 0,
@@ -233,17 +245,18 @@ impl Search<'_> {
         };
         for violates in [true, false] {
             for (id, _) in pods.iter().zip(&violated).filter(|(_, one)| **one == violates) {
-                cache.shift(*id, node, 1);
-                if self.fits(node, class, cache).is_err() {
-                    cache.shift(*id, node, -1);
+                if !self.may_stay(*id, node, class, cache) {
                     candidate.victims.push(*id);
                     candidate.violations += usize::from(violates);
                 }
             }
         }
+        for id in going {
+            candidate.going += usize::from(!self.may_stay(id, node, class, cache));
+        }
         candidate.victims.sort_by_key(|id| importance(*id, cache));
         for id in &candidate.victims {
-            let (std::cmp::Reverse(priority), started) = importance(*id, cache);
+            let (std::cmp::Reverse(priority), started, _) = importance(*id, cache);
             candidate.sum += priority + i64::from(i32::MAX) + 1;
             if priority > candidate.highest {
                 (candidate.highest, candidate.started) = (priority, started);
@@ -252,14 +265,27 @@ impl Search<'_> {
         candidate
     }
 
-    /// Why the pod may push nobody aside; nothing if it may.
+    /// Puts a pod back if there is room for both.
+    fn may_stay(&self, id: PodId, node: usize, class: &Class, cache: &mut Cache) -> bool {
+        cache.shift(id, node, 1);
+        let fits = self.fits(node, class, cache).is_ok();
+        if !fits {
+            cache.shift(id, node, -1);
+        }
+        fits
+    }
+
+    /// Why the pod, which was promised a node or none, may push nobody aside; nothing if it may.
     #[must_use]
-    pub fn objection(&self, pod: &Pod, class: &Class, cache: &Cache) -> Option<&'static str> {
+    pub fn objection(&self, nominated: &str, class: &Class, cache: &Cache) -> Option<&'static str> {
         if !self.shape.preempts {
             return Some("not eligible due to preemptionPolicy=Never.");
         }
-        let node = cache.numbers.get(pod.status.nominated_node_name.as_str()).copied()?;
+        let node = cache.numbers.get(nominated).copied()?;
         let place = class.place(node)?;
+        if class.barred.is_some() {
+            return None;
+        }
         if class.rejection(place).is_some_and(|rejection| !rejection.is_resolvable) {
             return None;
         }
@@ -281,12 +307,14 @@ fn is_preempted(object: &setpoint_reconcile::Object) -> bool {
     })
 }
 
-/// The order of pods by importance: those with the highest priority, then those that run longest.
-fn importance(id: PodId, cache: &Cache) -> (std::cmp::Reverse<i64>, Time) {
+/// The order of pods by importance: those with the highest priority, then those that run longest. One that has not
+/// started comes after all that have.
+fn importance(id: PodId, cache: &Cache) -> (std::cmp::Reverse<i64>, Time, Time) {
     let priority = cache.shape_of(id).map_or(0, |shape| shape.priority);
-    let started = cache.pod(id).map(|entry| {
+    let times = cache.pod(id).map(|entry| {
         let started = entry.object.view::<Pod>().and_then(|pod| pod.status.start_time);
-        started.unwrap_or_else(|| entry.object.meta().created())
+        (started.unwrap_or(Time(i64::MAX)), entry.object.meta().created())
     });
-    (std::cmp::Reverse(priority), started.unwrap_or(Time::EPOCH))
+    let (started, created) = times.unwrap_or((Time::EPOCH, Time::EPOCH));
+    (std::cmp::Reverse(priority), started, created)
 }

@@ -3,6 +3,7 @@
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::{Container, Pod};
 
 /// What a container that says nothing is thought to use, in thousandths of a core, when nodes are compared.
@@ -153,12 +154,23 @@ fn asks_alike(a: &Pod, b: &Pod) -> bool {
 
 fn total(pod: &Pod, guess: bool) -> Amounts {
     let mut all = Amounts::default();
+    // Whoever asks for more than its node has at all keeps what it was given.
+    let is_refused = condition(&pod.status.conditions, "PodResizePending")
+        .is_some_and(|pending| pending.reason == "Infeasible");
+    let requests = |container: &'_ Container| {
+        let mut known = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        let given = known.find(|status| is_refused && status.name == container.name);
+        match given.map(|status| &status.allocated_resources).filter(|given| !given.is_empty()) {
+            Some(given) => of_container(given, guess),
+            None => of_container(&container.resources.requests, guess),
+        }
+    };
     for container in &pod.spec.containers {
-        all.add(&of_container(&container.resources.requests, guess), 1);
+        all.add(&requests(container), 1);
     }
     let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
     for container in &pod.spec.init_containers {
-        let mut own = of_container(&container.resources.requests, guess);
+        let mut own = requests(container);
         if container.restart_policy == "Always" {
             all.add(&own, 1);
             beside.add(&own, 1);

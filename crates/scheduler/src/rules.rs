@@ -35,6 +35,8 @@ impl Helps {
     pub const PODS_CAME: Helps = Helps(4);
     /// A volume, a claim, a class of them or what a node can mount changed.
     pub const VOLUMES: Helps = Helps(8);
+    /// A node went: the least of its domain no longer counts.
+    pub const NODES_GONE: Helps = Helps(16);
 
     /// Whether both have anything in common.
     #[must_use]

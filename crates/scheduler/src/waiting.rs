@@ -12,6 +12,8 @@ pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// After so long a pod is tried again though nothing is known to have helped.
 pub const FLUSH: Duration = Duration::from_secs(300);
+/// For so long a pod waits for its volumes before it starts over.
+pub const SETTLE: Duration = Duration::from_secs(600);
 
 /// What a pod waits for.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,9 @@ pub struct Waiting {
     pub is_stirred: bool,
     /// The node on which room is kept for it meanwhile.
     pub holds: Option<usize>,
-    /// Whether its binding was refused: it waits out its time, whatever helps.
+    /// Since when its node is known and its volumes are not: it counts there as if it ran.
+    pub settles: Option<Time>,
+    /// Whether what was written for it was refused: it waits out its time, whatever helps.
     pub is_refused: bool,
 }
 
@@ -35,7 +39,7 @@ impl Waiting {
     #[must_use]
     pub fn after(last: Option<Waiting>, helps: Helps, now: Time) -> Waiting {
         let tries = last.map_or(0, |last| last.tries).saturating_add(1);
-        Waiting { helps, since: now, tries, is_stirred: false, holds: None, is_refused: false }
+        Waiting { helps, since: now, tries, is_stirred: false, holds: None, settles: None, is_refused: false }
     }
 
     /// Whether something may have helped, after changes that help so.
@@ -52,7 +56,8 @@ impl Waiting {
         } else {
             FLUSH
         };
-        self.since.after(wait)
+        let due = self.since.after(wait);
+        self.settles.map_or(due, |since| due.min(since.after(SETTLE)))
     }
 }
 

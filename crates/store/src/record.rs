@@ -347,9 +347,13 @@ impl<'a> Pairs<'a> {
         Pairs { left, reader }
     }
 
-    /// Reads all pairs and gives what comes after them.
+    /// Passes over all pairs and gives what comes after them.
     fn skip_all(mut self) -> Reader<'a> {
-        while self.next().is_some() {}
+        for _ in 0..self.left * 2 {
+            if self.reader.bytes().is_err() {
+                break;
+            }
+        }
         self.reader
     }
 

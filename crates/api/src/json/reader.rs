@@ -74,6 +74,35 @@ pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
     Ok(parser.tracker.map(|tracker| tracker.found).unwrap_or_default())
 }
 
+/// See [`super::end_of`].
+pub(super) fn end_of(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut open = 0_usize;
+    loop {
+        match bytes.get(at)? {
+            b'"' => at = end_of_string(bytes, at + 1),
+            b'{' | b'[' => open += 1,
+            b'}' | b']' => open = open.checked_sub(1)?,
+            _ => {}
+        }
+        at += 1;
+        if open == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Where the quote stands that ends a string.
+fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at += plain::<EndsPlain>(bytes.get(at..).unwrap_or_default());
+        match bytes.get(at) {
+            Some(b'"') | None => return at,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
 /// The state of a run over one input.
 pub(crate) struct Parser<'a> {
     bytes: &'a [u8],
@@ -312,35 +341,8 @@ impl<'a> Parser<'a> {
     /// The text of the object or array that comes next. That it is one is taken on trust: it was written here.
     fn unread(&mut self) -> Result<CompactString, JsonError> {
         let start = self.at;
-        let mut open = 0_usize;
-        loop {
-            match self.bytes.get(self.at) {
-                Some(b'"') => {
-                    self.skip_string();
-                    continue;
-                }
-                Some(b'{' | b'[') => open += 1,
-                Some(b'}' | b']') => open -= 1,
-                Some(_) => {}
-                None => return Err(JsonError::UnexpectedEnd),
-            }
-            self.at += 1;
-            if open == 0 {
-                return self.text(start, self.at).map(CompactString::from);
-            }
-        }
-    }
-
-    /// Goes behind the string that starts at the current place.
-    fn skip_string(&mut self) {
-        self.at += 1;
-        loop {
-            self.skip_plain();
-            match self.bytes.get(self.at) {
-                Some(b'\\') => self.at = self.bytes.len().min(self.at + 2),
-                _ => break self.at = self.bytes.len().min(self.at + 1),
-            }
-        }
+        self.at = end_of(self.bytes, start).ok_or(JsonError::UnexpectedEnd)?;
+        self.text(start, self.at).map(CompactString::from)
     }
 
     fn enter_index(&mut self, index: usize) -> usize {

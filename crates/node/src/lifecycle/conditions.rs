@@ -2,25 +2,32 @@
 
 use setpoint_reconcile::views::{Condition, condition};
 
-use super::{Case, whole};
+use super::{Case, resize, whole};
 use crate::pod::{Container, Status};
 
 /// The conditions that a node owns.
-const OWN: [&str; 5] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+const OWN: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    resize::PENDING,
+    resize::IN_PROGRESS,
+];
 
 /// Status, reason, message.
 type Finding = (bool, &'static str, String);
 
 /// All conditions: those of others as they are, then the node's own.
 #[must_use]
-pub fn conditions(case: &Case<'_>, status: &Status, is_over: bool) -> Vec<Condition> {
+pub fn conditions(case: &Case<'_>, status: &Status, has_sandbox: bool) -> Vec<Condition> {
     let old = &case.pod.status.conditions;
     let others = old.iter().filter(|one| !OWN.contains(&one.kind.as_str()));
     let mut all: Vec<Condition> = others.cloned().collect();
     let ready = containers_ready(case, status);
     let findings = [
-        ("PodReadyToStartContainers", has_network(case, is_over)),
+        ("PodReadyToStartContainers", has_network(case, has_sandbox)),
         ("Initialized", initialized(case, status)),
         ("Ready", if ready.0 { gates(case, &all) } else { ready.clone() }),
         ("ContainersReady", ready),
@@ -35,11 +42,12 @@ pub fn conditions(case: &Case<'_>, status: &Status, is_over: bool) -> Vec<Condit
         }
         all.push(new);
     }
+    all.extend(resize::conditions(case, status));
     all
 }
 
-fn has_network(case: &Case<'_>, is_over: bool) -> Finding {
-    (!is_over && !case.pod_ips.is_empty(), "", String::new())
+fn has_network(case: &Case<'_>, has_sandbox: bool) -> Finding {
+    (has_sandbox && !case.pod_ips.is_empty(), "", String::new())
 }
 
 fn names(containers: &[&Container]) -> String {

@@ -90,13 +90,19 @@ pub fn told(message: &str) -> Option<Duration> {
     Some(Duration::from_secs(minutes.parse::<u64>().ok()? * 60 + seconds.parse::<u64>().ok()?))
 }
 
-/// A wait as people read it: `1m20s`.
+/// A time as people read it: `1m20s`, `1.5s`, `250ms`.
 #[must_use]
-pub fn shown(wait: Duration) -> String {
-    let seconds = wait.as_secs();
-    match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+pub fn shown(time: Duration) -> String {
+    let (all, millis) = (time.as_secs(), time.subsec_millis());
+    if all == 0 && millis > 0 {
+        return format!("{millis}ms");
+    }
+    let part = format!(".{millis:03}");
+    let part = if millis == 0 { "" } else { part.trim_end_matches('0') };
+    match (all / 3600, all / 60 % 60, all % 60) {
+        (0, 0, seconds) => format!("{seconds}{part}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}{part}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}{part}s"),
     }
 }
 
@@ -140,6 +146,7 @@ mod tests {
             let run = Run {
                 restarts,
                 id: String::new(),
+                image: String::new(),
                 started: Time::from_seconds(now),
                 end: Some(end.clone()),
                 last: last.replace(end),
@@ -153,6 +160,7 @@ mod tests {
         let run = Run {
             restarts: 9,
             id: String::new(),
+            image: String::new(),
             started: Time::from_seconds(now),
             end: Some(ended(now, now + 601)),
             last,
@@ -166,6 +174,7 @@ mod tests {
         let run = Run {
             restarts: 1,
             id: String::new(),
+            image: String::new(),
             started: Time::from_seconds(10_000),
             end: Some(ended(10_000, 10_001)),
             last: Some(ended(0, 1)),
@@ -173,6 +182,11 @@ mod tests {
         };
         assert_eq!(wait(&run), WAIT_MIN);
         assert_eq!((shown(WAIT_MIN).as_str(), shown(Duration::from_secs(160)).as_str()), ("10s", "2m40s"));
+        let shown = |millis| shown(Duration::from_millis(millis));
+        assert_eq!(
+            [0, 250, 1_500, 95_000, 300_000, 3_600_000].map(shown),
+            ["0s", "250ms", "1.5s", "1m35s", "5m0s", "1h0m0s"]
+        );
         for seconds in [0, 10, 20, 80, 300] {
             let wait = Duration::from_secs(seconds);
             assert_eq!(told(&message(wait, "c", "p_ns(u)")), Some(wait));

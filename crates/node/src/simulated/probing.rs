@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 
+use super::outcome;
 use crate::pod::{Container, Probe};
 use crate::rules::{Script, shell};
-use crate::runtime::{Probed, Sick};
+use crate::runtime::{POST_START, Probed, Sick};
 
 fn seconds(number: i64) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
@@ -22,24 +23,32 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     let ready_after = script.said.ready_after.unwrap_or_default();
     let is_up = |at: Duration| at >= ready_after;
     let is_well = |at: Duration| script.said.unwell_after.is_none_or(|end| at < end);
+    // Nothing is asked of a container before what is to be done at its start is done.
+    let hook = container.lifecycle.post_start.as_ref();
+    let (begin, code) = hook.map(|hook| outcome(hook, &script.env)).unwrap_or_default();
     let startup = container.startup_probe.as_ref();
-    let starts = startup.map(|probe| Findings::of(probe, script, Duration::ZERO, false, &is_up));
-    let started = starts.as_ref().map_or(Some(Duration::ZERO), |findings| findings.first(true));
+    let starts = startup.map(|probe| Findings::of(probe, script, begin, false, &is_up));
+    let started = starts.as_ref().map_or(Some(begin), |findings| findings.first(true));
     let mut until: Vec<Duration> = starts.iter().flat_map(|findings| findings.times()).collect();
+    until.push(begin);
     let grace = |probe: &Probe| probe.termination_grace_period_seconds.map(seconds);
-    let mut sick = None;
+    let has_failed = code != 0 && begin <= age;
+    let mut sick = has_failed.then(|| Sick { probe: POST_START, since: since.after(begin), grace: None });
     if let (Some(probe), Some(at)) = (startup, starts.as_ref().and_then(|findings| findings.first(false)))
         && started.is_none_or(|started| started > at)
         && at <= age
     {
-        sick = Some(Sick { probe: "startup", since: since.after(at), grace: grace(probe) });
+        sick = sick.or(Some(Sick { probe: "startup", since: since.after(at), grace: grace(probe) }));
     }
+    let mut unready = None;
     let mut ready = started.is_some_and(|started| started.max(ready_after) <= age);
     until.push(ready_after);
     if let (Some(probe), Some(begin)) = (&container.readiness_probe, started) {
-        let findings = Findings::of(probe, script, begin, false, &is_up);
+        let findings = Findings::of(probe, script, begin, false, &|at| is_up(at) && is_well(at));
         until.extend(findings.times());
+        until.extend(findings.spells.iter().map(|(at, _)| *at));
         ready = findings.at(age);
+        unready = findings.failing(age).map(|at| since.after(at));
     }
     if let (Some(probe), Some(begin)) = (&container.liveness_probe, started) {
         let findings = Findings::of(probe, script, begin, true, &is_well);
@@ -50,12 +59,15 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     }
     let next = until.into_iter().filter(|at| *at > age).min();
     let started = started.is_some_and(|started| started <= age);
-    Probed { started, ready: ready && started, sick, until: next.map(|at| since.after(at)) }
+    let until = next.map(|at| since.after(at));
+    Probed { started, ready: ready && started, unready, sick, until }
 }
 
 /// What a probe finds, and when it changes its mind.
 struct Findings {
     first: bool,
+    /// When it fails after it did not, and when it does not after it did, however often.
+    spells: Vec<(Duration, bool)>,
     changes: Vec<(Duration, bool)>,
 }
 
@@ -78,9 +90,12 @@ impl Findings {
         let settled = u32::try_from(successes.max(failures)).unwrap_or(u32::MAX).saturating_add(1);
         let end = last.saturating_add(period.saturating_mul(settled));
         let (mut tick, mut state, mut streak, mut same) = (begin, first, 0, None);
-        let mut changes = Vec::new();
+        let (mut changes, mut spells) = (Vec::new(), Vec::new());
         while tick <= end {
             let found = holds(tick) && answers(probe, script, tick);
+            if found == same.is_some_and(|same: bool| !same) {
+                spells.push((tick, !found));
+            }
             streak = if same == Some(found) { streak + 1 } else { 1 };
             same = Some(found);
             let is_enough = streak >= if found { successes } else { failures };
@@ -91,7 +106,13 @@ impl Findings {
             }
             tick += period;
         }
-        Findings { first, changes }
+        Findings { first, spells, changes }
+    }
+
+    /// Since when it fails.
+    fn failing(&self, age: Duration) -> Option<Duration> {
+        let last = self.spells.iter().rev().find(|(at, _)| *at <= age)?;
+        last.1.then_some(last.0)
     }
 
     fn first(&self, finding: bool) -> Option<Duration> {

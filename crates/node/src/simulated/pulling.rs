@@ -39,9 +39,9 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
         let is_there = container.image_pull_policy == "Never"
             || container.image_pull_policy != "Always" && (host.has_image)(name);
         let there = wanted.after(takes);
-        return match (is_there && said.pull_takes.is_none(), there > now) {
+        return match (is_there, there > now) {
             (true, _) => Image::Present { took: None },
-            (false, true) => Image::Pulling { until: Some(there) },
+            (false, true) => Image::Pulling { since: wanted, until: Some(there) },
             (false, false) => Image::Present { took: Some(takes.max(host.pause)) },
         };
     };
@@ -50,6 +50,19 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
         return Image::Failed { reason: "ErrImageNeverPull", message, error, until: None };
     }
     failing(name, error, said.pull_recovers.map(|after| wanted.after(after)), wanted, takes, now)
+}
+
+/// How the image stands of a container that is started again, as it once came.
+#[must_use]
+pub fn again(container: &Container, said: &Said, wanted: Time, now: Time) -> Image {
+    if container.image_pull_policy != "Always" {
+        return Image::Present { took: None };
+    }
+    let takes = said.pull_takes.unwrap_or_default();
+    match wanted.after(takes) {
+        there if there > now => Image::Pulling { since: wanted, until: Some(there) },
+        _ => Image::Present { took: Some(takes) },
+    }
 }
 
 /// A pull that fails, until it may recover.
@@ -66,7 +79,7 @@ fn failing(
         let ends = begins.after(takes);
         let works = recovers.is_some_and(|recovers| recovers <= begins);
         if now < ends {
-            return Image::Pulling { until: Some(ends) };
+            return Image::Pulling { since: begins, until: Some(ends) };
         }
         if works {
             return Image::Present { took: Some(takes) };
@@ -100,7 +113,8 @@ mod tests {
 
     fn seen(container: &Container, said: &Said, seconds: i64) -> String {
         let none = |_: &str| false;
-        let host = Host { rules: &[], booted: Time::EPOCH, pause: Duration::from_secs(1), has_image: &none };
+        let (booted, written, pause) = (Time::EPOCH, Time::EPOCH, Duration::from_secs(1));
+        let host = Host { rules: &[], booted, written, pause, has_image: &none };
         match image(container, said, &host, Time::EPOCH, Time::from_seconds(seconds)) {
             Image::Present { .. } => "Present".to_owned(),
             Image::Pulling { .. } => "Pulling".to_owned(),

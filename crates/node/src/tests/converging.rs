@@ -101,7 +101,8 @@ fn any_pod() -> impl Strategy<Value = Value> {
 /// One look at a pod, and all that comes of it at that moment.
 fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
     let none = |_: &str| false;
-    let host = Host { rules: &[], booted: Time::EPOCH, pause: Duration::ZERO, has_image: &none };
+    let (booted, written) = (Time::EPOCH, Time::EPOCH);
+    let host = Host { rules: &[], booted, written, pause: Duration::ZERO, has_image: &none };
     let mut runtime = Simulated::new(host, pod, object.meta(), now);
     let ips = ["10.0.0.2".to_owned()];
     let case = Case {
@@ -111,6 +112,10 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
         pod_ips: &ips,
         taken_up: pod.status.start_time.unwrap_or(whole(now)),
         begin: Time::EPOCH,
+        written: Time::EPOCH,
+        resize: crate::lifecycle::resize::Resize::default(),
+        unmounted: &|| None,
+        unset: &|_| None,
         now,
     };
     for _ in 0..20 {

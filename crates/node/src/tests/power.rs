@@ -57,3 +57,30 @@ fn a_node_that_is_cut_off_runs_on_and_tells_later() {
     assert!(cluster.get("pods", "default/b").is_none());
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_pod_begins_anew_on_a_node_that_was_started_again() {
+    let mut cluster = cluster(at_once);
+    let first = r#"[{"name":"one","image":"b","command":["sleep","3"]},{"name":"two","image":"b","command":["sleep","3"]}]"#;
+    let spec = |policy: &str| {
+        format!(
+            r#"{{"restartPolicy":"{policy}","initContainers":{first},"containers":[{{"name":"c","image":"nginx"}}]}}"#
+        )
+    };
+    pod(&mut cluster, "a", &spec("Always"));
+    pod(&mut cluster, "b", &spec("Never"));
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Running | Completed 0, Completed 0, ready");
+    set(&mut cluster, "on", true);
+    assert_eq!(shown(&cluster, "a"), "Running | running x1, Completed 0, PodInitializing");
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
+    assert_eq!(shown(&cluster, "b"), "Failed | Completed 0, Completed 0, Unknown 255");
+    let told = events(&cluster, "SandboxChanged");
+    assert_eq!(told, ["Pod sandbox changed, it will be killed and re-created."]);
+    seconds(&mut cluster, 4);
+    assert_eq!(shown(&cluster, "a"), "Running | Completed 0 x1, running x1, PodInitializing");
+    seconds(&mut cluster, 4);
+    assert_eq!(shown(&cluster, "a"), "Running | Completed 0 x1, Completed 0 x1, ready x1");
+    assert_eq!(events(&cluster, "SandboxChanged"), told);
+    cluster.assert_quiet();
+}

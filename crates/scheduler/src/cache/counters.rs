@@ -104,6 +104,8 @@ pub struct Counter {
     pub on: Vec<i64>,
     /// How many in all.
     pub total: i64,
+    /// How many of those on each node are only promised it.
+    held: BTreeMap<usize, i64>,
     /// The sums over domains.
     pub tallies: Vec<Tally>,
 }
@@ -186,6 +188,41 @@ impl Counters {
         }
     }
 
+    /// Keeps in mind that a pod which is counted on a node is only promised it, or with -1 no longer.
+    pub fn count_held(&mut self, weights: &Weights, deleted: bool, node: usize, times: i64, from: usize) {
+        let list = if deleted { &weights.deleted } else { &weights.alive };
+        for (number, weight) in list.iter().filter(|(number, _)| *number as usize >= from) {
+            let held = &mut self.all[*number as usize].held;
+            let count = held.entry(node).or_insert(0);
+            *count += weight * times;
+            if *count == 0 {
+                held.remove(&node);
+            }
+        }
+    }
+
+    /// The sums of a tally without what is only promised; nothing if nothing is.
+    #[must_use]
+    pub fn firm_sums(&self, (counter, tally): (usize, usize)) -> Option<Vec<i64>> {
+        let counter = &self.all[counter];
+        if counter.held.is_empty() {
+            return None;
+        }
+        let tally = &counter.tallies[tally];
+        let mut sums = tally.sums.clone();
+        for (node, count) in counter.held.iter().filter(|(node, _)| tally.taken[**node]) {
+            sums[self.keys[tally.key].domains[*node] as usize] -= count;
+        }
+        Some(sums)
+    }
+
+    /// How many pods a tally counts in all, perhaps without what is only promised.
+    #[must_use]
+    pub fn total(&self, (counter, _): (usize, usize), is_firm: bool) -> i64 {
+        let counter = &self.all[counter];
+        counter.total - if is_firm { counter.held.values().sum() } else { 0 }
+    }
+
     /// The number of a label.
     pub fn key(&mut self, name: &str, nodes: &[Node]) -> usize {
         if let Some(at) = self.keys.iter().position(|key| *key.name == *name) {
@@ -206,7 +243,13 @@ impl Counters {
     /// Adds a counter, which has counted nothing yet.
     pub fn add(&mut self, what: What, nodes: usize) -> usize {
         self.said += usize::from(matches!(what, What::Shunning(_) | What::Wishing(..)));
-        self.all.push(Counter { what, on: vec![0; nodes], total: 0, tallies: Vec::new() });
+        self.all.push(Counter {
+            what,
+            on: vec![0; nodes],
+            total: 0,
+            held: BTreeMap::new(),
+            tallies: Vec::new(),
+        });
         self.all.len() - 1
     }
 

@@ -1,23 +1,34 @@
 //! One plan: pods are taken from the line, the most important first, and placed one after another.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Seed, Seen, World, Write};
+use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, World, Write};
 
 use super::Scheduler;
+use super::status::{Words, status};
 use crate::cache::node::hash;
+use crate::cache::owed::{Owed, What};
 use crate::cache::{Cache, PodId};
 use crate::choose::{self, Verdict};
 use crate::class::Class;
 use crate::preempt::{Budgets, Candidate, Search};
 use crate::rules::{Helps, volumes};
-use crate::waiting::Waiting;
+use crate::waiting::{SETTLE, Waiting};
 
 /// How many pods one plan takes, so that one that comes later and is more important need not wait long.
 pub const PODS_MAX: usize = 500;
+
+/// A pod in the line.
+struct InLine {
+    id: PodId,
+    priority: i64,
+    /// Whether it is to be tried.
+    is_due: bool,
+}
 
 /// One plan on its way.
 pub(super) struct Desk<'a> {
@@ -29,6 +40,12 @@ pub(super) struct Desk<'a> {
     seed: Seed,
     plan: Plan<Cache>,
     statuses: Vec<Act>,
+    /// The pods that are promised each node.
+    holders: BTreeMap<usize, Vec<PodId>>,
+    /// Those whose promise ended.
+    displaced: BTreeSet<PodId>,
+    /// Where claims are to have their volumes.
+    volumes: Vec<Act>,
     /// What victims are told, and their ends.
     warnings: Vec<Act>,
     ends: Vec<Act>,
@@ -43,17 +60,12 @@ impl<'a> Desk<'a> {
         seed: Seed,
     ) -> Desk<'a> {
         let mut cache = seen.memo;
-        let last = cache.assumed.clone();
+        let sent = std::mem::take(&mut cache.sent);
         cache.follow(world, |object, pod| scheduler.wants(object, pod));
-        if seen.failure.is_some() {
-            // What was sent first and is not there was refused: others go first now.
-            let refused = last.iter().find(|id| cache.pod(**id).is_some_and(|entry| !entry.is_bound));
-            if let Some(entry) = refused.and_then(|id| cache.pods[*id as usize].as_mut()) {
-                let waiting = Waiting::after(entry.waiting, Helps::NONE, now);
-                entry.waiting = Some(Waiting { is_stirred: true, is_refused: true, ..waiting });
-            }
-        }
-        Desk {
+        // What failed before the last plan was taken in then.
+        let is_new = seen.failure.is_some() && seen.failure != cache.failure.as_ref();
+        cache.failure = seen.failure.cloned();
+        let mut desk = Desk {
             scheduler,
             world,
             cache,
@@ -62,33 +74,98 @@ impl<'a> Desk<'a> {
             seed,
             plan: Plan::default(),
             statuses: Vec::new(),
+            holders: BTreeMap::new(),
+            displaced: BTreeSet::new(),
+            volumes: Vec::new(),
             warnings: Vec::new(),
             ends: Vec::new(),
+        };
+        if let Some(failure) = seen.failure.filter(|failure| is_new && failure.verb == "create") {
+            desk.blame(&sent, failure);
+        }
+        desk
+    }
+
+    /// Bindings that were sent and are not there were refused: others go first now. They were sent in order, in
+    /// batches, so the first that is missing was among them, and all that come before one that is there.
+    fn blame(&mut self, sent: &[(PodId, Object)], failure: &Failure) {
+        let is_missing = |(id, object): &(PodId, Object)| {
+            let same = self.cache.pod(*id).filter(|entry| entry.object.meta().uid == object.meta().uid);
+            same.is_some_and(|entry| !entry.is_bound)
+        };
+        let missing: Vec<bool> = sent.iter().map(is_missing).collect();
+        let first = missing.iter().position(|missing| *missing);
+        let last = first.max(missing.iter().rposition(|missing| !missing));
+        // The words are those of one refusal, and mostly say which.
+        let is_named = |object: &Object| failure.message.contains(&format!("\"{}\"", object.meta().name));
+        let names_one = sent.iter().zip(&missing).any(|((_, object), missing)| *missing && is_named(object));
+        for (at, (id, object)) in sent.iter().enumerate().filter(|(at, _)| missing[*at]) {
+            let is_named = names_one && is_named(object);
+            if Some(at) <= last || is_named {
+                self.refuse(*id, failure, is_named || !names_one);
+            }
+        }
+    }
+
+    /// Lets a pod wait whose binding was refused, and perhaps says why.
+    fn refuse(&mut self, id: PodId, failure: &Failure, is_told: bool) {
+        let Some(entry) = self.cache.pods[id as usize].as_mut() else { return };
+        let (object, was) = (entry.object.clone(), entry.waiting);
+        let holds = was.and_then(|waiting| waiting.holds);
+        let waiting = Waiting::after(was, Helps::NONE, self.now);
+        entry.waiting = Some(Waiting { is_stirred: true, is_refused: true, holds, ..waiting });
+        let message = format!("binding rejected: {}", failure.message);
+        let words = Words { reason: "SchedulerError", message: &message, nominated: None };
+        // Of a write that was lost nobody knows why.
+        if let Some(pod) = object.view::<Pod>().filter(|_| is_told && failure.reason != "Unknown") {
+            self.tell(id, &object, pod, &words, true);
         }
     }
 
     pub fn plan(mut self) -> Plan<Cache> {
-        for (id, is_due) in self.line() {
-            // Those that wait keep the room that is made for them from all that are less important.
-            if !is_due || !self.attempt(id) {
-                self.reserve(id);
+        let line = self.line();
+        // Those that have a node and only wait for their volumes are there to everybody.
+        for one in &line {
+            if self.is_settling(one.id) {
+                self.reserve(one.id);
             }
         }
-        let dues = self.cache.line.values().filter_map(|id| self.cache.pod(*id)?.waiting);
-        if let Some(due) = dues.map(|waiting| waiting.due()).min() {
+        let mut holders = line.iter().peekable();
+        for InLine { id, priority, is_due } in &line {
+            // Those that wait keep the room that is made for them from all that are not more important.
+            while let Some(holder) = holders.next_if(|holder| holder.priority >= *priority) {
+                self.reserve(holder.id);
+            }
+            if *is_due {
+                self.lift(*id);
+                if !self.attempt(*id) {
+                    self.reserve(*id);
+                }
+            }
+        }
+        let waits = self.cache.line.values().filter_map(|id| self.cache.pod(*id)?.waiting);
+        let mut due = None;
+        let mut held = 0;
+        for waiting in waits {
+            held += usize::from(waiting.holds.is_some());
+            due = Some(due.map_or(waiting.due(), |due: Time| due.min(waiting.due())));
+        }
+        self.cache.held = held;
+        if let Some(due) = due {
             self.plan.look_again_at(due.max(self.now));
         }
         let mut plan = self.plan;
-        let binds: Vec<Act> = plan.stages.pop().unwrap_or_default();
-        plan.stage(binds.into_iter().chain(self.statuses));
+        // Victims go before anything is said about those that they make room for: words can wait.
         plan.stage(self.warnings);
         plan.stage(self.ends);
+        plan.stage(self.statuses);
+        plan.stage(self.volumes);
         plan.memo = self.cache;
         plan
     }
 
     /// The pods to look at, in their order, and which of them to try.
-    fn line(&mut self) -> Vec<(PodId, bool)> {
+    fn line(&mut self) -> Vec<InLine> {
         let (now, helps) = (self.now, self.cache.helps);
         let is_active = |waiting: Option<Waiting>| {
             waiting
@@ -97,28 +174,48 @@ impl<'a> Desk<'a> {
         let waits = self.cache.line.values().filter_map(|id| Some(self.cache.pod(*id)?.waiting));
         // Where nobody else wants to be tried, those that something may have helped need not wait.
         let early = !waits.into_iter().any(is_active);
-        let ids: Vec<PodId> = self.cache.line.values().copied().collect();
-        let (mut line, mut due) = (Vec::new(), 0);
-        for id in ids {
+        let ids: Vec<(i64, PodId)> = self.cache.line.iter().map(|(place, id)| (place.0.0, *id)).collect();
+        let (mut line, mut due, mut is_cut) = (Vec::new(), 0, false);
+        for (priority, id) in ids {
             let Some(entry) = self.cache.pods[id as usize].as_mut() else { continue };
             if let Some(waiting) = &mut entry.waiting {
                 waiting.is_stirred = waiting.stirred(helps);
             }
-            let is_due = entry
+            let mut is_due = entry
                 .waiting
                 .is_none_or(|one| one.due() <= now || (early && one.is_stirred && !one.is_refused));
             if is_due && due == PODS_MAX {
                 // What may have helped is looked at again with the rest.
                 self.plan.look_again_at(now);
-                return line;
+                is_cut = true;
+                is_due = false;
+                if self.cache.held == 0 {
+                    break;
+                }
             }
             due += usize::from(is_due);
-            if is_due || entry.waiting.is_some_and(|waiting| waiting.holds.is_some()) {
-                line.push((id, is_due));
+            let holds = self.promised(id);
+            if let Some(node) = holds {
+                self.holders.entry(node).or_default().push(id);
+            }
+            if is_due || holds.is_some() {
+                line.push(InLine { id, priority, is_due });
             }
         }
-        self.cache.helps = Helps::NONE;
+        if !is_cut {
+            self.cache.helps = Helps::NONE;
+        }
         line
+    }
+
+    /// The node that a pod was promised: as is remembered, or as its status says where nothing is.
+    fn promised(&self, id: PodId) -> Option<usize> {
+        let entry = self.cache.pod(id).filter(|entry| !entry.is_bound)?;
+        if let Some(waiting) = entry.waiting {
+            return waiting.holds;
+        }
+        let name = &entry.object.view::<Pod>()?.status.nominated_node_name;
+        if name.is_empty() { None } else { self.cache.numbers.get(name.as_str()).copied() }
     }
 
     /// Looks for a node for a pod. Says whether it has one by now.
@@ -144,7 +241,8 @@ impl<'a> Desk<'a> {
         self.cache.ticks += 1;
         class.used = self.cache.ticks;
         let chance = Seed(self.seed.0 ^ hash(&object.meta().uid)).draw(0);
-        let nominated = self.cache.numbers.get(pod.status.nominated_node_name.as_str()).copied();
+        let promise = self.promise(id, pod);
+        let nominated = self.cache.numbers.get(promise).copied();
         let nominated = nominated.filter(|node| choose::will_do(&class, &self.cache, *node));
         let node = nominated.or_else(|| class.find(&self.cache, chance as u32));
         match node {
@@ -152,7 +250,7 @@ impl<'a> Desk<'a> {
             None => {
                 let search =
                     Search { shape: &shape, world: self.world, profile, budgets: &self.budgets, chance };
-                let (verdict, found) = failure(&search, pod, &mut class, &mut self.cache);
+                let (verdict, found) = failure(&search, promise, &mut class, &mut self.cache);
                 self.fail(id, &object, pod, verdict, found);
             }
         }
@@ -171,8 +269,7 @@ impl<'a> Desk<'a> {
         self.cache.assumed.push(id);
         self.cache.helps |= Helps::PODS_CAME;
         if !class.needs.are_met() {
-            self.statuses.extend(volumes::settle(&class.needs, &self.cache.nodes[node]));
-            self.wait(id, Helps::VOLUMES, Some(node));
+            self.settle(id, object, node, class);
             return;
         }
         let (key, name) = (object.key(), &self.cache.nodes[node].name);
@@ -187,6 +284,49 @@ impl<'a> Desk<'a> {
         let failed = about.warning("FailedScheduling", "binding rejected: {error}");
         let write = Write::Post { key: key.clone(), part: "binding", object: binding };
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
+        self.cache.sent.push((id, object.clone()));
+    }
+
+    /// Lets a pod wait for its volumes on a node; where that takes too long, it starts over.
+    fn settle(&mut self, id: PodId, object: &Object, node: usize, class: &Class) {
+        let was = self.cache.pod(id).and_then(|entry| entry.waiting);
+        let since = was.and_then(|waiting| waiting.settles).unwrap_or(self.now);
+        let Some(pod) = object.view::<Pod>() else { return };
+        if self.now >= since.after(SETTLE) {
+            let message =
+                "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+            let words = Words { reason: "SchedulerError", message, nominated: Some("") };
+            self.tell(id, object, pod, &words, true);
+            self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", message));
+            self.lift(id);
+            self.wait(id, Helps::VOLUMES, None);
+            if let Some(waiting) = self.waiting(id) {
+                (waiting.is_stirred, waiting.is_refused) = (true, true);
+            }
+            return;
+        }
+        let acts = volumes::settle(&class.needs, &self.cache.nodes[node]);
+        if !acts.is_empty() {
+            self.cache.owed.push(Owed { id, object: object.clone(), what: What::Volumes });
+        }
+        self.volumes.extend(acts);
+        let name = self.cache.nodes[node].name.clone();
+        if *name != *pod.status.nominated_node_name {
+            self.nominate(id, object.clone(), &name);
+        }
+        self.wait(id, Helps::VOLUMES, Some(node));
+        if let Some(waiting) = self.waiting(id) {
+            waiting.settles = Some(since);
+        }
+    }
+
+    /// Writes which node a pod is promised; empty for none.
+    fn nominate(&mut self, id: PodId, object: Object, name: &str) {
+        let value = if name.is_empty() { Value::Null } else { Value::from(name) };
+        let patch = value!({"nominatedNodeName": (value)});
+        self.statuses.push(Write::status(&object, patch).strategic().at_any_revision().into());
+        let what = What::Status { message: None, nominated: Some(name.into()) };
+        self.cache.owed.push(Owed { id, object, what });
     }
 
     fn wait(&mut self, id: PodId, helps: Helps, holds: Option<usize>) {
@@ -202,26 +342,61 @@ impl<'a> Desk<'a> {
             Outlook::Waits => None,
             Outlook::Nothing => Some(String::new()),
         };
-        let promised = nominated.as_deref().unwrap_or(&pod.status.nominated_node_name);
+        let promised = nominated.as_deref().unwrap_or(self.promise(id, pod));
         let holds = self.cache.numbers.get(promised).copied();
         let knows = self.cache.pod(id).is_some_and(|entry| entry.waiting.is_some());
         self.wait(id, verdict.helps | Helps::PODS, holds);
-        if let Some(act) = status(object, pod, &verdict.message, nominated.as_deref(), knows, self.now) {
-            self.statuses.push(act);
-        }
+        let words =
+            Words { reason: "Unschedulable", message: &verdict.message, nominated: nominated.as_deref() };
+        self.tell(id, object, pod, &words, knows);
         self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message));
         if let Outlook::Room(node, candidate) = found {
-            self.make_room(object, pod, node, &candidate);
+            self.make_room(id, object, pod, node, &candidate);
+            self.displace(id, node);
             self.hold(id, node);
         }
     }
 
-    fn make_room(&mut self, object: &Object, pod: &Pod, node: usize, candidate: &Candidate) {
+    /// Writes why a pod has no node.
+    fn tell(&mut self, id: PodId, object: &Object, pod: &Pod, words: &Words<'_>, knows: bool) {
+        let Some(act) = status(object, pod, words, knows, self.now) else { return };
+        self.statuses.push(act);
+        let what =
+            What::Status { message: Some(words.message.into()), nominated: words.nominated.map(Into::into) };
+        self.cache.owed.push(Owed { id, object: object.clone(), what });
+    }
+
+    /// The name of the node that a pod was promised; empty for none.
+    fn promise<'p>(&self, id: PodId, pod: &'p Pod) -> &'p str {
+        if self.displaced.contains(&id) { "" } else { &pod.status.nominated_node_name }
+    }
+
+    /// Whoever is less important than a pod and was promised the node where room is made for it looks elsewhere.
+    fn displace(&mut self, by: PodId, node: usize) {
+        let priority = self.cache.shape_of(by).map_or(0, |shape| shape.priority);
+        let mut freed = Vec::new();
+        for id in self.holders.get(&node).into_iter().flatten().copied() {
+            let is_lower = self.cache.shape_of(id).is_some_and(|shape| shape.priority < priority)
+                && !self.is_settling(id);
+            let Some(entry) = self.cache.pods[id as usize].as_mut().filter(|_| is_lower) else { continue };
+            if !self.displaced.insert(id) {
+                continue;
+            }
+            let waiting = entry.waiting.unwrap_or_else(|| Waiting::after(None, Helps::NONE, self.now));
+            entry.waiting = Some(Waiting { holds: None, is_stirred: true, ..waiting });
+            freed.push((id, entry.object.clone()));
+        }
+        for (id, object) in freed {
+            self.nominate(id, object, "");
+        }
+    }
+
+    fn make_room(&mut self, by: PodId, object: &Object, pod: &Pod, node: usize, candidate: &Candidate) {
         let time = Seconds(self.now).to_string();
         for id in &candidate.victims {
             let Some(entry) = self.cache.pods[*id as usize].as_mut() else { continue };
             entry.is_doomed = true;
-            self.cache.doomed.push(*id);
+            self.cache.doomed.push((*id, by));
             let victim = &entry.object;
             let why = format!("{}: preempting to accommodate a higher priority pod", pod.spec.scheduler_name);
             let told = value!({
@@ -239,14 +414,38 @@ impl<'a> Desk<'a> {
 
     /// Keeps the room on the node that a pod was promised.
     fn reserve(&mut self, id: PodId) {
-        let waiting = self.cache.pod(id).filter(|entry| entry.node.is_none()).and_then(|entry| entry.waiting);
-        if let Some(node) = waiting.and_then(|waiting| waiting.holds) {
-            self.hold(id, node);
+        if self.cache.pod(id).is_some_and(|entry| entry.node.is_none())
+            && let Some(node) = self.promised(id)
+        {
+            // One that only waits for its volumes has its node.
+            if self.is_settling(id) {
+                self.cache.attach(id, node);
+                self.cache.assumed.push(id);
+            } else {
+                self.hold(id, node);
+            }
+        }
+    }
+
+    fn waiting(&mut self, id: PodId) -> Option<&mut Waiting> {
+        self.cache.pods[id as usize].as_mut()?.waiting.as_mut()
+    }
+
+    /// Whether a pod has its node and waits for its volumes there.
+    fn is_settling(&self, id: PodId) -> bool {
+        let waiting = self.cache.pod(id).and_then(|entry| entry.waiting);
+        waiting.is_some_and(|waiting| waiting.settles.is_some())
+    }
+
+    /// Gives up the room that was kept for a pod, so that it is not in its own way.
+    fn lift(&mut self, id: PodId) {
+        if self.cache.pod(id).is_some_and(|entry| !entry.is_bound) {
+            self.cache.detach(id);
         }
     }
 
     fn hold(&mut self, id: PodId, node: usize) {
-        self.cache.attach(id, node);
+        self.cache.hold(id, node);
         self.cache.assumed.push(id);
     }
 }
@@ -261,7 +460,7 @@ enum Outlook {
 }
 
 /// Why no node will do for a pod, and what can be done about it.
-fn failure(search: &Search<'_>, pod: &Pod, class: &mut Class, cache: &mut Cache) -> (Verdict, Outlook) {
+fn failure(search: &Search<'_>, promise: &str, class: &mut Class, cache: &mut Cache) -> (Verdict, Outlook) {
     if let Some(known) = class.last_failure(cache) {
         return (known, Outlook::Nothing);
     }
@@ -269,11 +468,11 @@ fn failure(search: &Search<'_>, pod: &Pod, class: &mut Class, cache: &mut Cache)
     if cache.existing == 0 {
         return (verdict, Outlook::Nothing);
     }
-    let (outlook, words) = match search.objection(pod, class, cache) {
+    let (outlook, words) = match search.objection(promise, class, cache) {
         Some(objection) => (Outlook::Waits, objection.to_owned()),
         None => match search.best(class, cache) {
             Ok((node, candidate)) => {
-                let (name, count) = (&cache.nodes[node].name, candidate.victims.len());
+                let (name, count) = (&cache.nodes[node].name, candidate.victims.len() + candidate.going);
                 let words =
                     format!("found a potential placement for pod on node {name}, preempting {count} victims");
                 (Outlook::Room(node, candidate), words)
@@ -286,36 +485,4 @@ fn failure(search: &Search<'_>, pod: &Pod, class: &mut Class, cache: &mut Cache)
         class.remember_failure(&verdict, cache);
     }
     (verdict, outlook)
-}
-
-/// Writes into the status of a pod that no node would do, unless it says so already. Where nothing is remembered of
-/// the pod, words that only read otherwise are left until it is tried again for a reason.
-fn status(
-    object: &Object,
-    pod: &Pod,
-    message: &str,
-    nominated: Option<&str>,
-    knows: bool,
-    now: Time,
-) -> Option<Act> {
-    let found = condition(&pod.status.conditions, "PodScheduled");
-    let is_said = found.is_some_and(|found| {
-        found.status == "False" && found.reason == "Unschedulable" && (!knows || found.message == message)
-    });
-    let renames = nominated.is_some_and(|name| name != pod.status.nominated_node_name);
-    if is_said && !renames {
-        return None;
-    }
-    let since = found.filter(|found| found.status == "False").and_then(|found| found.last_transition_time);
-    let told = value!({
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": (message),
-        "lastProbeTime": null, "lastTransitionTime": (Seconds(since.unwrap_or(now)).to_string()),
-        "observedGeneration": (Some(object.meta().generation).filter(|generation| *generation > 0)),
-    });
-    let mut patch = value!({"conditions": [(told)]});
-    if let Some(name) = nominated.filter(|_| renames) {
-        let name = if name.is_empty() { Value::Null } else { Value::from(name) };
-        patch.make_map().insert("nominatedNodeName", name);
-    }
-    Some(Write::status(object, patch).strategic().into())
 }

@@ -6,6 +6,9 @@ use setpoint_sim::cluster::Cluster;
 
 use super::*;
 
+mod promises;
+mod waking;
+
 fn cluster() -> Cluster {
     let scheduler = || (vec![Box::new(Scheduler::default()) as Box<dyn Controller>], Vec::<Index>::new());
     Cluster::new(scheduler, 1)

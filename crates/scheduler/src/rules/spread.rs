@@ -147,7 +147,7 @@ fn kin(shape: &Shape, world: &World) -> Selector {
 /// Why a domain will not do.
 #[must_use]
 pub fn rejection(missing: bool) -> Rejection {
-    let helps = Helps::NODES | Helps::PODS | Helps::PODS_CAME;
+    let helps = Helps::NODES | Helps::NODES_GONE | Helps::PODS | Helps::PODS_CAME;
     if missing {
         let why = "node(s) didn't match pod topology spread constraints (missing required label)";
         Rejection::for_good(why, Helps::NODES)

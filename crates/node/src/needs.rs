@@ -1,0 +1,165 @@
+//! What a pod needs of ConfigMaps and Secrets before its containers can start.
+//!
+//! What a volume needs is looked for before the first container starts, what the environment of a container needs
+//! before each start. A pod that lacks something waits, says for what, and is looked at again when a ConfigMap or a
+//! Secret of its namespace changes. The volume with the pod's token is not asked for anything: what is in it comes with
+//! the namespace.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use setpoint_reconcile::views::condition;
+use setpoint_reconcile::views::pod::{ContainerStatus, Pod as PodView};
+use setpoint_reconcile::{Index, Object, View, World};
+
+use crate::pod::{Container, KeyRef, Source, Spec, Volume};
+
+/// Why a container waits that lacks something, in one word.
+pub const CONFIG_ERROR: &str = "CreateContainerConfigError";
+
+/// Pods that lack something, by their namespace.
+pub const HELD_BY_NAMESPACE: Index = Index {
+    name: "pods held back by namespace",
+    resource: PodView::RESOURCE,
+    values: |object, found| {
+        if object.view::<PodView>().is_some_and(is_held) {
+            found(&object.meta().namespace);
+        }
+    },
+};
+
+/// Whether its node says of a pod that it lacks something.
+fn is_held(pod: &PodView) -> bool {
+    let status = &pod.status;
+    let is_unmounted = || {
+        status.phase == "Pending"
+            && condition(&status.conditions, "PodReadyToStartContainers").is_some_and(|one| !one.is_true())
+    };
+    let lacks = |one: &ContainerStatus| one.state.str_at(&["waiting", "reason"]) == CONFIG_ERROR;
+    status.start_time.is_some()
+        && !pod.is_finished()
+        && (is_unmounted()
+            || status.container_statuses.iter().chain(&status.init_container_statuses).any(lacks))
+}
+
+/// A sort of object that holds entries for pods.
+#[derive(Clone, Copy)]
+struct Sort {
+    resource: &'static str,
+    word: &'static str,
+    kind: &'static str,
+    entry: &'static str,
+}
+
+const CONFIG_MAP: Sort =
+    Sort { resource: "configmaps", word: "configmap", kind: "ConfigMap", entry: "config" };
+const SECRET: Sort = Sort { resource: "secrets", word: "secret", kind: "Secret", entry: "secret" };
+
+/// The entries of a ConfigMap or a Secret.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Entries {
+    data: Option<BTreeMap<String, IgnoredAny>>,
+    binary_data: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+impl Entries {
+    fn of(object: &Object) -> Entries {
+        object.decode().unwrap_or_default()
+    }
+
+    fn has(&self, key: &str, binary: bool) -> bool {
+        let holds = |map: &Option<BTreeMap<String, IgnoredAny>>| {
+            map.as_ref().is_some_and(|map| map.contains_key(key))
+        };
+        holds(&self.data) || binary && holds(&self.binary_data)
+    }
+}
+
+/// What a pod can have in a namespace.
+pub struct Needs<'a> {
+    /// Where to look.
+    pub world: &'a World,
+    /// The namespace of the pod.
+    pub namespace: &'a str,
+}
+
+impl Needs<'_> {
+    /// Why the volumes of a pod cannot be made; nothing if they can.
+    #[must_use]
+    pub fn unmounted(&self, spec: &Spec) -> Option<String> {
+        spec.volumes.iter().find_map(|volume| {
+            let why = self.lacks(volume)?;
+            Some(format!("MountVolume.SetUp failed for volume {:?} : {why}", volume.name))
+        })
+    }
+
+    fn lacks(&self, volume: &Volume) -> Option<String> {
+        if let Some(source) = &volume.config_map {
+            return self.source(CONFIG_MAP, &source.name, source);
+        }
+        if let Some(source) = &volume.secret {
+            return self.source(SECRET, &source.secret_name, source);
+        }
+        let sources = &volume.projected.as_ref()?.sources;
+        if sources.iter().any(|source| source.service_account_token.is_some()) {
+            return None;
+        }
+        sources.iter().find_map(|source| match (&source.config_map, &source.secret) {
+            (Some(map), _) => self.source(CONFIG_MAP, &map.name, map),
+            (None, Some(secret)) => self.source(SECRET, &secret.name, secret),
+            (None, None) => None,
+        })
+    }
+
+    fn source(&self, sort: Sort, name: &str, source: &Source) -> Option<String> {
+        if source.optional == Some(true) {
+            return None;
+        }
+        let Some(object) = self.world.find(sort.resource, self.namespace, name) else {
+            return Some(not_found(sort, name));
+        };
+        if source.items.is_empty() {
+            return None;
+        }
+        let entries = Entries::of(object);
+        let missing = source.items.iter().find(|item| !entries.has(&item.key, true))?;
+        Some(format!("references non-existent {} key: {}", sort.entry, missing.key))
+    }
+
+    /// Why the environment of a container cannot be made; nothing if it can.
+    #[must_use]
+    pub fn unset(&self, container: &Container) -> Option<String> {
+        let whole =
+            container.env_from.iter().find_map(|from| match (&from.config_map_ref, &from.secret_ref) {
+                (Some(map), _) => self.source(CONFIG_MAP, &map.name, map),
+                (None, Some(secret)) => self.source(SECRET, &secret.name, secret),
+                (None, None) => None,
+            });
+        let from = container.env.iter().filter_map(|one| one.value_from.as_ref());
+        whole.or_else(|| {
+            from.into_iter().find_map(|from| match (&from.config_map_key_ref, &from.secret_key_ref) {
+                (Some(key), _) => self.key(CONFIG_MAP, key),
+                (None, Some(key)) => self.key(SECRET, key),
+                (None, None) => None,
+            })
+        })
+    }
+
+    fn key(&self, sort: Sort, wanted: &KeyRef) -> Option<String> {
+        let KeyRef { name, key, optional } = wanted;
+        if *optional == Some(true) {
+            return None;
+        }
+        match self.world.find(sort.resource, self.namespace, name) {
+            None => Some(not_found(sort, name)),
+            Some(object) if Entries::of(object).has(key, false) => None,
+            Some(_) => Some(format!("couldn't find key {key} in {} {}/{name}", sort.kind, self.namespace)),
+        }
+    }
+}
+
+fn not_found(sort: Sort, name: &str) -> String {
+    format!("{} {name:?} not found", sort.word)
+}

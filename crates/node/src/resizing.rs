@@ -1,0 +1,128 @@
+//! Whether a node gives a running pod what it asks for now, as a kubelet decides it.
+//!
+//! What a container was given stands in its status. Where it asks for something else, the key of its node decides
+//! ([`crate::pods::Admission`]), so that no two pods are given the same; until then, and as long as it cannot be had, it
+//! keeps what it has. The life cycle makes what was given so.
+
+use setpoint_api::quantity::Quantity;
+use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
+use setpoint_reconcile::{Index, Object, View};
+use setpoint_scheduler::request::Amounts;
+
+/// Pods that ask for other resources than they were given, by their node.
+pub const RESIZES_BY_NODE: Index = Index {
+    name: "pods to be resized by node",
+    resource: Pod::RESOURCE,
+    values: |object, found| {
+        if let Some(pod) = object.view::<Pod>()
+            && is_asking(object, pod)
+        {
+            found(&pod.spec.node_name);
+        }
+    },
+};
+
+/// What a node says to a pod that asks for other resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It gets them.
+    Granted,
+    /// It does not.
+    Refused {
+        /// `Infeasible` if it never will, `Deferred` if there is no room now.
+        reason: &'static str,
+        /// In words.
+        message: String,
+    },
+}
+
+/// Whether a pod on a node asks for other resources than it was given.
+#[must_use]
+pub fn is_asking(object: &Object, pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty()
+        && pod.status.start_time.is_some()
+        && !object.meta().is_deleted()
+        && !pod.is_finished()
+        && given(pod).any(|(container, status)| {
+            !are_same(container.resources.requests.iter(), status.allocated_resources.iter())
+        })
+}
+
+/// Containers that can be resized, with what is reported of those that were given anything.
+fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
+    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+    pod.spec.containers.iter().chain(sidecars).filter_map(|container| {
+        let mut all = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        let status = all.find(|status| status.name == container.name)?;
+        let has_any = !status.allocated_resources.is_empty() || status.state.get("running").is_some();
+        has_any.then_some((container, status))
+    })
+}
+
+/// Whether two lists of amounts, both in the order of their names, say the same.
+pub fn are_same<'a>(
+    mut one: impl Iterator<Item = (&'a str, &'a str)>,
+    mut other: impl Iterator<Item = (&'a str, &'a str)>,
+) -> bool {
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) => return true,
+            (Some((name, text)), Some((other, amount))) if name == other => {
+                let read = || Quantity::parse(text).ok().zip(Quantity::parse(amount).ok());
+                if text != amount && read().is_none_or(|(a, b)| a != b) {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// What a node has set aside for a pod.
+#[must_use]
+pub fn held_by(object: &Object, pod: &Pod) -> Amounts {
+    if !is_asking(object, pod) {
+        return Amounts::asked_by(pod);
+    }
+    let mut held = pod.clone();
+    for (container, status) in given(pod) {
+        let Pod { spec, .. } = &mut held;
+        let mut all = spec.containers.iter_mut().chain(&mut spec.init_containers);
+        if let Some(own) = all.find(|one| one.name == container.name) {
+            own.resources.requests = status.allocated_resources.clone();
+        }
+    }
+    Amounts::asked_by(&held)
+}
+
+/// What a pod asks for, whatever was said to that before.
+#[must_use]
+pub fn wanted_by(pod: &Pod) -> Amounts {
+    let mut wanted = pod.clone();
+    wanted.status.conditions.clear();
+    Amounts::asked_by(&wanted)
+}
+
+/// Whether a change of a pod may leave more room to others: it was given less than before.
+#[must_use]
+pub fn was_resized(before: &Pod, after: &Pod) -> bool {
+    let all = before.status.container_statuses.iter().zip(&after.status.container_statuses);
+    let mut moved = all.filter(|(before, after)| before.allocated_resources != after.allocated_resources);
+    moved.any(|(before, _)| !before.allocated_resources.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_the_same_however_they_are_written() {
+        let same = |one: &[(&'static str, &'static str)], other: &[(&'static str, &'static str)]| {
+            are_same(one.iter().copied(), other.iter().copied())
+        };
+        assert!(same(&[("cpu", "1000m"), ("memory", "1Gi")], &[("cpu", "1"), ("memory", "1024Mi")]));
+        assert!(!same(&[("cpu", "1")], &[("cpu", "2")]));
+        assert!(!same(&[("cpu", "1")], &[("memory", "1")]));
+        assert!(!same(&[("cpu", "1")], &[]) && same(&[], &[]));
+    }
+}

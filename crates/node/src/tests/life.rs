@@ -1,0 +1,268 @@
+//! The life of a pod, as people see it from outside: states, events and their order.
+
+use super::*;
+
+fn annotated(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) {
+    let mut spec = setpoint_sim::cluster::parsed(spec);
+    spec.make_map().insert("nodeName", "node-0");
+    let metadata = value!({"name": (name), "annotations": (annotations)});
+    cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
+    cluster.settle();
+}
+
+/// How often people were told something.
+fn counted(cluster: &Cluster, reason: &str) -> i64 {
+    let all = cluster.list("events");
+    let about = all.iter().filter(|event| event.str_at(&["reason"]) == reason);
+    about.map(|event| event.get("count").and_then(Value::as_i64).unwrap_or(1)).sum()
+}
+
+/// What each tenth of a second shows, without repetitions.
+fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
+    let mut seen = vec![shown(cluster, name)];
+    for _ in 0..tenths {
+        cluster.run(Duration::from_millis(100));
+        let now = shown(cluster, name);
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    seen
+}
+
+#[test]
+fn a_pull_that_fails_does_not_begin_anew_whenever_the_pod_is_written() {
+    let mut cluster = cluster(slowly);
+    for part in [10, 310, 990] {
+        cluster.run(Duration::from_millis(part));
+        let name = format!("p{part}");
+        pod(&mut cluster, &name, r#"{"containers":[{"name":"c","image":"web:404"}]}"#);
+        cluster.run(Duration::from_millis(300));
+        let patch = value!({"metadata": {"labels": {"a": "b"}}});
+        cluster.patch("pods", &format!("default/{name}"), "", patch).unwrap();
+        let seen = seen(&mut cluster, &name, 60);
+        let expected = ["ContainerCreating", "ErrImagePull", "ImagePullBackOff"];
+        assert_eq!(seen, expected.map(|state| format!("Pending | {state}")), "{part}");
+    }
+}
+
+#[test]
+fn that_a_container_is_killed_is_told_when_it_begins_and_once() {
+    let mut cluster = cluster(slowly);
+    let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":5,"failureThreshold":1}"#;
+    annotated(
+        &mut cluster,
+        "a",
+        value!({"simulate.setpoint.dev/hangs": "true", "simulate.setpoint.dev/unwell-after": "12s"}),
+        &format!(
+            r#"{{"terminationGracePeriodSeconds":20,"containers":[{{"name":"c","image":"i","livenessProbe":{probe}}}]}}"#
+        ),
+    );
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Running | ready", "it hangs");
+    let killing = ["Container c failed liveness probe, will be restarted"];
+    assert_eq!(events(&cluster, "Killing"), killing);
+    assert_eq!(events(&cluster, "Unhealthy"), ["Liveness probe failed: simulated"]);
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1");
+    assert_eq!(counted(&cluster, "Killing"), 1, "it was told");
+}
+
+#[test]
+fn a_deadline_is_told_when_it_passes() {
+    let mut cluster = cluster(slowly);
+    annotated(
+        &mut cluster,
+        "a",
+        value!({"simulate.setpoint.dev/hangs": "true"}),
+        r#"{"activeDeadlineSeconds":8,"terminationGracePeriodSeconds":20,"containers":[{"name":"c","image":"i"}]}"#,
+    );
+    seconds(&mut cluster, 10);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    let why = "Pod was active on the node longer than the specified deadline";
+    assert_eq!(events(&cluster, "DeadlineExceeded"), [why]);
+    assert_eq!(events(&cluster, "Killing"), ["Stopping container c"]);
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Failed | Error 137");
+    assert_eq!((counted(&cluster, "DeadlineExceeded"), counted(&cluster, "Killing")), (1, 1));
+}
+
+fn set_image(cluster: &mut Cluster, name: &str, image: &str) {
+    let mut spec = get(cluster, name).get("spec").cloned().unwrap();
+    spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap()[0].make_map().insert("image", image);
+    cluster.patch("pods", &format!("default/{name}"), "", value!({"spec": (spec)})).unwrap();
+    cluster.settle();
+}
+
+#[test]
+fn a_container_with_another_image_is_stopped_and_started_again() {
+    let mut cluster = cluster(slowly);
+    pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"web:1"}]}"#);
+    seconds(&mut cluster, 5);
+    let image = |cluster: &Cluster| {
+        let pod = get(cluster, "a");
+        let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+        status.str_at(&["image"]).to_owned()
+    };
+    set_image(&mut cluster, "a", "web:2");
+    assert_eq!(
+        (shown(&cluster, "a").as_str(), image(&cluster).as_str()),
+        ("Running | ready", "web:1"),
+        "it stops"
+    );
+    assert_eq!(events(&cluster, "Killing"), ["Container c definition changed, will be restarted"]);
+    seconds(&mut cluster, 3);
+    assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x1", "web:2"));
+    assert_eq!(counted(&cluster, "Killing"), 1);
+    cluster.assert_quiet();
+    set_image(&mut cluster, "a", "web:404");
+    seconds(&mut cluster, 3);
+    assert_eq!(shown(&cluster, "a"), "Running | ErrImagePull x1");
+    set_image(&mut cluster, "a", "web:3");
+    seconds(&mut cluster, 3);
+    assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x2", "web:3"));
+    assert!(events(&cluster, "Failed").contains(&"Error: ErrImagePull".to_owned()));
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_pod_that_fails_before_it_started_shows_no_container_that_is_still_to_come() {
+    let mut cluster = cluster(at_once);
+    let finalizers = value!(["x.y/z"]);
+    let spec = value!({
+        "nodeName": "node-0", "activeDeadlineSeconds": 5, "containers": [{"name": "c", "image": "web:404"}],
+    });
+    let metadata = value!({"name": "a", "finalizers": (finalizers)});
+    cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
+    seconds(&mut cluster, 10);
+    assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
+    assert_eq!(counted(&cluster, "DeadlineExceeded"), 1);
+    cluster.delete("pods", "default/a", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_is_said_of_a_running_container_does_not_change_its_past() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"nginx"}]}"#);
+    seconds(&mut cluster, 100);
+    let said = value!({"metadata": {"annotations": {"simulate.setpoint.dev/exit-after": "5s"}}});
+    cluster.patch("pods", "default/a", "", said).unwrap();
+    let now = crate::lifecycle::whole(cluster.now);
+    cluster.settle();
+    assert_eq!(shown(&cluster, "a"), "Succeeded | Completed 0");
+    let pod = get(&cluster, "a");
+    let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    let expected = setpoint_api::rfc3339::Seconds(now).to_string();
+    assert_eq!(status.str_at(&["state", "terminated", "finishedAt"]), expected);
+}
+
+#[test]
+fn every_wait_for_a_restart_is_told() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"b","command":["false"]}]}"#);
+    seconds(&mut cluster, 120);
+    assert_eq!(shown(&cluster, "a"), "Running | CrashLoopBackOff x4");
+    assert_eq!(counted(&cluster, "BackOff"), 4);
+}
+
+#[test]
+fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let mut spec = get(&cluster, "a").get("spec").cloned().unwrap();
+    spec.make_map().insert("ephemeralContainers", value!([{"name": "look", "image": "busybox"}]));
+    cluster.patch("pods", "default/a", "ephemeralcontainers", value!({"spec": (spec)})).unwrap();
+    cluster.settle();
+    let pod = get(&cluster, "a");
+    let status = &pod.at(&["status", "ephemeralContainerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    assert_eq!(status.str_at(&["state", "terminated", "reason"]), "ContainerCannotRun");
+    assert!(status.str_at(&["state", "terminated", "message"]).contains("simulated"));
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn readiness_comes_and_goes_and_is_told_when_it_goes() {
+    let mut cluster = cluster(at_once);
+    let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":2,"failureThreshold":2}"#;
+    annotated(
+        &mut cluster,
+        "a",
+        value!({"simulate.setpoint.dev/ready-after": "5s", "simulate.setpoint.dev/unwell-after": "19s"}),
+        &format!(r#"{{"containers":[{{"name":"c","image":"i","readinessProbe":{probe}}}]}}"#),
+    );
+    assert_eq!(shown(&cluster, "a"), "Running | running");
+    assert_eq!(counted(&cluster, "Unhealthy"), 1);
+    seconds(&mut cluster, 15);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    assert_eq!(counted(&cluster, "Unhealthy"), 1);
+    seconds(&mut cluster, 60);
+    assert_eq!(shown(&cluster, "a"), "Running | running");
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
+    assert_eq!(counted(&cluster, "Unhealthy"), 2);
+    assert_eq!(events(&cluster, "Unhealthy"), ["Readiness probe failed: simulated"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_is_to_be_done_at_the_start_delays_a_container_or_kills_it() {
+    let mut cluster = cluster(at_once);
+    let spec = |hook: &str| {
+        format!(r#"{{"containers":[{{"name":"c","image":"i","lifecycle":{{"postStart":{hook}}}}}]}}"#)
+    };
+    pod(&mut cluster, "slow", &spec(r#"{"sleep":{"seconds":5}}"#));
+    assert_eq!(shown(&cluster, "slow"), "Running | running");
+    seconds(&mut cluster, 6);
+    assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    cluster.assert_quiet();
+    pod(&mut cluster, "fine", &spec(r#"{"exec":{"command":["true"]}}"#));
+    assert_eq!(shown(&cluster, "fine"), "Running | ready");
+    pod(&mut cluster, "bad", &spec(r#"{"exec":{"command":["false"]}}"#));
+    assert_eq!(shown(&cluster, "bad"), "Running | CrashLoopBackOff x1");
+    assert_eq!(events(&cluster, "FailedPostStartHook"), ["PostStartHook failed"]);
+    assert_eq!(events(&cluster, "Killing"), ["FailedPostStartHook"]);
+    assert_eq!(counted(&cluster, "Killing"), 2);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_slow_pull_is_told_when_it_begins_and_needed_once() {
+    for controllers in [at_once, slowly] {
+        let mut cluster = cluster(controllers);
+        let slow = value!({"simulate.setpoint.dev/pull-takes": "95s"});
+        let spec = r#"{"containers":[{"name":"c","image":"large:1"}]}"#;
+        annotated(&mut cluster, "a", slow.clone(), spec);
+        seconds(&mut cluster, 5);
+        assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
+        assert_eq!(events(&cluster, "Pulling"), ["Pulling image \"large:1\""]);
+        seconds(&mut cluster, 95);
+        assert_eq!(shown(&cluster, "a"), "Running | ready");
+        assert_eq!(counted(&cluster, "Pulling"), 1);
+        let pulled = "Successfully pulled image \"large:1\" in 1m35s (1m35s including waiting).";
+        assert!(events(&cluster, "Pulled")[0].starts_with(pulled), "{:?}", events(&cluster, "Pulled"));
+        annotated(&mut cluster, "b", slow, spec);
+        seconds(&mut cluster, 5);
+        assert_eq!(shown(&cluster, "b"), "Running | ready", "it is there");
+        assert_eq!(counted(&cluster, "Pulling"), 1);
+    }
+}
+
+#[test]
+fn an_image_that_is_always_pulled_is_pulled_again() {
+    let mut cluster = cluster(at_once);
+    let spec = |policy: &str| {
+        format!(
+            r#"{{"containers":[{{"name":"c","image":"b","imagePullPolicy":"{policy}","command":["sleep","700"]}}]}}"#
+        )
+    };
+    pod(&mut cluster, "once", &spec("IfNotPresent"));
+    let before = counted(&cluster, "Pulling");
+    pod(&mut cluster, "always", &spec("Always"));
+    seconds(&mut cluster, 1500);
+    assert_eq!(shown(&cluster, "once"), "Running | ready x2");
+    assert_eq!(shown(&cluster, "always"), "Running | ready x2");
+    assert_eq!(counted(&cluster, "Pulling") - before, 3);
+}

@@ -1,0 +1,85 @@
+//! Pods that name ConfigMaps and Secrets.
+
+use super::*;
+
+fn make(cluster: &mut Cluster, resource: &str, name: &str, data: Value) {
+    cluster.create(resource, "default", value!({"metadata": {"name": (name)}, "data": (data)}));
+    cluster.settle();
+}
+
+fn waiting(cluster: &Cluster, name: &str) -> String {
+    let pod = get(cluster, name);
+    let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    format!(
+        "{}: {}",
+        status.str_at(&["state", "waiting", "reason"]),
+        status.str_at(&["state", "waiting", "message"])
+    )
+}
+
+#[test]
+fn an_environment_that_cannot_be_made_holds_a_container_back_until_it_can() {
+    let mut cluster = cluster(at_once);
+    let from = |from: &str| format!(r#"{{"containers":[{{"name":"c","image":"i",{from}}}]}}"#);
+    pod(&mut cluster, "whole", &from(r#""envFrom":[{"configMapRef":{"name":"missing"}}]"#));
+    let key = |sort: &str, rest: &str| {
+        from(&format!(
+            r#""env":[{{"name":"A","valueFrom":{{"{sort}":{{"name":"missing","key":"k"{rest}}}}}}}]"#
+        ))
+    };
+    pod(&mut cluster, "key", &key("secretKeyRef", ""));
+    pod(&mut cluster, "any", &key("configMapKeyRef", r#","optional":true"#));
+    let error = |why: &str| format!("CreateContainerConfigError: {why}");
+    assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
+    assert_eq!(waiting(&cluster, "key"), error("secret \"missing\" not found"));
+    assert_eq!(shown(&cluster, "any"), "Running | ready", "it may be missing");
+    let told = events(&cluster, "Failed");
+    assert!(told.contains(&"Error: configmap \"missing\" not found".to_owned()), "{told:?}");
+    cluster.assert_quiet();
+    make(&mut cluster, "configmaps", "other", value!({}));
+    assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
+    make(&mut cluster, "configmaps", "missing", value!({}));
+    assert_eq!(shown(&cluster, "whole"), "Running | ready");
+    make(&mut cluster, "secrets", "missing", value!({"other": "YQ=="}));
+    assert_eq!(waiting(&cluster, "key"), error("couldn't find key k in Secret default/missing"));
+    cluster.patch("secrets", "default/missing", "", value!({"data": {"k": "YQ=="}})).unwrap();
+    cluster.settle();
+    assert_eq!(shown(&cluster, "key"), "Running | ready");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
+    let mut cluster = cluster(at_once);
+    let volume = |source: &str| {
+        format!(r#"{{"volumes":[{{"name":"v",{source}}}],"containers":[{{"name":"c","image":"i"}}]}}"#)
+    };
+    pod(&mut cluster, "map", &volume(r#""configMap":{"name":"missing"}"#));
+    pod(&mut cluster, "some", &volume(r#""projected":{"sources":[{"secret":{"name":"missing"}}]}"#));
+    pod(&mut cluster, "any", &volume(r#""secret":{"secretName":"missing","optional":true}"#));
+    pod(&mut cluster, "item", &volume(r#""configMap":{"name":"missing","items":[{"key":"k","path":"k"}]}"#));
+    for name in ["map", "some", "item"] {
+        assert_eq!(shown(&cluster, name), "Pending | ContainerCreating", "{name}");
+        assert_eq!(condition(&get(&cluster, name), "PodReadyToStartContainers"), "False", "{name}");
+    }
+    assert_eq!(shown(&cluster, "any"), "Running | ready");
+    let told = events(&cluster, "FailedMount");
+    let why = "MountVolume.SetUp failed for volume \"v\" : configmap \"missing\" not found";
+    assert!(told.contains(&why.to_owned()), "{told:?}");
+    cluster.assert_quiet();
+    make(&mut cluster, "configmaps", "missing", value!({}));
+    assert_eq!(shown(&cluster, "map"), "Running | ready");
+    assert_eq!(condition(&get(&cluster, "map"), "PodReadyToStartContainers"), "True");
+    assert_eq!(shown(&cluster, "item"), "Pending | ContainerCreating", "it is still empty");
+    make(&mut cluster, "secrets", "missing", value!({}));
+    assert_eq!(shown(&cluster, "some"), "Running | ready");
+    cluster.patch("configmaps", "default/missing", "", value!({"data": {"k": ""}})).unwrap();
+    cluster.settle();
+    assert_eq!(shown(&cluster, "item"), "Running | ready");
+    cluster.assert_quiet();
+    // Who runs does not care what becomes of it.
+    cluster.delete("configmaps", "default/missing", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(shown(&cluster, "map"), "Running | ready");
+    cluster.assert_quiet();
+}

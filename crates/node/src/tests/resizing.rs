@@ -1,0 +1,124 @@
+//! Pods that ask for other resources while they run.
+
+use super::*;
+
+fn resize(cluster: &mut Cluster, name: &str, cpu: &str) {
+    let mut spec = get(cluster, name).get("spec").cloned().unwrap();
+    let container = &mut spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap()[0];
+    container.make_map().insert("resources", value!({"requests": {"cpu": (cpu)}}));
+    let containers = spec.get("containers").cloned().unwrap();
+    let patch = value!({"spec": {"containers": (containers)}});
+    cluster.patch("pods", &format!("default/{name}"), "resize", patch).unwrap();
+    cluster.settle();
+}
+
+fn asking(cpu: &str, policy: &str) -> String {
+    let policy = format!(r#"[{{"resourceName":"cpu","restartPolicy":"{policy}"}}]"#);
+    format!(
+        r#"{{"containers":[{{"name":"c","image":"i","resources":{{"requests":{{"cpu":"{cpu}"}}}},"resizePolicy":{policy}}}]}}"#
+    )
+}
+
+/// `given / had | pending | in progress`.
+fn state(cluster: &Cluster, name: &str) -> String {
+    let pod = get(cluster, name);
+    let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
+    let (given, had) =
+        (status.str_at(&["allocatedResources", "cpu"]), status.str_at(&["resources", "requests", "cpu"]));
+    let [pending, progress] = ["PodResizePending", "PodResizeInProgress"].map(|kind| condition(&pod, kind));
+    format!("{given} / {had} | {pending} | {progress}")
+}
+
+#[test]
+fn what_fits_is_had_at_once() {
+    let mut cluster = cluster(slowly);
+    pod(&mut cluster, "a", &asking("1", "NotRequired"));
+    seconds(&mut cluster, 5);
+    assert_eq!(state(&cluster, "a"), "1 / 1 |  | ");
+    resize(&mut cluster, "a", "2");
+    assert_eq!(state(&cluster, "a"), "2 / 2 |  | ");
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    let summary = r#"{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}],"generation":2}"#;
+    assert_eq!(events(&cluster, "ResizeStarted"), [format!("Pod resize started: {summary}")]);
+    assert_eq!(events(&cluster, "ResizeCompleted"), [format!("Pod resize completed: {summary}")]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn more_than_the_node_has_is_never_had() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", &asking("1", "NotRequired"));
+    resize(&mut cluster, "a", "100");
+    assert_eq!(state(&cluster, "a"), "1 / 1 | True Infeasible | ");
+    let told = events(&cluster, "ResizeInfeasible");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("Pod resize Infeasible: {\"containers\":["), "{told:?}");
+    let why = "Node didn't have enough capacity: cpu, requested: 100000, capacity: 16000";
+    assert!(told[0].ends_with(&format!("\"generation\":2,\"error\":\"{why}\"}}")), "{told:?}");
+    cluster.assert_quiet();
+    // Another finds the room that it does not have.
+    pod(&mut cluster, "b", &asking("15", "NotRequired"));
+    assert_eq!(shown(&cluster, "b"), "Running | ready");
+    resize(&mut cluster, "a", "1");
+    assert_eq!(state(&cluster, "a"), "1 / 1 |  | ");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_does_not_fit_now_is_had_when_another_goes_or_shrinks() {
+    let mut cluster = cluster(at_once);
+    for (name, cpu) in [("a", "4"), ("b", "6"), ("c", "6")] {
+        pod(&mut cluster, name, &asking(cpu, "NotRequired"));
+    }
+    resize(&mut cluster, "a", "8");
+    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ");
+    let told = events(&cluster, "ResizeDeferred");
+    let why = "Node didn't have enough resource: cpu, requested: 8000, used: 12000, capacity: 16000";
+    assert!(told.len() == 1 && told[0].contains(why), "{told:?}");
+    cluster.assert_quiet();
+    cluster.crash();
+    cluster.settle();
+    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ");
+    resize(&mut cluster, "b", "3");
+    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ", "not enough yet");
+    resize(&mut cluster, "b", "2");
+    assert_eq!(state(&cluster, "a"), "8 / 8 |  | ");
+    resize(&mut cluster, "a", "12");
+    assert_eq!(state(&cluster, "a"), "8 / 8 | True Deferred | ");
+    cluster.delete("pods", "default/c", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(state(&cluster, "a"), "12 / 12 |  | ");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn two_that_wait_are_not_given_the_same_room() {
+    let mut cluster = cluster(at_once);
+    for (name, cpu) in [("a", "4"), ("b", "4"), ("c", "8")] {
+        pod(&mut cluster, name, &asking(cpu, "NotRequired"));
+    }
+    resize(&mut cluster, "a", "12");
+    resize(&mut cluster, "b", "12");
+    cluster.delete("pods", "default/c", &value!({})).unwrap();
+    cluster.settle();
+    assert_eq!(state(&cluster, "a"), "12 / 12 |  | ");
+    assert_eq!(state(&cluster, "b"), "4 / 4 | True Deferred | ");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_container_that_says_so_is_started_again_to_have_it() {
+    let mut cluster = cluster(slowly);
+    pod(&mut cluster, "a", &asking("1", "RestartContainer"));
+    seconds(&mut cluster, 5);
+    resize(&mut cluster, "a", "2");
+    assert_eq!(state(&cluster, "a"), "2 / 1 |  | True");
+    assert_eq!(shown(&cluster, "a"), "Running | ready", "it stops");
+    assert_eq!(events(&cluster, "Killing"), ["Container c resize requires restart"]);
+    assert_eq!((events(&cluster, "ResizeStarted").len(), events(&cluster, "ResizeCompleted").len()), (1, 0));
+    seconds(&mut cluster, 4);
+    assert_eq!(state(&cluster, "a"), "2 / 2 |  | ");
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1");
+    assert_eq!((events(&cluster, "Killing").len(), events(&cluster, "ResizeCompleted").len()), (1, 1));
+    cluster.assert_quiet();
+}
