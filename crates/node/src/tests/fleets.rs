@@ -14,7 +14,7 @@ fn first() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
 fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut fleet = Fleet { count: 3, owner: "setpoint-nodes-node".to_owned(), ..Fleet::default() };
     fleet.set("cpu", "2");
-    (planners(fleet), setpoint_controllers::indexes::all())
+    (planners(fleet), indexes())
 }
 
 /// Lets both run for so many seconds, by turns.
