@@ -18,6 +18,7 @@ use crate::lifecycle::{Case, Outlook, look, whole};
 use crate::needs::Needs;
 use crate::pod::Pod;
 use crate::resizing::{Verdict, is_asking};
+use crate::rules;
 use crate::runtime::Deed;
 use crate::simulated::{Host, Simulated};
 
@@ -78,7 +79,11 @@ pub fn attend<M>(
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);
-    let notes = if runs_already { Vec::new() } else { notes(&case, &runtime, &outlook, done, &subject) };
+    let mut notes = if runs_already { Vec::new() } else { notes(&case, &runtime, &outlook, done, &subject) };
+    if pod.status.start_time.is_none() && !runs_already {
+        let faults = rules::faults(&pod, &object.meta().annotations).into_iter();
+        notes.extend(faults.map(|fault| subject.warning("InvalidSimulation", fault)));
+    }
     for again in outlook.again.into_iter().chain(runtime.until()) {
         plan.look_again_at(again);
     }

@@ -41,6 +41,10 @@ pub struct Fleet {
     pub lease: Duration,
     /// The components of the control plane that run in this process.
     pub components: Components,
+    /// What it is called among fleets, as its nodes say in the annotation [`FLEET`].
+    pub owner: String,
+    /// The text of its rules, if others are to know them.
+    pub published: Option<String>,
 }
 
 impl Default for Fleet {
@@ -64,6 +68,8 @@ impl Default for Fleet {
             pod_start: Duration::from_secs(1),
             lease: Duration::from_secs(40),
             components: Components::default(),
+            owner: BESIDE_SERVER.to_owned(),
+            published: None,
         }
     }
 }
@@ -111,11 +117,17 @@ impl Fleet {
         Some(&self.zones[at])
     }
 
+    /// Whether a node says that it is one of these. Nobody else writes it, or what is on it.
+    #[must_use]
+    pub fn owns(&self, node: &Object) -> bool {
+        node.meta().annotations.get(FLEET) == Some(self.owner.as_str())
+    }
+
     /// A node that is one of these, registered, and switched on.
     #[must_use]
     pub fn running<'a>(&self, name: &str, world: &'a World) -> Option<Seat<'a>> {
         let number = self.number(name)?;
-        let (object, node) = world.view::<Node>("", name)?;
+        let (object, node) = world.view::<Node>("", name).filter(|(object, _)| self.owns(object))?;
         let seat = Seat { object, node, number };
         (seat.power() == Power::On).then_some(seat)
     }
@@ -157,6 +169,12 @@ impl Power {
     }
 }
 
+/// The annotation by which a node says to which fleet it belongs.
+pub const FLEET: &str = "setpoint.dev/fleet";
+/// What the fleet beside the server is called.
+pub const BESIDE_SERVER: &str = "setpoint-up";
+/// The label by which people see in `kubectl get nodes` that a node is simulated.
+pub const ROLE: &str = "node-role.kubernetes.io/simulated";
 /// The annotation that says whether a node works.
 pub const POWER: &str = "simulate.setpoint.dev/power";
 /// The annotation that says when a node was last started.

@@ -6,7 +6,8 @@
 //! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
 //!   [`logs`]: what they say.
 //! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`admission`]: which pods
-//!   a node takes up. [`resizing`]: which it gives what they ask for later. [`needs`]: what they wait for. [`control_plane`]: the pods of what runs in this process.
+//!   a node takes up. [`resizing`]: which it gives what they ask for later. [`needs`]: what they wait for.
+//!   [`control_plane`]: the pods of what runs in this process. [`published`]: the rules of a fleet that runs elsewhere.
 
 pub mod addresses;
 pub mod admission;
@@ -20,6 +21,7 @@ pub mod needs;
 pub mod nodes;
 pub mod pod;
 pub mod pods;
+pub mod published;
 pub mod resizing;
 pub mod rules;
 pub mod runtime;
@@ -43,6 +45,9 @@ pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
         vec![Box::new(nodes::Nodes(Arc::clone(&fleet))), Box::new(pods::Admission(Arc::clone(&fleet)))];
     if !fleet.components.names.is_empty() {
         planners.push(Box::new(control_plane::ControlPlane(Arc::clone(&fleet))));
+    }
+    if fleet.published.is_some() {
+        planners.push(Box::new(published::Published(Arc::clone(&fleet))));
     }
     planners.push(Box::new(pods::Pods(fleet)));
     planners

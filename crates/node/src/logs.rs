@@ -6,8 +6,8 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::Object;
 
-use crate::fleet::Fleet;
 use crate::pod::Pod;
+use crate::rules::file::Rule;
 use crate::runtime::Runtime;
 use crate::simulated::{Host, Simulated};
 
@@ -22,16 +22,22 @@ pub struct Said {
     pub next: Option<Time>,
 }
 
-/// What a container of a pod has said, in its present run or the one before.
+/// The node that a pod is on.
+#[must_use]
+pub fn node(object: &Object) -> Option<String> {
+    Pod::read(object).map(|pod| pod.spec.node_name)
+}
+
+/// What a container of a pod has said by these rules, in its present run or the one before.
 ///
 /// # Errors
 /// If it has not run, in words for people.
-pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Time) -> Result<Said, String> {
+pub fn said(rules: &[Rule], object: &Object, name: &str, previous: bool, now: Time) -> Result<Said, String> {
     let pod = Pod::read(object).ok_or("the pod cannot be read")?;
     let about = || format!("container {name:?} in pod {:?}", object.key().name());
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, object.committed());
-    let host = Host { rules: &fleet.rules, booted, written, pause: Duration::ZERO, has_image: &none };
+    let host = Host { rules, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let container = pod.spec.all().find(|one| one.name == name);
     let container = container.ok_or_else(|| format!("{} is not simulated", about()))?;
@@ -56,15 +62,14 @@ pub fn said(fleet: &Fleet, object: &Object, name: &str, previous: bool, now: Tim
     Ok(Said { lines, goes_on: end.is_none(), next })
 }
 
-/// What the containers of a pod use of CPU and memory, in thousandths; nothing if it is not on one of these nodes, does
-/// not run, or stands for what runs in this process. One of which nothing is said uses nothing.
+/// What the containers of a pod use of CPU and memory by these rules, in thousandths; nothing if it does not run. One of
+/// which nothing is said uses nothing.
 #[must_use]
-pub fn used(fleet: &Fleet, object: &Object, now: Time) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
+pub fn used(rules: &[Rule], object: &Object, now: Time) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
     let pod = Pod::read(object)?;
-    fleet.number(&pod.spec.node_name).filter(|_| fleet.component(object).is_none())?;
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, object.committed());
-    let host = Host { rules: &fleet.rules, booted, written, pause: Duration::ZERO, has_image: &none };
+    let host = Host { rules, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let running = pod.spec.all().filter(|one| runtime.run(one).is_some_and(|run| run.is_running()));
     let used: BTreeMap<String, BTreeMap<String, i64>> = running

@@ -4,7 +4,11 @@
 //! the period by the names of nodes, in steps, so that many nodes neither write at one moment nor each at its own: a
 //! few write at one moment, and share a sync.
 
+mod claim;
 mod status;
+
+pub use claim::is_held;
+pub use status::address;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +19,13 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-use crate::fleet::{Fleet, Power, Seat};
+use crate::fleet::{Fleet, Power, ROLE, Seat};
 use crate::images::hash;
 
 /// Where nodes renew their Leases.
-const LEASES: &str = "kube-node-lease";
+pub const LEASES: &str = "kube-node-lease";
 /// The resource of Leases.
-const LEASE: &str = "leases.coordination.k8s.io";
+pub const LEASE: &str = "leases.coordination.k8s.io";
 /// In how many steps of the period nodes renew, at most.
 const STEPS_MAX: u64 = 100;
 /// How many nodes make another step worthwhile.
@@ -37,6 +41,8 @@ pub struct Known {
     there: bool,
     /// The revision at which it said all that is to be said, and until when that is so.
     told: Option<(Revision, Time)>,
+    /// The fleet that has it, if that is another one.
+    rival: Option<claim::Rival>,
 }
 
 impl Planner for Nodes {
@@ -72,7 +78,7 @@ impl Planner for Nodes {
     }
 
     fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Known>, now: Time, _: Seed) -> Plan<Known> {
-        let mut plan = Plan { memo: Known { there: true, told: None }, ..Plan::default() };
+        let mut plan = Plan { memo: Known { there: true, ..Known::default() }, ..Plan::default() };
         let Some(number) = self.0.number(key.name()) else { return Plan::default() };
         let Some((object, node)) = world.view("", key.name()) else {
             plan.memo.there = seen.memo.there;
@@ -83,6 +89,11 @@ impl Planner for Nodes {
         };
         let seat = Seat { object, node, number };
         if seat.power() != Power::On || object.meta().is_deleted() {
+            return plan;
+        }
+        if !self.0.owns(object) {
+            plan.memo.rival =
+                claim::contend(&self.0, object, world, seen.memo.rival.as_ref(), now, &mut plan);
             return plan;
         }
         self.renew(&seat, world, now, &mut plan);
@@ -110,6 +121,7 @@ impl Nodes {
             ("kubernetes.io/arch", status::ARCHITECTURE),
             ("beta.kubernetes.io/os", "linux"),
             ("beta.kubernetes.io/arch", status::ARCHITECTURE),
+            (ROLE, ""),
         ] {
             labels.insert(label, value);
         }
@@ -120,7 +132,9 @@ impl Nodes {
             labels.insert(label.as_str(), value.as_str());
         }
         let mut node = value!({
-            "metadata": {"name": (name.as_str()), "labels": (labels)},
+            "metadata": {
+                "name": (name.as_str()), "labels": (labels), "annotations": (claim::mark(fleet)),
+            },
             "spec": {},
             "status": (value_of(&status::of_new(fleet, number, now))),
         });

@@ -43,6 +43,8 @@ pub struct Spec {
     pub active_deadline_seconds: Option<i64>,
     /// Whether it has the node's own addresses.
     pub host_network: bool,
+    /// What it is called in itself, if not by its name.
+    pub hostname: String,
     /// What runs first, one after the other.
     pub init_containers: Vec<Container>,
     /// What runs.
@@ -110,7 +112,7 @@ pub struct Container {
     pub termination_message_policy: String,
     /// What is mounted where.
     pub volume_mounts: Vec<Mount>,
-    /// Its environment, as far as it comes from elsewhere.
+    /// Its environment.
     #[serde(deserialize_with = "or_default")]
     pub env: Vec<Variable>,
     /// What its environment takes over as a whole.
@@ -188,6 +190,10 @@ pub struct Item {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value, if that is written down.
+    pub value: String,
     /// Where it comes from; nothing if it is written down.
     pub value_from: Option<ValueFrom>,
 }
@@ -196,10 +202,20 @@ pub struct Variable {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ValueFrom {
+    /// A field of the pod.
+    pub field_ref: Option<Field>,
     /// An entry of a ConfigMap.
     pub config_map_key_ref: Option<KeyRef>,
     /// An entry of a Secret.
     pub secret_key_ref: Option<KeyRef>,
+}
+
+/// A field of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Field {
+    /// Which.
+    pub field_path: String,
 }
 
 /// An entry of a ConfigMap or a Secret by its name.

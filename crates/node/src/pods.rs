@@ -17,7 +17,7 @@ use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, Watch, World};
 use crate::addresses;
 use crate::admission::{Room, refuse};
 use crate::attend::{Decided, attend};
-use crate::fleet::{Fleet, Seat, is_played_with};
+use crate::fleet::{FLEET, Fleet, Seat, is_played_with};
 use crate::images::hash;
 use crate::needs::HELD_BY_NAMESPACE;
 use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
@@ -233,9 +233,10 @@ impl Planner for Pods {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 4] = [
+        const WATCHES: [Watch; 5] = [
             Watch::via("pods", of_old),
             Watch::via("nodes", of_node),
+            Watch::via("nodes", of_claimed).when(is_claimed),
             Watch::via("configmaps", of_needed),
             Watch::via("secrets", of_needed),
         ];
@@ -288,4 +289,14 @@ fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
             wake(pod.key().clone());
         }
     }
+}
+
+/// Whether a node has come to another fleet.
+fn is_claimed(before: &Object, after: &Object) -> bool {
+    before.meta().annotations.get(FLEET) != after.meta().annotations.get(FLEET)
+}
+
+/// Whoever has a node from now on looks after the pods on it.
+fn of_claimed(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    world.indexed(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
 }

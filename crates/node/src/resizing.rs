@@ -130,7 +130,7 @@ mod tests {
         let key = setpoint_reconcile::planner::key_of("pods", "b", "a").unwrap();
         let (revision, time) = (setpoint_api::Revision(1), setpoint_api::Time::EPOCH);
         let bytes = setpoint_api::json::to_vec(&setpoint_api::json::parse(text.as_bytes()).unwrap());
-        Object::read(key, revision, time, bytes.into()).unwrap()
+        Object::read(key, revision, time, bytes).unwrap()
     }
 
     #[test]

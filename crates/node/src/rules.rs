@@ -4,22 +4,28 @@
 //! rule that selects it ([`file`](mod@file)), then from annotations of its pod, each overriding what came before. No
 //! rule knows who owns a pod, or what it is called.
 
+pub mod env;
 pub mod file;
 pub mod shell;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use setpoint_reconcile::Meta;
 use setpoint_reconcile::object::Pairs;
 use thiserror::Error;
 
 use crate::images;
-use crate::pod::Container;
+use crate::pod::{Container, Pod};
+use env::Env;
 use file::Rule;
 use shell::Course;
 
 /// The prefix of annotations by which a pod says how it behaves. `NAME.` before it means one container only.
 pub const PREFIX: &str = "simulate.setpoint.dev/";
+
+/// How much of what was said people are shown when it cannot be.
+const SHOWN_MAX: usize = 100;
 
 /// The life of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub struct Script {
     pub course: Course,
     /// What else is said.
     pub said: Said,
+    /// The variables of whatever runs in it.
+    pub env: Env,
 }
 
 /// What rules and annotations can say of a container.
@@ -111,44 +119,66 @@ impl Script {
     }
 }
 
-/// The script of a container that was started again so many times. What is said and cannot be is left out.
+/// The script of a container of a pod that was started again so many times. What is said and cannot be is left out.
 #[must_use]
-pub fn script(
-    rules: &[Rule],
-    container: &Container,
-    restarts: i64,
-    labels: &Pairs,
-    annotations: &Pairs,
-) -> Script {
-    let words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
-    let course = course(container, &words, restarts);
-    let rule = rules.iter().find(|rule| rule.selects(container, &words, labels));
+pub fn script(rules: &[Rule], container: &Container, restarts: i64, pod: &Pod, meta: &Meta) -> Script {
+    let mut words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
+    let mut env = Env::default();
+    if !words.is_empty() || !container.env.is_empty() {
+        env = Env::of(container, pod, meta);
+        words.iter_mut().filter(|word| word.contains('$')).for_each(|word| *word = env.expand(word));
+    }
+    let course = course(container, &words, restarts, &env);
+    let rule = rules.iter().find(|rule| rule.selects(container, &words, &meta.labels));
     let mut said = rule.map(|rule| rule.said.clone()).unwrap_or_default();
     for own in [false, true] {
-        for (name, value) in annotations.iter() {
-            let Some((whose, name)) = name.split_once(PREFIX) else { continue };
-            let is_own = whose.strip_suffix('.') == Some(container.name.as_str());
-            let counts = if own { is_own } else { whose.is_empty() };
-            if counts {
+        for (whose, name, value) in said_of(&meta.annotations) {
+            if whose == own.then_some(container.name.as_str()) {
                 let _ = said.say(name, value);
             }
         }
     }
-    Script { course, said }
+    Script { course, said, env }
+}
+
+/// What annotations say: of which container, or of all, what, and how it is to be.
+fn said_of(annotations: &Pairs) -> impl Iterator<Item = (Option<&str>, &str, &str)> {
+    annotations.iter().filter_map(|(name, value)| {
+        let (whose, what) = name.split_once(PREFIX)?;
+        if whose.is_empty() {
+            return Some((None, what, value));
+        }
+        Some((Some(whose.strip_suffix('.')?), what, value))
+    })
+}
+
+/// What the annotations of a pod say of its containers that cannot be, in words for people.
+#[must_use]
+pub fn faults(pod: &Pod, annotations: &Pairs) -> Vec<String> {
+    let fault = |(whose, name, value): (Option<&str>, &str, &str)| {
+        let unknown = |whose: &&str| pod.spec.all().all(|container| container.name != **whose);
+        let problem = match whose.filter(unknown) {
+            Some(whose) => format!("there is no container {whose:?}"),
+            None => Said::default().say(name, value).err()?.to_string(),
+        };
+        let whose = whose.map(|whose| format!("{whose}.")).unwrap_or_default();
+        Some(format!("Annotation {whose}{PREFIX}{name} is left out: {problem}"))
+    };
+    said_of(annotations).filter_map(fault).collect()
 }
 
 /// Images whose own command is a shell. It ends at once where there is nothing for it to read.
 const SHELLS: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
 
 /// What the command of a container says, in one of its runs.
-fn course(container: &Container, words: &[String], restarts: i64) -> Course {
+fn course(container: &Container, words: &[String], restarts: i64, env: &Env) -> Course {
     if words.is_empty() {
         // What else runs where no command is given is in the image, and nobody looks into that.
         let ends = SHELLS.contains(&images::short_name(&container.image)) && !container.stdin;
         return Course { end: ends.then_some((Duration::ZERO, 0)), ..Course::default() };
     }
     let mut files = BTreeMap::new();
-    let mut course = shell::read(words, files.clone());
+    let mut course = shell::read(words, files.clone(), env);
     for _ in 0..restarts {
         // Only what is on a volume outlives a run. Where nothing new is left there, all further runs are alike.
         let mut left = course.files_at(Duration::MAX);
@@ -157,7 +187,7 @@ fn course(container: &Container, words: &[String], restarts: i64) -> Course {
             break;
         }
         files = left;
-        course = shell::read(words, files.clone());
+        course = shell::read(words, files.clone(), env);
     }
     course
 }
@@ -173,8 +203,9 @@ impl Said {
     /// # Errors
     /// If there is no such thing, or it cannot be so.
     pub fn say(&mut self, name: &str, value: &str) -> Result<(), Unclear> {
+        let shown = || value.chars().take(SHOWN_MAX).collect::<String>();
         let unclear =
-            |problem: &str| Unclear { what: format!("{name}: {value:?}"), problem: problem.to_owned() };
+            |problem: &str| Unclear { what: format!("{name}: {:?}", shown()), problem: problem.to_owned() };
         let time = || duration(value).ok_or_else(|| unclear("is no duration such as 10s or 1m30s"));
         let code = || match value.parse::<i64>() {
             Ok(code) if (0..256).contains(&code) => Ok(code),
@@ -183,6 +214,9 @@ impl Said {
         let amount = |milli: bool| {
             let quantity = setpoint_api::quantity::Quantity::parse(value);
             let quantity = quantity.map_err(|_| unclear("is no quantity such as 100m or 64Mi"))?;
+            if quantity.sign() < 0 {
+                return Err(unclear("is less than nothing"));
+            }
             Ok(if milli { quantity.milli_value() } else { quantity.value() })
         };
         match name {
@@ -235,8 +269,8 @@ pub fn duration(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn pairs(text: &str) -> Pairs {
-        serde_json::from_str(text).unwrap()
+    fn meta(annotations: &str) -> Meta {
+        Meta { annotations: serde_json::from_str(annotations).unwrap(), ..Meta::default() }
     }
 
     fn container(name: &str, command: &[&str]) -> Container {
@@ -266,7 +300,7 @@ mod tests {
         let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
         let sleeping = container("a", &["sleep", "1"]);
         let end = |rules: &[Rule], annotations: &str| {
-            let script = script(rules, &sleeping, 0, &Pairs::default(), &pairs(annotations));
+            let script = script(rules, &sleeping, 0, &Pod::default(), &meta(annotations));
             script.end().map(|end| (end.after.as_secs(), end.code, end.reason))
         };
         assert_eq!(end(&[], "{}"), Some((1, 0, "Completed")));
@@ -281,7 +315,7 @@ mod tests {
     fn an_image_that_is_a_shell_ends_at_once_without_a_command() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
-            script(&[], &container, 0, &Pairs::default(), &Pairs::default()).end().map(|end| end.code)
+            script(&[], &container, 0, &Pod::default(), &Meta::default()).end().map(|end| end.code)
         };
         assert_eq!(
             (end("busybox", false), end("quay.io/a/busybox:1.37@sha256:0", false)),
@@ -298,7 +332,7 @@ mod tests {
         let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
         let mut container = container("a", &["sh", "-c", text]);
         let code = |container: &Container, restarts| {
-            let script = script(&[], container, restarts, &Pairs::default(), &Pairs::default());
+            let script = script(&[], container, restarts, &Pod::default(), &Meta::default());
             script.end().map(|end| end.code)
         };
         assert_eq!((code(&container, 0), code(&container, 1)), (Some(1), Some(1)), "its own files are gone");
@@ -315,8 +349,40 @@ mod tests {
         let mut said = Said::default();
         assert!(said.say("exit-code", "999").unwrap_err().to_string().contains("exit-code"));
         assert!(said.say("exits", "1").unwrap_err().to_string().contains("nothing of that name"));
+        for (name, value) in [("cpu", "-1"), ("memory", "-1Mi"), ("exit-after", "-1s"), ("cpu", "nonsense")] {
+            assert!(said.say(name, value).is_err(), "{name} {value}");
+        }
+        assert_eq!(said, Said::default());
         said.say("cpu", "100m").unwrap();
         said.say("memory", "64Mi").unwrap();
         assert_eq!((said.cpu, said.memory), (Some(100), Some(64 << 20)));
+    }
+
+    #[test]
+    fn what_a_pod_says_and_cannot_be_is_told() {
+        let pod: Pod = serde_json::from_str(r#"{"spec":{"containers":[{"name":"a"}]}}"#).unwrap();
+        let said = meta(
+            r#"{"simulate.setpoint.dev/exit-after":"soon","a.simulate.setpoint.dev/exits":"1","x/y":"z",
+                "b.simulate.setpoint.dev/cpu":"1","a.simulate.setpoint.dev/cpu":"1"}"#,
+        );
+        assert_eq!(
+            faults(&pod, &said.annotations),
+            [
+                r#"Annotation a.simulate.setpoint.dev/exits is left out: exits: "1": nothing of that name can be said"#,
+                r#"Annotation b.simulate.setpoint.dev/cpu is left out: there is no container "b""#,
+                r#"Annotation simulate.setpoint.dev/exit-after is left out: exit-after: "soon": is no duration such as 10s or 1m30s"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_command_knows_the_variables_of_its_container() {
+        let mut container = container("a", &["sh", "-c", "sleep $(N); exit $CODE"]);
+        container.env = serde_json::from_str(
+            r#"[{"name":"N","value":"4"},{"name":"CODE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['code']"}}}]"#,
+        )
+        .unwrap();
+        let script = script(&[], &container, 0, &Pod::default(), &meta(r#"{"code":"3"}"#));
+        assert_eq!(script.end().map(|end| (end.after.as_secs(), end.code)), Some((4, 3)));
     }
 }

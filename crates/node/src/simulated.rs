@@ -15,6 +15,7 @@ use setpoint_reconcile::Meta;
 use crate::images::hex;
 use crate::lifecycle::{NEVER_RAN, restart, whole};
 use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
+use crate::rules::env::Env;
 use crate::rules::file::Rule;
 use crate::rules::{Script, script, shell};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
@@ -80,7 +81,7 @@ impl<'a> Simulated<'a> {
 
     /// Writes down what a container does in one of its runs.
     fn write_script(&mut self, container: &Container, restarts: i64) {
-        let script = script(self.host.rules, container, restarts, &self.meta.labels, &self.meta.annotations);
+        let script = script(self.host.rules, container, restarts, self.pod, self.meta);
         self.scripts.insert(container.name.clone(), script);
     }
 
@@ -131,7 +132,9 @@ impl<'a> Simulated<'a> {
     fn stopped(&self, container: &Container, since: Time, grace: Duration) -> (Time, i64) {
         let killed = since.after(grace);
         let said = &self.script(container).said;
-        let (before, _) = container.lifecycle.pre_stop.as_ref().map(outcome).unwrap_or_default();
+        let env = &self.script(container).env;
+        let hook = container.lifecycle.pre_stop.as_ref();
+        let (before, _) = hook.map(|hook| outcome(hook, env)).unwrap_or_default();
         let asked = since.after(before);
         // When somebody was asked is known to the second; people are to see that it stops, however late in that it was.
         let some_time = self.host.pause.min(STOP_MAX) * 2;
@@ -218,9 +221,9 @@ impl<'a> Simulated<'a> {
 }
 
 /// How long it takes to do something in a container, and with which code it ends. What nobody knows is done at once.
-fn outcome(handler: &Handler) -> (Duration, i64) {
+fn outcome(handler: &Handler, env: &Env) -> (Duration, i64) {
     let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-    let ran = handler.exec.as_ref().and_then(|exec| shell::read(&exec.command, BTreeMap::new()).end);
+    let ran = handler.exec.as_ref().and_then(|exec| shell::read(&exec.command, BTreeMap::new(), env).end);
     match (slept, ran) {
         (Some(seconds), _) => (Duration::from_secs(seconds), 0),
         (None, ran) => ran.unwrap_or_default(),

@@ -11,6 +11,7 @@ use super::*;
 mod admission;
 mod components;
 mod converging;
+mod fleets;
 mod life;
 mod needs;
 mod power;
@@ -431,7 +432,7 @@ fn containers_say_what_their_scripts_say() {
     let said = |cluster: &Cluster, previous: bool| {
         let world = cluster.engine.world();
         let pod = world.find("pods", "default", "a").unwrap();
-        let said = logs::said(&Fleet::default(), pod, "c", previous, cluster.now)?;
+        let said = logs::said(&[], pod, "c", previous, cluster.now)?;
         Ok::<_, String>((said.lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), said.goes_on))
     };
     assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned()], true)));
@@ -442,4 +443,23 @@ fn containers_say_what_their_scripts_say() {
     assert_eq!(said(&cluster, true), Ok((vec!["one".to_owned(), "two".to_owned()], false)));
     seconds(&mut cluster, 5);
     assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned(), "two".to_owned()], false)), "it waits");
+}
+
+#[test]
+fn what_an_annotation_says_and_cannot_be_is_told_once() {
+    let mut cluster = cluster(at_once);
+    let object = value!({
+        "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/exit-after": "soon"}},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]},
+    });
+    cluster.create("pods", "default", object);
+    seconds(&mut cluster, 30);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    let told = events(&cluster, "InvalidSimulation");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("simulate.setpoint.dev/exit-after") && told[0].contains("is no duration"),
+        "{told:?}"
+    );
+    cluster.assert_quiet();
 }

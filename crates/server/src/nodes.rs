@@ -1,4 +1,4 @@
-//! Who answers for nodes: what containers said, and why the rest cannot be done.
+//! Who answers for nodes: what containers said.
 //!
 //! Which lines of a log are wanted is decided here; where they come from is behind [`Nodes`].
 
@@ -36,16 +36,13 @@ pub struct Said {
     pub next: Option<Time>,
 }
 
-/// Answers for nodes.
+/// Answers for nodes that are simulated.
 pub trait Nodes: Send + Sync {
-    /// Why containers on a node cannot be talked to; nothing if it is no node of theirs.
-    fn refusal(&self, node: &str) -> Option<String>;
-
     /// What a container of a pod has said, in its present run or the one before.
     ///
     /// # Errors
-    /// If it has not run, in words for people.
-    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, String>;
+    /// If it has not run, or its node cannot be reached.
+    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, Status>;
 }
 
 /// Which lines of a log are wanted.

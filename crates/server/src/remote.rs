@@ -95,10 +95,16 @@ impl Remote {
 
     /// Waits until the Lease is ours.
     async fn campaign(&self, elector: &mut Elector) {
+        let mut told = None;
         loop {
-            self.look(elector).await;
+            let why = self.look(elector).await.err();
             if elector.leads(self.clock.now()) {
                 return;
+            }
+            if why.is_some() && why != told {
+                let why = why.as_deref().unwrap_or_default();
+                tracing::info!(lease = self.lease, holder = %self.identity, why, "waits for the lease");
+                told = Some(why.to_owned());
             }
             tokio::time::sleep(elector.next().since(self.clock.now())).await;
         }
@@ -106,17 +112,17 @@ impl Remote {
 
     /// Looks at the Lease, and takes or renews it. What fails, or takes so long that it may as well have failed, is
     /// tried again next time: a server that hangs must not keep a leader from noticing that it leads no longer.
-    async fn look(&self, elector: &mut Elector) {
+    /// Says why it is not ours.
+    async fn look(&self, elector: &mut Elector) -> Result<(), String> {
         elector.tries(self.clock.now());
-        // Nobody waits for the outcome: if there is one in time, the candidate knows it.
-        let _ = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector)).await;
+        let tried = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector)).await;
+        tried.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
     }
 
-    async fn try_to_lead(&self, elector: &mut Elector) {
+    async fn try_to_lead(&self, elector: &mut Elector) -> Result<(), String> {
         let path = format!("{LEASES}/{}", self.lease);
-        let Ok((status, body)) = self.writes.ask(Method::GET, &path, None, Bytes::new()).await else {
-            return;
-        };
+        let found = self.writes.ask(Method::GET, &path, None, Bytes::new()).await;
+        let (status, body) = found.map_err(|error| error.to_string())?;
         let held = match status.as_u16() {
             200 => {
                 let lease = json::parse(&body).unwrap_or_default();
@@ -124,12 +130,13 @@ impl Remote {
                 Some(Held::of(&lease, Revision(revision)))
             }
             404 => None,
-            _ => return,
+            _ => return Err(refusal(&body)),
         };
+        let holder = held.as_ref().map(|held| held.holder.clone()).unwrap_or_default();
         let sent = self.clock.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
         let (method, path, mut lease) = match elector.look(held, sent) {
-            Step::Wait(_) => return,
+            Step::Wait(_) => return Err(format!("held by {holder}")),
             Step::Create(spec) => {
                 (Method::POST, LEASES.to_owned(), value!({"metadata": (metadata), "spec": (spec)}))
             }
@@ -142,11 +149,13 @@ impl Remote {
         lease.make_map().insert("kind", "Lease");
         lease.make_map().insert("apiVersion", "coordination.k8s.io/v1");
         let body = json::to_vec(&lease).into();
-        if let Ok((status, _)) = self.writes.ask(method, &path, Some("application/json"), body).await
-            && status.is_success()
-        {
-            elector.won(sent);
+        let answer = self.writes.ask(method, &path, Some("application/json"), body).await;
+        let (status, body) = answer.map_err(|error| error.to_string())?;
+        if !status.is_success() {
+            return Err(refusal(&body));
         }
+        elector.won(sent);
+        Ok(())
     }
 
     /// Acts, for as long as the Lease is ours.
@@ -180,7 +189,8 @@ impl Remote {
                 next = inbox.try_recv().ok();
             }
             if self.clock.now() >= elector.next() {
-                self.look(elector).await;
+                // If there is an outcome in time, the candidate knows it.
+                let _ = self.look(elector).await;
             }
             // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
             if unknown.is_empty() {
@@ -243,6 +253,11 @@ impl Remote {
             }
         }
     }
+}
+
+/// Why a server refused something.
+fn refusal(body: &[u8]) -> String {
+    json::parse(body).unwrap_or_default().str_at(&["message"]).to_owned()
 }
 
 /// The text of the field of a body's `metadata`.

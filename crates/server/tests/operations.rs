@@ -421,6 +421,12 @@ fn what_takes_a_node_is_refused_for_the_right_reason() {
     ] {
         assert_eq!(server.refusal("GET", &path), (code, message), "{path}");
     }
+    let node =
+        r#"{"metadata":{"name":"sim"},"status":{"nodeInfo":{"containerRuntimeVersion":"simulated://1"}}}"#;
+    server.post("/api/v1/nodes", node);
+    let refused = server.refusal("GET", "/api/v1/nodes/sim/proxy/stats");
+    let why = "nodes/proxy: node sim is simulated: no kubelet runs, so there is nothing to connect to";
+    assert_eq!(refused, (501, why.to_owned()));
     let slice = r#"{"metadata":{"name":"s","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
         "endpoints":[{"addresses":["10.1.1.1"]}]}"#;
     server.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use setpoint_api::{Time, Value};
-use setpoint_reconcile::World;
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::node::NodeCondition;
 use setpoint_reconcile::views::or_default;
 use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
+use setpoint_reconcile::{Object, World};
 
 use crate::attend::IMAGE_BYTES;
 use crate::fleet::{Fleet, NETWORK_GRACE, Seat};
@@ -72,6 +72,20 @@ struct Image {
     #[serde(deserialize_with = "or_default")]
     names: Vec<String>,
     size_bytes: u64,
+}
+
+/// The address by which a node is reached, as it says.
+#[must_use]
+pub fn address(node: &Object) -> Option<String> {
+    let Part { status } = node.decode()?;
+    status.addresses.into_iter().find(|one| one.kind == "InternalIP").map(|one| one.address)
+}
+
+/// What is read of a node.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Part {
+    status: Status,
 }
 
 /// What a node has to say.
@@ -166,11 +180,6 @@ fn images(world: &World, node: &str) -> Vec<Image> {
 
 /// Compares how a node says it is with how it is. Gives the identity of its last start that it told, too.
 pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (String, Wanted) {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Part {
-        status: Status,
-    }
     let known = serde_json::from_slice::<Part>(&seat.object.bytes()).unwrap_or_default().status;
     let ranges = fleet.pod_ranges(seat, now);
     let mut wanted = plain(fleet, seat.number, &fleet.name(seat.number), seat.booted());

@@ -36,11 +36,16 @@ pub enum BadRules {
     /// It is no YAML.
     #[error(transparent)]
     Syntax(#[from] yaml::YamlError),
+    /// It says the same thing twice.
+    #[error("{0}")]
+    Twice(String),
     /// It is not built as rules are.
-    #[error("{place}: {problem}")]
+    #[error("{place}{}: {problem}", .line.map(|line| format!(" (line {line})")).unwrap_or_default())]
     Shape {
         /// Where.
         place: String,
+        /// In which line, if that is known.
+        line: Option<usize>,
         /// What is wrong.
         problem: String,
     },
@@ -51,9 +56,32 @@ pub enum BadRules {
 /// # Errors
 /// If the text is no YAML, or says what cannot be.
 pub fn read(text: &[u8]) -> Result<Vec<Rule>, BadRules> {
-    let (file, _) = yaml::parse_strict(text)?;
-    let wrong =
-        |place: &str, problem: &str| BadRules::Shape { place: place.to_owned(), problem: problem.to_owned() };
+    let (file, duplicates) = yaml::parse_strict(text)?;
+    if let Some(first) = duplicates.first() {
+        let told = yaml::repeated_keys(text).into_iter().next();
+        return Err(BadRules::Twice(format!(
+            "{}: {}",
+            first.path(),
+            told.unwrap_or_else(|| "stands there twice".to_owned())
+        )));
+    }
+    rules(&file).map_err(|Wrong { place, problem }| {
+        let line = line_of(&String::from_utf8_lossy(text), &place);
+        BadRules::Shape { place, line, problem }
+    })
+}
+
+/// Something that is not built as it has to be.
+struct Wrong {
+    place: String,
+    problem: String,
+}
+
+fn wrong(place: impl Into<String>, problem: impl Into<String>) -> Wrong {
+    Wrong { place: place.into(), problem: problem.into() }
+}
+
+fn rules(file: &Value) -> Result<Vec<Rule>, Wrong> {
     let entries = file.as_map().ok_or_else(|| wrong("the file", "must have a list of `rules`"))?;
     if let Some((other, _)) = entries.iter().find(|(name, _)| *name != "rules") {
         return Err(wrong(other, "only `rules` can stand here"));
@@ -63,46 +91,83 @@ pub fn read(text: &[u8]) -> Result<Vec<Rule>, BadRules> {
     list.iter().enumerate().map(|(at, value)| rule(&format!("rules[{at}]"), value)).collect()
 }
 
-fn rule(place: &str, value: &Value) -> Result<Rule, BadRules> {
-    let wrong = |place: String, problem: &str| BadRules::Shape { place, problem: problem.to_owned() };
-    let entries = value.as_map().ok_or_else(|| wrong(place.to_owned(), "must be an object"))?;
+fn rule(place: &str, value: &Value) -> Result<Rule, Wrong> {
+    let entries = value.as_map().ok_or_else(|| wrong(place, "must be an object"))?;
     let mut rule = Rule::default();
     for (name, value) in entries.iter() {
+        let place = format!("{place}.{name}");
         if name == "match" {
-            selection(&mut rule, &format!("{place}.match"), value)?;
+            selection(&mut rule, &place, value)?;
             continue;
         }
-        let unclear = |Unclear { problem, .. }| wrong(format!("{place}.{name}"), &problem);
         let text = match value {
-            Value::List(lines) => lines.iter().map(text).collect::<Vec<String>>().join("\n"),
-            other => text(other),
+            Value::List(lines) if name == "log" => {
+                let lines = lines.iter().map(|line| text(&place, line)).collect::<Result<Vec<String>, _>>();
+                lines?.join("\n")
+            }
+            other => text(&place, other)?,
         };
-        rule.said.say(name, &text).map_err(unclear)?;
+        rule.said.say(name, &text).map_err(|Unclear { problem, .. }| wrong(place, problem))?;
     }
     Ok(rule)
 }
 
-fn selection(rule: &mut Rule, place: &str, value: &Value) -> Result<(), BadRules> {
-    let wrong = |name: &str, problem: &str| BadRules::Shape {
-        place: format!("{place}.{name}"),
-        problem: problem.to_owned(),
-    };
-    for (name, value) in value.as_map().into_iter().flat_map(|map| map.iter()) {
-        match (name, value) {
-            ("image", value) => rule.image = Some(text(value)),
-            ("command", value) => rule.command = Some(text(value)),
-            ("labels", Value::Map(labels)) => {
-                rule.labels = labels.iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
+fn selection(rule: &mut Rule, place: &str, value: &Value) -> Result<(), Wrong> {
+    let shape = "must be an object with image, command or labels";
+    let entries = value.as_map().ok_or_else(|| wrong(place, shape))?;
+    for (name, value) in entries.iter() {
+        let place = format!("{place}.{name}");
+        match name {
+            "image" => rule.image = Some(text(&place, value)?),
+            "command" => rule.command = Some(text(&place, value)?),
+            "labels" => {
+                let labels = value.as_map().ok_or_else(|| wrong(&place, "must be an object"))?;
+                let label = |(name, value): (&str, &Value)| {
+                    Ok((name.to_owned(), text(&format!("{place}.{name}"), value)?))
+                };
+                rule.labels = labels.iter().map(label).collect::<Result<_, Wrong>>()?;
             }
-            _ => return Err(wrong(name, "only image, command and labels select")),
+            _ => return Err(wrong(place, "only image, command and labels select")),
         }
     }
     Ok(())
 }
 
 /// A plain value as text.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| setpoint_api::json::to_text(value), str::to_owned)
+fn text(place: &str, value: &Value) -> Result<String, Wrong> {
+    match value {
+        Value::Map(_) | Value::List(_) | Value::Null => Err(wrong(place, "must be a text")),
+        value => Ok(value.as_str().map_or_else(|| setpoint_api::json::to_text(value), str::to_owned)),
+    }
+}
+
+/// The line in which something stands, in a file that is laid out as people do it: a rule begins with a dash, and what
+/// is in it has its name at the beginning of a line or of what is in braces.
+fn line_of(text: &str, place: &str) -> Option<usize> {
+    let (at, inner) = place.strip_prefix("rules[")?.split_once(']')?;
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let dashes = || text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("- "));
+    let outer = dashes().map(|(_, line)| indent(line)).min()?;
+    let mut begins = dashes().filter(|(_, line)| indent(line) == outer).map(|(number, _)| number);
+    let begin = begins.nth(at.parse().ok()?)?;
+    let end = begins.next().unwrap_or(usize::MAX);
+    let mut found = begin;
+    for name in inner.split('.').filter(|name| !name.is_empty()) {
+        let is_here = |(_, line): &(usize, &str)| {
+            line.match_indices(name).any(|(at, _)| {
+                let before = line[..at].trim_end_matches(['"', '\'']);
+                let after = line[at + name.len()..].trim_start_matches(['"', '\'']);
+                after.trim_start().starts_with(':')
+                    && !before.ends_with(|c: char| c.is_alphanumeric() || "-_./".contains(c))
+            })
+        };
+        let lines = text.lines().enumerate().skip(found).take_while(|(number, _)| *number < end);
+        match lines.into_iter().find(is_here) {
+            Some((number, _)) => found = number,
+            None => break,
+        }
+    }
+    Some(found + 1)
 }
 
 impl Rule {
@@ -182,6 +247,15 @@ rules:
             ("rules: 1", "rules"),
             ("rulez: []", "rulez"),
             ("rules: [{exit-code: 300}]", "rules[0].exit-code"),
+            ("rules:\n- hangs: true\n- match: nginx\n", "rules[1].match (line 3): must be an object"),
+            ("rules:\n- match:\n    image: a\n    name: x\n", "rules[0].match.name (line 4)"),
+            ("rules:\n- match: {labels: {a: [b]}}\n", "rules[0].match.labels.a (line 2)"),
+            ("rules:\n- log: {a: b}\n", "rules[0].log (line 2)"),
+            ("rules:\n- match:\n", "rules[0].match (line 2)"),
+            ("rules:\n- log:\n  - a: b\n", "rules[0].log (line 2)"),
+            ("rules:\n- exit-after: [1s, 2s]\n", "rules[0].exit-after (line 2)"),
+            ("rules:\n- cpu: -1\n", "rules[0].cpu (line 2): is less than nothing"),
+            ("rules:\n- hangs: true\n  hangs: false\n", "rules[0].hangs: "),
             ("rules: [{match: {name: x}}]", "rules[0].match.name"),
         ] {
             let error = read(text.as_bytes()).unwrap_err().to_string();

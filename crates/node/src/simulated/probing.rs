@@ -24,7 +24,8 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     let is_up = |at: Duration| at >= ready_after;
     let is_well = |at: Duration| script.said.unwell_after.is_none_or(|end| at < end);
     // Nothing is asked of a container before what is to be done at its start is done.
-    let (begin, code) = container.lifecycle.post_start.as_ref().map(outcome).unwrap_or_default();
+    let hook = container.lifecycle.post_start.as_ref();
+    let (begin, code) = hook.map(|hook| outcome(hook, &script.env)).unwrap_or_default();
     let startup = container.startup_probe.as_ref();
     let starts = startup.map(|probe| Findings::of(probe, script, begin, false, &is_up));
     let started = starts.as_ref().map_or(Some(begin), |findings| findings.first(true));
@@ -131,7 +132,8 @@ impl Findings {
 fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
     let Some(exec) = &probe.exec else { return true };
     let course = &script.course;
-    let succeeds = |files| shell::read(&exec.command, files).end.is_none_or(|(_, code)| code == 0);
+    let succeeds =
+        |files| shell::read(&exec.command, files, &script.env).end.is_none_or(|(_, code)| code == 0);
     let mut files = course.files_at(at);
     if succeeds(files.clone()) {
         return true;
@@ -183,7 +185,8 @@ mod tests {
     fn a_file_that_goes_condemns_a_container() {
         let words = ["sh", "-c", "echo ok >/tmp/health; sleep 10; rm /tmp/health; sleep 600"];
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let script = Script { course: shell::read(&words, Default::default()), said: Said::default() };
+        let course = shell::read(&words, Default::default(), &Default::default());
+        let script = Script { course, ..Script::default() };
         let liveness = Probe {
             initial_delay_seconds: 15,
             failure_threshold: Some(1),

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
@@ -14,6 +15,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use setpoint_api::status::Status;
+use tokio::time::Instant;
 
 use super::body::{Active, Outgoing};
 use super::connection::Connection;
@@ -24,6 +26,8 @@ use crate::inflight::Place;
 use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// How long an answer may take before it is worth a line.
+const SLOW: Duration = Duration::from_secs(1);
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// Answers one request. It cannot fail: whatever goes wrong becomes a `Status`.
@@ -138,9 +142,18 @@ async fn collect(mut body: Incoming, max: usize) -> Result<Option<Bytes>, hyper:
 /// The answer of the service, whatever becomes of it.
 async fn contained(shared: &Shared, request: Request) -> Answer {
     let (method, path) = (request.method.clone(), request.path.clone());
+    let begun = Instant::now();
     match guarded(&*shared.service, request).await {
         Some(answer) => {
-            tracing::debug!(%method, %path, code = answer.status.as_u16(), "request");
+            let (code, took) = (answer.status.as_u16(), begun.elapsed());
+            // What this server cannot do, and says so, is no failure of it.
+            if code >= 500 && code != 501 {
+                tracing::warn!(%method, %path, code, ?took, "a request failed");
+            } else if took >= SLOW {
+                tracing::info!(%method, %path, code, ?took, "a request was slow");
+            } else {
+                tracing::debug!(%method, %path, code, ?took, "request");
+            }
             answer
         }
         None => {

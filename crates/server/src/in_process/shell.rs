@@ -1,6 +1,7 @@
 //! The thread that runs the loop: it follows the store, sends writes into it, and sleeps when nothing is to do.
 
 mod sending;
+mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

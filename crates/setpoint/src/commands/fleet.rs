@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use setpoint_api::names;
 use setpoint_api::quantity::Quantity;
 use setpoint_node::{Fleet, rules};
 use setpoint_reconcile::views::node::Taint;
@@ -31,7 +32,7 @@ pub struct FleetArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = taint)]
     node_taints: Vec<Taint>,
     /// The zones that simulated nodes are spread over
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = zone)]
     node_zones: Vec<String>,
     /// A file of rules that say how simulated containers behave
     #[arg(long, value_name = "FILE")]
@@ -49,6 +50,16 @@ impl FleetArguments {
     pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
         let mut fleet =
             Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
+        // What holds for the last one, whose number is the longest, holds for all.
+        let last = fleet.name(count.saturating_sub(1));
+        refuse(
+            &format!("--prefix {prefix:?}: a node cannot be called {last:?}"),
+            names::dns::subdomain(&last),
+        )?;
+        refuse(
+            &format!("--prefix {prefix:?}: the host name {last:?} is no label"),
+            names::key::label_value(&last),
+        )?;
         fleet.lease = self.node_lease_duration;
         fleet.set("cpu", &self.node_cpu);
         fleet.set("memory", &self.node_memory);
@@ -59,6 +70,7 @@ impl FleetArguments {
         if let Some(path) = &self.simulate {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             fleet.rules = rules::file::read(&text).with_context(|| format!("in {}", path.display()))?;
+            fleet.published = String::from_utf8(text).ok();
         }
         Ok(fleet)
     }
@@ -73,7 +85,27 @@ fn quantity(text: &str) -> anyhow::Result<String> {
 
 fn pair(text: &str) -> anyhow::Result<(String, String)> {
     let (key, value) = text.split_once('=').with_context(|| format!("{text:?} is not KEY=VALUE"))?;
+    check_pair(key, value)?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Refuses what is neither a label nor a taint.
+fn check_pair(key: &str, value: &str) -> anyhow::Result<()> {
+    refuse(&format!("the key {key:?}"), names::key::label_key(key))?;
+    refuse(&format!("the value {value:?}"), names::key::label_value(value))
+}
+
+fn zone(text: &str) -> anyhow::Result<String> {
+    if text.is_empty() {
+        bail!("a zone has a name");
+    }
+    refuse(&format!("the zone {text:?}"), names::key::label_value(text))?;
+    Ok(text.to_owned())
+}
+
+/// Says what is wrong with something, if anything is.
+fn refuse(what: &str, faults: names::Faults) -> anyhow::Result<()> {
+    if faults.is_empty() { Ok(()) } else { bail!("{what}: {}", faults.join("; ")) }
 }
 
 fn taint(text: &str) -> anyhow::Result<Taint> {
@@ -84,6 +116,7 @@ fn taint(text: &str) -> anyhow::Result<Taint> {
         bail!(wrong());
     }
     let (key, value) = what.split_once('=').unwrap_or((what, ""));
+    check_pair(key, value)?;
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None })
 }
 
@@ -111,6 +144,10 @@ mod tests {
         assert!(taint("a=b").is_err() && taint("a:Never").is_err());
         assert!(quantity("4").is_ok() && quantity("-1").is_err() && quantity("x").is_err());
         assert!(pair("a=b").is_ok() && pair("a").is_err());
+        for wrong in ["a b=c", "a=c d", "=x", "a/b/c=d"] {
+            assert!(pair(wrong).is_err() && taint(&format!("{wrong}:NoSchedule")).is_err(), "{wrong}");
+        }
+        assert!(zone("eu-1").is_ok() && zone("").is_err() && zone("eu 1").is_err());
         assert_eq!(duration("0").unwrap(), Duration::ZERO);
         assert!(lease("4s").is_ok() && lease("0").is_err() && lease("500ms").is_err());
     }

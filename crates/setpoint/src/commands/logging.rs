@@ -4,6 +4,7 @@ mod rings;
 
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -48,7 +49,10 @@ pub fn start(arguments: &LogArguments) -> Rings {
     };
     let rings = Rings::default();
     let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let kept = tracing_subscriber::registry().with(level).with(rings.clone());
+    // What libraries say of every frame drowns what was asked for, which is what this program does.
+    let others = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::INFO) };
+    let chosen = Targets::new().with_target("setpoint", level).with_default(others);
+    let kept = tracing_subscriber::registry().with(chosen).with(rings.clone());
     match arguments.log_format {
         Format::Json => kept.with(shown.json()).init(),
         Format::Text => kept.with(shown.with_ansi(false)).init(),

@@ -98,6 +98,22 @@ impl Choice {
         components
     }
 
+    /// What each component has to say when it starts in a process that serves.
+    pub fn told(&self, settings: &Settings) -> Vec<(&'static str, String)> {
+        let leads = |lease| (lease, format!("became the leader: holds the lease kube-system/{lease}"));
+        let names: Vec<&str> =
+            self.controllers(settings).iter().map(|controller| controller.name()).collect();
+        let mut told = Vec::new();
+        if !names.is_empty() {
+            told.push(leads(LEASE));
+            told.push((LEASE, format!("started {} controllers: {}", names.len(), names.join(", "))));
+        }
+        if self.takes(SCHEDULER) {
+            told.push(leads(setpoint_scheduler::planner::LEASE));
+        }
+        told
+    }
+
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
         let all = setpoint_controllers::all(settings).into_iter();
         all.filter(|controller| self.takes(controller.name())).collect()

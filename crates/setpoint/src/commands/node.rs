@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use setpoint_api::rfc3339::Micros;
-use setpoint_api::{Value, json, value};
-use setpoint_node::fleet::{BOOTED, POWER};
+use setpoint_api::{Time, Value, json, rfc3339, value};
+use setpoint_node::Fleet;
+use setpoint_node::fleet::{BOOTED, FLEET, POWER};
+use setpoint_node::simulated::SCHEME;
 use setpoint_reconcile::Engine;
+use setpoint_reconcile::election::Held;
 use setpoint_server::client::Client;
 use setpoint_server::remote::{PATIENCE, Remote};
 use setpoint_store::Clock;
@@ -82,9 +86,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
     let text = read(&arguments.kubeconfig)?;
     let client = || Client::from_kubeconfig(&text, "kubelet").map(Arc::new);
-    let fleet = arguments.fleet.fleet(arguments.count, &arguments.prefix)?;
+    let mut fleet = arguments.fleet.fleet(arguments.count, &arguments.prefix)?;
     let identity = loops::identity();
-    let lease = format!("setpoint-nodes-{}", arguments.prefix.trim_matches('-'));
+    let lease = format!("setpoint-nodes-{}", arguments.prefix);
+    let lease = lease.trim_end_matches(['-', '.']).to_owned();
+    fleet.owner.clone_from(&lease);
+    fleet.published.get_or_insert_with(|| "rules: []".to_owned());
+    let asking = client()?;
+    check_names(&asking, &fleet).await?;
     let nodes = counted(arguments.count as usize, "node");
     println!("simulating {nodes}: {identity} asks for the lease kube-system/{lease}");
     let remote = Remote {
@@ -112,14 +121,63 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Switches a node on. One that was off starts anew; one that was cut off has never stopped.
-async fn start(node: &NodeArguments) -> anyhow::Result<()> {
-    let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
-    let (status, body) = client.ask("GET".parse()?, &place(&node.name), None, Default::default()).await?;
+/// What the server says of an object or a list.
+async fn get(client: &Client, place: &str) -> anyhow::Result<Value> {
+    let (status, body) = client.ask("GET".parse()?, place, None, Default::default()).await?;
     let found = json::parse(&body).unwrap_or_default();
     if !status.is_success() {
         bail!("{}", found.str_at(&["message"]));
     }
+    Ok(found)
+}
+
+/// Refuses names under which others run: nodes would have them, and this fleet would wait for them for ever.
+async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
+    let nodes = get(client, "/api/v1/nodes").await?;
+    let items = nodes.get("items").and_then(Value::as_list).unwrap_or_default();
+    let name = |node: &Value| node.str_at(&["metadata", "name"]).to_owned();
+    let mut others = Vec::new();
+    for node in items.iter().filter(|node| fleet.number(&name(node)).is_some()) {
+        match node.str_at(&["metadata", "annotations", FLEET]) {
+            "" if is_simulated(node) => {}
+            "" => {
+                bail!("node {} is there already, and is not simulated: choose another --prefix", name(node))
+            }
+            owner if owner == fleet.owner => {}
+            owner => others.push((name(node), owner)),
+        }
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let leases = get(client, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
+    let leases = leases.get("items").and_then(Value::as_list).unwrap_or_default();
+    let now = SystemClock.now();
+    for (node, owner) in others {
+        let lease = leases.iter().find(|lease| name(lease) == node);
+        if lease.is_some_and(|lease| holds(&Held::of(lease, Default::default()), now)) {
+            bail!("node {node} belongs to the fleet {owner}, which runs: choose another --prefix");
+        }
+    }
+    Ok(())
+}
+
+/// Whether a Lease has not run out.
+fn holds(lease: &Held, now: Time) -> bool {
+    let span = Duration::from_secs(u64::try_from(lease.seconds).unwrap_or(0));
+    rfc3339::parse_micros(&lease.renewed).is_ok_and(|renewed| now < renewed.after(span))
+}
+
+/// Whether a node is simulated, or as good as not there.
+fn is_simulated(node: &Value) -> bool {
+    let runtime = node.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]);
+    runtime.is_empty() || runtime.starts_with(SCHEME)
+}
+
+/// Switches a node on. One that was off starts anew; one that was cut off has never stopped.
+async fn start(node: &NodeArguments) -> anyhow::Result<()> {
+    let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
+    let found = get(&client, &place(&node.name)).await?;
     let was_off = found.str_at(&["metadata", "annotations", POWER]) == "off";
     switch(node, "on", was_off).await
 }
@@ -127,6 +185,9 @@ async fn start(node: &NodeArguments) -> anyhow::Result<()> {
 /// Says how a node is to be.
 async fn switch(node: &NodeArguments, power: &str, boots: bool) -> anyhow::Result<()> {
     let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
+    if !is_simulated(&get(&client, &place(&node.name)).await?) {
+        bail!("node {} is not simulated: nothing here can switch it", node.name);
+    }
     let mut annotations = Value::map();
     annotations.make_map().insert(POWER, power);
     if boots {

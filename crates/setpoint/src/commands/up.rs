@@ -208,7 +208,7 @@ async fn serve(
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, (begun, rings))?;
+    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, (begun, rings.clone()))?;
     api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
@@ -217,7 +217,7 @@ async fn serve(
     let counted = Arc::clone(&counters);
     api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
-    let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun));
+    let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun, rings));
     let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };
     let renewing = tokio::spawn(renewed.renew(pki.renew_at()));
     let stop = async move {
@@ -257,9 +257,12 @@ fn reconcile(
     if nodes.count > 0 {
         arguments.patience.check(nodes.renewal())?;
     }
+    // Whoever is asked about them is this process, which knows their rules.
+    nodes.published = None;
     nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
     nodes.components.names.iter().for_each(|component| rings.begin(component));
-    let kubelets = Arc::new(Kubelets { fleet: nodes.clone(), store: store.clone(), rings });
+    arguments.controllers.told(&settings).iter().for_each(|(component, text)| rings.tell(component, text));
+    let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), rings));
     api.ask_nodes(Arc::clone(&kubelets) as _);
     // Where nothing is simulated nobody measures: then the group of metrics is not there, as in a cluster without it,
     // so that whoever asks for it hears why instead of waiting for numbers that never come.
@@ -345,7 +348,7 @@ fn names<'a>(listen: IpAddr, ranges: impl Iterator<Item = &'a Cidr>) -> Vec<Stri
 }
 
 /// Says that the server is ready, once it says so itself.
-async fn announce(service: Arc<dyn Service>, url: String, begun: Time) {
+async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Rings) {
     loop {
         let request = Request {
             method: "GET".parse().expect("GET is a method"),
@@ -364,7 +367,9 @@ async fn announce(service: Arc<dyn Service>, url: String, begun: Time) {
         tokio::time::sleep(READY_PAUSE).await;
     }
     let milliseconds = SystemClock.now().since(begun).as_millis();
-    say(format_args!("ready after {milliseconds} ms: {url}"));
+    let line = format!("ready after {milliseconds} ms: {url}");
+    rings.tell("kube-apiserver", &line);
+    say(format_args!("{line}"));
 }
 
 /// Those who have certificates that are renewed.

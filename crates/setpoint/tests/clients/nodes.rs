@@ -15,7 +15,7 @@ const PODS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"nodeName":"sim-0",
  "containers":[{"name":"c","image":"nginx"}]}},
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"work"},"spec":{"nodeName":"sim-1","restartPolicy":"Never",
- "containers":[{"name":"c","image":"busybox","command":["sh","-c","sleep 1; exit 3"]}]}}]}"#;
+ "containers":[{"name":"c","image":"busybox","command":["sh","-c","echo at work; sleep 1; exit 3"]}]}}]}"#;
 
 #[test]
 fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
@@ -38,14 +38,58 @@ fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
     assert_eq!(kubectl(&server, &["get", "pod", "work", "-o", code]), "3");
     let described = kubectl(&server, &["describe", "pod", "web"]);
     assert!(described.contains("Container started") && described.contains("kubelet"), "{described}");
-    let log = kubectl(&server, &["logs", "web"]);
-    assert!(log.contains("node sim-0 is simulated in another process"), "{log}");
+    wait_for(&server, &["logs", "work"], |said| said == "at work\n");
+    let executed = kubectl(&server, &["exec", "web", "--", "true"]);
+    assert!(executed.contains("the node of this pod is simulated"), "{executed}");
     for (deed, power) in [("stop", "off"), ("start", "on"), ("partition", "partitioned"), ("reboot", "on")] {
         let said = setpoint(&server, &["node", deed, "sim-0"]).output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         assert_eq!(said, format!("node sim-0 is {power}\n"));
+        let silent = [("stop", "no route to host"), ("partition", "i/o timeout")];
+        if let Some((_, why)) = silent.into_iter().find(|(other, _)| *other == deed) {
+            let log = kubectl(&server, &["logs", "web"]);
+            assert!(log.contains("dial tcp") && log.contains(why), "{log}");
+        }
     }
     let restarts = "jsonpath={.status.containerStatuses[0].restartCount}";
     wait_for(&server, &["get", "pod", "web", "-o", restarts], |said| said == "1" || said == "2");
     assert!(kubectl(&server, &["delete", "pod", "web"]).contains("deleted"));
+}
+
+#[test]
+fn nodes_of_others_are_left_alone() {
+    let server = Server::start();
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"real-0"},
+        "status":{"nodeInfo":{"containerRuntimeVersion":"containerd://2.0.0"}}}"#;
+    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let (made, said) = server.run(create.args(["create", "-f", "-"]), node);
+    assert!(made, "{said}");
+    let refused = |arguments: &[&str]| {
+        let outcome = setpoint(&server, arguments).stderr(Stdio::piped()).output().unwrap();
+        assert!(!outcome.status.success(), "{arguments:?}");
+        String::from_utf8(outcome.stderr).unwrap()
+    };
+    for (arguments, why) in [
+        (&["node", "stop", "real-0"][..], "is not simulated"),
+        (&["node", "simulate", "--prefix", "real-"], "is not simulated"),
+        (&["node", "simulate", "--prefix", "Foo Bar"], "a lowercase RFC 1123 subdomain"),
+        (&["node", "simulate", "--node-labels", "a b=c d"], "the key \"a b\""),
+        (&["node", "simulate", "--node-zones", ",,"], "a zone has a name"),
+    ] {
+        let said = refused(arguments);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+    let nodes = setpoint(&server, &["node", "simulate", "--prefix", "mine-"]).spawn();
+    let _nodes = Loop(nodes.unwrap());
+    wait_for(&server, &["get", "nodes", "mine-0", "--no-headers"], |said| said.contains(" simulated "));
+    let fleet = r#"jsonpath={.metadata.annotations.setpoint\.dev/fleet}"#;
+    assert_eq!(kubectl(&server, &["get", "node", "mine-0", "-o", fleet]), "setpoint-nodes-mine");
+    wait_for(&server, &["get", "leases", "-n", "kube-node-lease", "-o", "name"], |said| {
+        said.contains("mine-0")
+    });
+    // A prefix whose names are some of the others' is another fleet.
+    let mark = r#"{"metadata":{"annotations":{"setpoint.dev/fleet":"setpoint-up"}}}"#;
+    kubectl(&server, &["patch", "node", "mine-0", "-p", mark]);
+    let said = refused(&["node", "simulate", "--prefix", "mine-"]);
+    assert!(said.contains("node mine-0 belongs to the fleet setpoint-up, which runs"), "{said}");
 }

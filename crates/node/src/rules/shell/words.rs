@@ -1,7 +1,9 @@
 //! A script as a tree of commands, as far as they are known here.
 
+use super::tokens::{Token, Word, tokens};
+
 /// When a command of a sequence runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Any,
     Success,
@@ -9,25 +11,33 @@ pub(super) enum After {
 }
 
 /// A command, and when it runs.
+#[derive(Debug)]
 pub(super) struct Command {
     pub after: After,
+    /// Whether its failure counts as a success, and the other way round.
+    pub negated: bool,
     pub what: What,
 }
 
 /// What a command is.
+#[derive(Debug)]
 pub(super) enum What {
     /// A program with its arguments; what it says goes into a file if one is named.
-    Plain { words: Vec<String>, into: Option<(String, bool)> },
+    Plain { words: Vec<Word>, into: Option<(Word, bool)> },
     /// One of two sequences, as a third one ends.
     If { condition: Vec<Command>, then: Vec<Command>, otherwise: Vec<Command> },
     /// A sequence, again and again without end.
     Forever(Vec<Command>),
+    /// A sequence, once for each of some words.
+    For { name: String, words: Vec<Word>, body: Vec<Command> },
+    /// A sequence that goes on beside what follows.
+    Beside(Vec<Command>),
     /// Something that is not known here.
     Unknown,
 }
 
 /// Words that begin something that is not known here.
-const UNKNOWN: [&str; 7] = ["until", "for", "case", "function", "{", "(", "!"];
+const UNKNOWN: [&str; 5] = ["until", "case", "function", "{", "("];
 
 /// The commands of a script. Nothing follows the first one that is not known.
 pub(super) fn parse(text: &str) -> Vec<Command> {
@@ -41,18 +51,26 @@ struct Parser {
 impl Parser {
     /// The commands up to one of these words, which stays.
     fn sequence(&mut self, ends: &[&str]) -> Vec<Command> {
-        let (mut commands, mut after) = (Vec::new(), After::Any);
+        let (mut commands, mut after): (Vec<Command>, After) = (Vec::new(), After::Any);
         while let Some(token) = self.tokens.peek() {
             match token {
                 Token::Next(next) => {
                     after = *next;
                     self.tokens.next();
                 }
-                Token::Word(word) if ends.contains(&word.as_str()) => break,
+                Token::Beside => {
+                    self.tokens.next();
+                    // All that depends on one another goes together.
+                    let from = commands.iter().rposition(|command| command.after == After::Any).unwrap_or(0);
+                    let what = What::Beside(commands.split_off(from));
+                    commands.push(Command { after: After::Any, negated: false, what });
+                    after = After::Any;
+                }
+                Token::Word(word) if word.plain().is_some_and(|word| ends.contains(&word)) => break,
                 _ => {
-                    let what = self.command();
+                    let (negated, what) = self.command();
                     let is_unknown = matches!(what, What::Unknown);
-                    commands.push(Command { after, what });
+                    commands.push(Command { after, negated, what });
                     if is_unknown {
                         // Where it ends is not known either.
                         self.tokens = Vec::new().into_iter().peekable();
@@ -63,16 +81,30 @@ impl Parser {
         commands
     }
 
-    fn command(&mut self) -> What {
-        let what = match self.tokens.peek() {
-            Some(Token::Word(word)) if word == "if" => self.branch(),
-            Some(Token::Word(word)) if word == "while" => self.cycle(),
-            Some(Token::Word(word)) if UNKNOWN.contains(&word.as_str()) => None,
-            _ => return self.plain(),
+    /// The unquoted word that comes next.
+    fn next_plain(&mut self) -> Option<&str> {
+        match self.tokens.peek()? {
+            Token::Word(word) => word.plain(),
+            _ => None,
+        }
+    }
+
+    fn command(&mut self) -> (bool, What) {
+        let mut negated = false;
+        while self.next_plain() == Some("!") {
+            self.tokens.next();
+            negated = !negated;
+        }
+        let what = match self.next_plain() {
+            Some("if") => self.branch(),
+            Some("while") => self.cycle(),
+            Some("for") => self.each(),
+            Some(word) if UNKNOWN.contains(&word) => None,
+            _ => return (negated, self.plain()),
         };
         // A compound command whose output goes elsewhere, or that is followed by words, is not known.
-        let is_whole = matches!(self.tokens.peek(), None | Some(Token::Next(_)));
-        what.filter(|_| is_whole).unwrap_or(What::Unknown)
+        let is_whole = matches!(self.tokens.peek(), None | Some(Token::Next(_) | Token::Beside));
+        (negated, what.filter(|_| is_whole).unwrap_or(What::Unknown))
     }
 
     /// What begins with `if` or `elif`.
@@ -81,9 +113,9 @@ impl Parser {
         let condition = self.sequence(&["then"]);
         self.tokens.next()?;
         let then = self.sequence(&["elif", "else", "fi"]);
-        let otherwise = match self.tokens.peek()? {
-            Token::Word(word) if word == "elif" => vec![Command { after: After::Any, what: self.branch()? }],
-            Token::Word(word) if word == "else" => {
+        let otherwise = match self.next_plain()? {
+            "elif" => vec![Command { after: After::Any, negated: false, what: self.branch()? }],
+            "else" => {
                 self.tokens.next();
                 let otherwise = self.sequence(&["fi"]);
                 self.tokens.next()?;
@@ -101,120 +133,55 @@ impl Parser {
     fn cycle(&mut self) -> Option<What> {
         self.tokens.next();
         let condition = self.sequence(&["do"]);
+        let body = self.body()?;
+        let [Command { negated: false, what: What::Plain { words, .. }, .. }] = condition.as_slice() else {
+            return None;
+        };
+        let words: Vec<&str> = words.iter().map(Word::plain).collect::<Option<_>>()?;
+        matches!(words.as_slice(), ["true" | ":"] | ["[", "1", "]"]).then_some(What::Forever(body))
+    }
+
+    /// What begins with `for`.
+    fn each(&mut self) -> Option<What> {
+        self.tokens.next();
+        let name = self.next_plain()?.to_owned();
+        self.tokens.next();
+        if self.next_plain()? != "in" {
+            return None;
+        }
+        self.tokens.next();
+        let mut words = Vec::new();
+        while let Some(token) = self.tokens.next_if(|token| !matches!(token, Token::Next(After::Any))) {
+            match token {
+                Token::Word(word) => words.push(word),
+                _ => return None,
+            }
+        }
+        while self.tokens.next_if(|token| matches!(token, Token::Next(After::Any))).is_some() {}
+        if self.next_plain()? != "do" {
+            return None;
+        }
+        Some(What::For { name, words, body: self.body()? })
+    }
+
+    /// What stands between `do`, which comes next, and `done`.
+    fn body(&mut self) -> Option<Vec<Command>> {
         self.tokens.next()?;
         let body = self.sequence(&["done"]);
-        self.tokens.next();
-        let [Command { what: What::Plain { words, .. }, .. }] = condition.as_slice() else { return None };
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        matches!(words.as_slice(), ["true" | ":"] | ["[", "1", "]"]).then_some(What::Forever(body))
+        self.tokens.next()?;
+        Some(body)
     }
 
     fn plain(&mut self) -> What {
         let (mut words, mut into) = (Vec::new(), None);
-        while let Some(token) = self.tokens.next_if(|token| !matches!(token, Token::Next(_))) {
+        while let Some(token) = self.tokens.next_if(|token| !matches!(token, Token::Next(_) | Token::Beside))
+        {
             match token {
                 Token::Word(word) => words.push(word),
                 Token::Into(file, appends) => into = Some((file, appends)),
-                Token::Next(_) | Token::Nothing | Token::Unknown => return What::Unknown,
+                Token::Next(_) | Token::Beside | Token::Nothing | Token::Unknown => return What::Unknown,
             }
         }
         What::Plain { words, into }
     }
-}
-
-enum Token {
-    Word(String),
-    Into(String, bool),
-    Next(After),
-    /// Something that makes no difference here.
-    Nothing,
-    /// Something that is not known here. Nothing follows it.
-    Unknown,
-}
-
-/// The tokens of a script, up to the first that is not known here.
-fn tokens(text: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut rest = text.chars().peekable();
-    while let Some(&next) = rest.peek() {
-        match next {
-            ' ' | '\t' => {
-                rest.next();
-            }
-            '#' => while rest.next_if(|next| *next != '\n').is_some() {},
-            _ => match token(next, &mut rest) {
-                Some(Token::Nothing) => {}
-                Some(token) => tokens.push(token),
-                None => {
-                    tokens.push(Token::Unknown);
-                    break;
-                }
-            },
-        }
-    }
-    tokens
-}
-
-type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
-
-/// The token that begins with a character; nothing if it is not known here.
-fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
-    Some(match first {
-        '\n' | ';' => {
-            rest.next();
-            Token::Next(After::Any)
-        }
-        '&' | '|' => {
-            rest.next();
-            // A command in the background and a pipe are not known.
-            rest.next_if_eq(&first)?;
-            Token::Next(if first == '&' { After::Success } else { After::Failure })
-        }
-        '>' => {
-            rest.next();
-            let appends = rest.next_if_eq(&'>').is_some();
-            while rest.next_if_eq(&' ').is_some() {}
-            Token::Into(word(rest)?, appends)
-        }
-        '(' | ')' | '<' | '`' => return None,
-        _ => {
-            let word = word(rest)?;
-            // What goes wrong goes where all goes.
-            if matches!(word.as_str(), "1" | "2") && rest.peek() == Some(&'>') {
-                rest.next();
-                rest.next_if_eq(&'&');
-                self::word(rest)?;
-                return Some(Token::Nothing);
-            }
-            Token::Word(word)
-        }
-    })
-}
-
-fn word(rest: &mut Rest<'_>) -> Option<String> {
-    let mut word = String::new();
-    while let Some(next) = rest.next_if(|next| !" \t\n;&|<>()".contains(*next)) {
-        match next {
-            '\'' => loop {
-                match rest.next()? {
-                    '\'' => break,
-                    other => word.push(other),
-                }
-            },
-            '"' => loop {
-                match rest.next()? {
-                    '"' => break,
-                    '\\' => word.push(rest.next()?),
-                    '`' => return None,
-                    '$' if rest.peek() == Some(&'(') => return None,
-                    other => word.push(other),
-                }
-            },
-            '\\' => word.push(rest.next()?),
-            '`' => return None,
-            '$' if rest.peek() == Some(&'(') => return None,
-            other => word.push(other),
-        }
-    }
-    Some(word)
 }

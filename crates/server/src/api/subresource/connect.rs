@@ -1,7 +1,7 @@
 //! What leads to a node: logs, commands, forwarded ports and proxies.
 //!
 //! Everything is checked that can be known without a node, and refused in upstream's words. What is left is refused
-//! too, plainly, because this server does not connect to nodes yet; only those that run beside it tell their logs.
+//! too, plainly, because this server does not connect to nodes yet; of those that are simulated it tells the logs.
 
 use std::sync::Arc;
 
@@ -23,8 +23,9 @@ impl Api {
         let snapshot = self.store.snapshot();
         let part = target.subresource.as_str();
         if part == "proxy" {
-            self.check_proxy(target, &snapshot)?;
-            return Err(not_yet(target));
+            let node = self.check_proxy(target, &snapshot)?;
+            let is_simulated = node.is_some_and(|node| is_simulated(&snapshot, &node));
+            return Err(if is_simulated { simulated(target) } else { not_yet(target) });
         }
         let pod = stored::object(&self.find(target, &snapshot)?);
         if part != "portforward" {
@@ -35,15 +36,12 @@ impl Api {
             ("", "log") => Ok(answers::text(200, "")),
             ("", _) => Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name))),
             (node, part) => {
-                let Some((nodes, why)) =
-                    self.nodes.get().and_then(|nodes| Some((nodes, nodes.refusal(node)?)))
-                else {
-                    return Err(elsewhere(target, &snapshot, node).unwrap_or_else(|| not_yet(target)));
-                };
-                if part != "log" {
-                    return Err(Status::unclassified(501, format!("pods/{part}: {why}")));
+                let nodes = self.nodes.get().filter(|_| is_simulated(&snapshot, node));
+                match nodes {
+                    None => Err(not_yet(target)),
+                    Some(nodes) if part == "log" => self.log(target, query, &pod, Arc::clone(nodes)),
+                    Some(_) => Err(simulated(target)),
                 }
-                self.log(target, query, &pod, Arc::clone(nodes))
             }
         }
     }
@@ -64,7 +62,7 @@ impl Api {
         let missing = || Status::not_found(target.served.qualified(), &target.name);
         let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let pod = in_process::object(key.clone(), &record).ok_or_else(missing)?;
-        let said = nodes.said(&pod, &wanted.container, wanted.previous, now).map_err(Status::bad_request)?;
+        let said = nodes.said(&pod, &wanted.container, wanted.previous, now)?;
         let mut answer = answers::text(200, "");
         answer.body = if wanted.follow {
             let clock = Arc::clone(&self.options.clock);
@@ -75,8 +73,8 @@ impl Api {
         Ok(answer)
     }
 
-    /// Looks whether there is something to proxy to.
-    fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<(), Status> {
+    /// Looks whether there is something to proxy to. Gives the node that it is on, if that is known.
+    fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<Option<String>, Status> {
         let noun = target.served.info.singular;
         let asked = &target.name;
         let Some((name, port)) = name_and_port(asked) else {
@@ -89,10 +87,13 @@ impl Api {
         let missing = || Status::not_found(target.served.qualified(), name);
         if noun != "service" {
             let found = object(name).ok_or_else(missing)?;
-            if noun == "pod" && found.str_at(&["status", "podIP"]).is_empty() {
+            if noun == "node" {
+                return Ok(Some(name.to_owned()));
+            }
+            if found.str_at(&["status", "podIP"]).is_empty() {
                 return Err(Status::bad_request("address not allowed"));
             }
-            return Ok(());
+            return Ok(Some(found.str_at(&["spec", "nodeName"]).to_owned()));
         }
         if let Ok(number) = port.parse::<i64>() {
             let service = object(name).ok_or_else(missing)?;
@@ -104,27 +105,29 @@ impl Api {
                 )));
             }
         }
-        if !has_endpoints(snapshot, &target.namespace, name) {
-            let name = Quoted(name);
-            return Err(Status::service_unavailable(format!("no endpoints available for service {name}")));
-        }
-        Ok(())
+        let none =
+            || Status::service_unavailable(format!("no endpoints available for service {}", Quoted(name)));
+        let endpoint = endpoint(snapshot, &target.namespace, name).ok_or_else(none)?;
+        Ok(Some(endpoint.str_at(&["nodeName"]).to_owned()))
     }
 }
 
-/// The refusal of what only whoever simulates a node in another process could do; nothing for other nodes.
-fn elsewhere(target: &Target, snapshot: &Snapshot, node: &str) -> Option<Status> {
-    let key = served::find("", "v1", "nodes")?.key("", node).ok()?;
-    let found = stored::object(snapshot.get(&key)?);
-    if !found.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://") {
-        return None;
-    }
-    let part = &target.subresource;
-    let why = format!(
-        "pods/{part}: node {node} is simulated in another process, which serves nothing itself: only nodes that run \
-         beside the server (setpoint up --nodes) tell what their containers said"
-    );
-    Some(Status::unclassified(501, why))
+/// Whether a node says that it is simulated.
+fn is_simulated(snapshot: &Snapshot, node: &str) -> bool {
+    let key = || served::find("", "v1", "nodes")?.key("", node).ok();
+    let found = key().and_then(|key| snapshot.get(&key)).map(stored::object).unwrap_or_default();
+    found.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://")
+}
+
+/// The refusal of what would take containers that run.
+fn simulated(target: &Target) -> Status {
+    let (plural, part, name) = (target.served.info.plural, &target.subresource, &target.name);
+    let what = match target.served.info.singular {
+        "node" => format!("node {name} is simulated: no kubelet runs"),
+        "service" => "what is behind it is on a simulated node: its containers do not run".to_owned(),
+        _ => "the node of this pod is simulated: its containers do not run".to_owned(),
+    };
+    Status::unclassified(501, format!("{plural}/{part}: {what}, so there is nothing to connect to"))
 }
 
 /// The refusal of what only a node could do.
@@ -148,20 +151,19 @@ fn name_and_port(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, port))
 }
 
-/// Whether a service has an address that is ready, or may be.
-fn has_endpoints(snapshot: &Snapshot, namespace: &str, name: &str) -> bool {
+/// An address of a service that is ready, or may be.
+fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
     let slices = served::find("discovery.k8s.io", "v1", "endpointslices");
-    let Some(table) = slices.and_then(|slices| snapshot.table(&slices.resource)) else { return false };
+    let table = slices.and_then(|slices| snapshot.table(&slices.resource))?;
     let prefix = format!("{namespace}/");
     let mut slices = table
         .range(&prefix, None)
         .filter(|record| record.tags().label("kubernetes.io/service-name") == Some(name));
-    slices.any(|record| {
+    slices.find_map(|record| {
         let slice = stored::object(record);
         let endpoints = slice.get("endpoints").and_then(Value::as_list).unwrap_or_default();
-        endpoints
-            .iter()
-            .any(|endpoint| endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false))
+        let may_be = |one: &&Value| one.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false);
+        endpoints.iter().find(may_be).cloned()
     })
 }
 

@@ -14,6 +14,7 @@ use setpoint_store::{CommitError, Committed, Proposal, Refusal};
 
 use super::super::{Prepared, outcome, prepare};
 use super::Running;
+use super::telling::Telling;
 use crate::pipeline::{World, quota};
 
 /// How often a write is decided again because others wrote the quotas that it is charged to.
@@ -30,6 +31,8 @@ pub(super) struct Sending {
     held: BTreeMap<Box<str>, VecDeque<Wanted>>,
     /// Whether a commit was begun since somebody last looked.
     begun: bool,
+    /// What the log says of it.
+    telling: Telling,
 }
 
 /// A write to make, and how often it was forestalled at its quotas.
@@ -71,6 +74,7 @@ impl Running {
         while !turn.writes.is_empty() {
             let mut next = Turn::default();
             for sent in turn.writes {
+                self.sending.telling.tell(&sent, || self.clock.now());
                 self.begin(Wanted { sent, conflicts: 0 }, engine, &mut next);
             }
             turn = next;

@@ -1,12 +1,19 @@
-//! Who answers for the simulated nodes of this process: what their containers say, and what they use.
+//! Who answers for simulated nodes: what their containers say, and what they use.
+//!
+//! Those of this process are known. Of those that run elsewhere it is told from the rules that their fleet publishes, for
+//! as long as the fleet renews their Leases.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use setpoint_api::labels::Selector;
-use setpoint_api::{Key, Resource, Time};
-use setpoint_node::fleet::Power;
-use setpoint_node::{Fleet, logs};
+use setpoint_api::status::Status;
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_node::fleet::{FLEET, Power};
+use setpoint_node::rules::file::Rule;
+use setpoint_node::{Fleet, logs, nodes, published};
 use setpoint_reconcile::Object;
 use setpoint_server::asks::usage::{Parts, Usage, Used, Which};
 use setpoint_server::in_process;
@@ -18,37 +25,122 @@ use crate::commands::logging::Rings;
 
 /// Over which time usage is measured, as far as anybody asks.
 const WINDOW: Duration = Duration::from_secs(15);
+/// The port at which a node would be asked.
+const PORT: u16 = 10250;
+
+/// Rules, and the revision of what they were read from.
+type AsPublished = (Revision, Arc<[Rule]>);
 
 /// Answers for simulated nodes.
 pub struct Kubelets {
-    /// Which they are.
-    pub fleet: Fleet,
-    /// Where their pods are.
-    pub store: Store,
-    /// What the components of the control plane said.
-    pub rings: Rings,
+    fleet: Fleet,
+    own: Arc<[Rule]>,
+    store: Store,
+    rings: Rings,
+    /// The rules of other fleets, as they were published last.
+    others: Mutex<BTreeMap<String, AsPublished>>,
+}
+
+/// Why a node does not answer.
+enum Silence {
+    /// It is not there.
+    Missing,
+    /// Nobody can reach it, for a reason in the words of a network.
+    Unreachable(&'static str),
+    /// Nobody knows the rules of its fleet.
+    Unpublished,
+}
+
+impl Kubelets {
+    /// Answers for the nodes of a fleet in this process and for those of others, whose pods are in the store. What the
+    /// components of the control plane say is in the rings.
+    pub fn new(fleet: Fleet, store: Store, rings: Rings) -> Kubelets {
+        Kubelets { own: fleet.rules.clone().into(), fleet, store, rings, others: Mutex::default() }
+    }
+
+    /// The rules by which the containers on a node behave.
+    fn rules(&self, snapshot: &Snapshot, node: &str, now: Time) -> Result<Arc<[Rule]>, Silence> {
+        let object = find(snapshot, "nodes", node).ok_or(Silence::Missing)?;
+        match Power::of(&object) {
+            Power::On => {}
+            Power::Off => return Err(Silence::Unreachable("connect: no route to host")),
+            Power::Partitioned => return Err(Silence::Unreachable("i/o timeout")),
+        }
+        if self.fleet.owns(&object) && self.fleet.number(node).is_some() {
+            return Ok(Arc::clone(&self.own));
+        }
+        let fleet = object.meta().annotations.get(FLEET).ok_or(Silence::Unpublished)?;
+        let lease = find(snapshot, nodes::LEASE, &format!("{}/{node}", nodes::LEASES));
+        if self.fleet.owns(&object) || !lease.is_some_and(|lease| nodes::is_held(&lease, now)) {
+            return Err(Silence::Unreachable(
+                "connect: connection refused (nobody runs this simulated node now)",
+            ));
+        }
+        let place = format!("{}/{fleet}", published::NAMESPACE);
+        let map = find(snapshot, "configmaps", &place).ok_or(Silence::Unpublished)?;
+        let mut others = self.others.lock();
+        if let Some((_, known)) = others.get(fleet).filter(|(revision, _)| *revision == map.revision()) {
+            return Ok(Arc::clone(known));
+        }
+        let rules: Arc<[Rule]> = published::rules(&map).ok_or(Silence::Unpublished)?.into();
+        others.insert(fleet.to_owned(), (map.revision(), Arc::clone(&rules)));
+        Ok(rules)
+    }
+
+    /// The refusal of a log of a node that does not answer, in upstream's words where it has any.
+    fn refused(
+        &self,
+        snapshot: &Snapshot,
+        pod: &Object,
+        container: &str,
+        node: &str,
+        why: Silence,
+    ) -> Status {
+        match why {
+            Silence::Missing => {
+                Status::failure(setpoint_api::status::Reason::NotFound, format!("nodes {node:?} not found"))
+            }
+            Silence::Unreachable(why) => {
+                let object = find(snapshot, "nodes", node);
+                let address =
+                    object.and_then(|object| nodes::address(&object)).unwrap_or_else(|| node.to_owned());
+                let (meta, host) = (pod.meta(), format!("{address}:{PORT}"));
+                let (namespace, name) = (&meta.namespace, &meta.name);
+                Status::unclassified(
+                    500,
+                    format!(
+                        "Get \"https://{host}/containerLogs/{namespace}/{name}/{container}\": dial tcp {host}: {why}"
+                    ),
+                )
+            }
+            Silence::Unpublished => Status::unclassified(
+                501,
+                format!(
+                    "pods/log: node {node} is simulated in another process, which does not publish its rules"
+                ),
+            ),
+        }
+    }
 }
 
 impl Nodes for Kubelets {
-    fn refusal(&self, node: &str) -> Option<String> {
-        self.fleet.number(node)?;
-        Some(format!(
-            "node {node} is simulated: its containers do not run, so there is nothing to connect to"
-        ))
-    }
-
-    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, String> {
+    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, Status> {
         if let Some(component) = self.fleet.component(pod) {
             return match previous {
                 // What ran before was another process.
-                true => Err(format!(
+                true => Err(Status::bad_request(format!(
                     "previous terminated container {container:?} in pod {:?} not found",
                     pod.key().name()
-                )),
+                ))),
                 false => Ok(self.rings.said(component)),
             };
         }
-        let logs::Said { lines, goes_on, next } = logs::said(&self.fleet, pod, container, previous, now)?;
+        let snapshot = self.store.snapshot();
+        let node = logs::node(pod).unwrap_or_default();
+        let rules = self.rules(&snapshot, &node, now);
+        let rules = rules.map_err(|why| self.refused(&snapshot, pod, container, &node, why))?;
+        let said = logs::said(&rules, pod, container, previous, now);
+        let logs::Said { lines, goes_on, next } = said.map_err(Status::bad_request)?;
         Ok(Said { lines, dropped: 0, goes_on, next })
     }
 }
@@ -56,10 +148,11 @@ impl Nodes for Kubelets {
 impl Usage for Kubelets {
     fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
         let snapshot = self.store.snapshot();
-        let mut asked = Asked { fleet: &self.fleet, snapshot: &snapshot, known: BTreeMap::new() };
-        let (now, place) = (SystemClock.now(), place(which.namespace));
+        let now = SystemClock.now();
+        let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
+        let place = place(which.namespace);
         let used = records(&snapshot, "pods", &place, which).into_iter().filter_map(|record| {
-            let parts = asked.used(record, now)?;
+            let parts = asked.used(record)?;
             Some(Used { parts, ..nothing(record, now) })
         });
         Ok(used.collect())
@@ -67,10 +160,11 @@ impl Usage for Kubelets {
 
     fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
         let snapshot = self.store.snapshot();
-        let mut asked = Asked { fleet: &self.fleet, snapshot: &snapshot, known: BTreeMap::new() };
         let now = SystemClock.now();
-        let nodes =
-            records(&snapshot, "nodes", "", which).into_iter().filter(|node| asked.reaches(node.name()));
+        let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
+        let nodes = records(&snapshot, "nodes", "", which)
+            .into_iter()
+            .filter(|node| asked.rules(node.name()).is_some());
         let mut used: BTreeMap<&str, Used> = nodes.map(|node| (node.name(), nothing(node, now))).collect();
         let everything = Selector::EVERYTHING;
         for pod in records(&snapshot, "pods", "", Which { namespace: "", name: "", labels: &everything }) {
@@ -78,7 +172,7 @@ impl Usage for Kubelets {
             let Some(node) = tags.field("spec.nodeName").and_then(|node| used.get_mut(node)) else {
                 continue;
             };
-            let parts = asked.used(pod, now).into_iter().flat_map(BTreeMap::into_values);
+            let parts = asked.used(pod).into_iter().flat_map(BTreeMap::into_values);
             let sum = node.parts.entry(String::new()).or_default();
             for (resource, amount) in parts.flatten() {
                 let sum = sum.entry(resource).or_default();
@@ -134,32 +228,35 @@ fn object(resource: &str, record: &Record) -> Option<Object> {
     in_process::object(Key::from_path(&Resource::new(resource).ok()?, record.path()).ok()?, record)
 }
 
-/// The nodes that are asked: those of the fleet that are registered and that somebody reaches.
+/// The object at a path.
+fn find(snapshot: &Snapshot, resource: &str, path: &str) -> Option<Object> {
+    let table = snapshot.table(&Resource::new(resource).ok()?)?;
+    object(resource, table.get(path)?)
+}
+
+/// The nodes that are asked: those that somebody reaches and whose rules are known.
 struct Asked<'a> {
-    fleet: &'a Fleet,
+    kubelets: &'a Kubelets,
     snapshot: &'a Snapshot,
-    known: BTreeMap<String, bool>,
+    now: Time,
+    known: BTreeMap<String, Option<Arc<[Rule]>>>,
 }
 
 impl Asked<'_> {
-    fn reaches(&mut self, node: &str) -> bool {
+    fn rules(&mut self, node: &str) -> Option<Arc<[Rule]>> {
         if let Some(known) = self.known.get(node) {
-            return *known;
+            return known.clone();
         }
-        let labels = Selector::EVERYTHING;
-        let which = Which { namespace: "", name: node, labels: &labels };
-        let registered = || object("nodes", records(self.snapshot, "nodes", "", which).first()?);
-        let is_on = self.fleet.number(node).and_then(|_| registered());
-        let is_on = is_on.is_some_and(|node| Power::of(&node) == Power::On);
-        self.known.insert(node.to_owned(), is_on);
-        is_on
+        let rules = self.kubelets.rules(self.snapshot, node, self.now).ok();
+        self.known.insert(node.to_owned(), rules.clone());
+        rules
     }
 
-    /// What the containers of a pod use; nothing if its node cannot be asked or nothing runs.
-    fn used(&mut self, pod: &Record, now: Time) -> Option<Parts> {
-        if !self.reaches(pod.tags().field("spec.nodeName")?) {
-            return None;
-        }
-        logs::used(self.fleet, &object("pods", pod)?, now)
+    /// What the containers of a pod use; nothing if its node cannot be asked, nothing runs, or it stands for what runs in
+    /// this process.
+    fn used(&mut self, pod: &Record) -> Option<Parts> {
+        let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
+        let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
+        logs::used(&rules, &pod, self.now)
     }
 }

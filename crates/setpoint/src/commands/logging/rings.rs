@@ -47,13 +47,14 @@ impl Rings {
     /// The first line of a component, which tells where it runs. Whoever watches the process knows that already, so it
     /// is in no other log.
     pub fn begin(&self, component: &str) {
-        let (now, version) = (SystemClock.now(), env!("CARGO_PKG_VERSION"));
-        let process = std::process::id();
-        let line = format!(
-            "{}  INFO setpoint: {component} runs in setpoint {version}, process {process}",
-            Micros(now)
-        );
-        self.push(component, now, line);
+        let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        self.tell(component, &format!("{component} runs in setpoint {version}, process {process}"));
+    }
+
+    /// A line of a component that is in no other log.
+    pub fn tell(&self, component: &str, text: &str) {
+        let now = SystemClock.now();
+        self.push(component, now, format!("{}  INFO setpoint: {text}", Micros(now)));
     }
 
     /// The last lines of a component. It goes on for as long as the process does.

@@ -1,0 +1,73 @@
+//! The rules of a fleet that runs elsewhere, in a ConfigMap of its name: what its containers say and use follows from
+//! them and the pods, so the server can tell it without asking the fleet.
+
+use std::sync::Arc;
+
+use setpoint_api::{Key, Time, value};
+use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::config_map::ConfigMap;
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+
+use crate::fleet::Fleet;
+use crate::rules::file::{self, Rule};
+
+/// Where it is.
+pub const NAMESPACE: &str = "kube-system";
+/// The entry in it.
+const ENTRY: &str = "rules.yaml";
+
+/// The rules that a ConfigMap holds; nothing if it holds none.
+#[must_use]
+pub fn rules(object: &Object) -> Option<Vec<Rule>> {
+    let map: ConfigMap = object.decode()?;
+    file::read(map.data.get(ENTRY)?.as_bytes()).ok()
+}
+
+/// Publishes the rules of a fleet.
+pub struct Published(pub Arc<Fleet>);
+
+impl Planner for Published {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "node-rules"
+    }
+
+    fn user(&self) -> String {
+        "system:nodes".to_owned()
+    }
+
+    fn manager(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        &WATCHES
+    }
+
+    fn keys(&self, _: &World) -> Vec<Key> {
+        key_of("configmaps", NAMESPACE, &self.0.owner).into_iter().collect()
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        let Some(text) = self.0.published.as_deref() else { return plan };
+        let is_ours = key.name() == self.0.owner && key.namespace() == Some(NAMESPACE);
+        if !is_ours || world.find("namespaces", "", NAMESPACE).is_none() {
+            return plan;
+        }
+        let data = value!({"rules.yaml": (text)});
+        match world.view::<ConfigMap>(NAMESPACE, key.name()) {
+            None => {
+                let wanted = value!({"metadata": {"name": (key.name())}, "data": (data)});
+                plan.act(Write::create("configmaps", NAMESPACE, wanted));
+            }
+            Some((object, map)) if map.data.get(ENTRY) != Some(text) => {
+                plan.act(Write::merge(object, "", value!({"data": (data)})));
+            }
+            Some(_) => {}
+        }
+        plan
+    }
+}

@@ -1,0 +1,531 @@
+//! Goes through commands without running any: what the time is, which files there are, and what was said.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::escapes::{printf, unescape};
+use super::tokens::{Part, Word};
+use super::words::{After, Command, What, parse};
+use super::{Course, Cycle};
+use crate::rules::env::{Env, Value};
+
+/// How many commands are gone through. A script that is longer goes on for longer than anybody looks.
+const COMMANDS_MAX: u32 = 10_000;
+
+/// Commands that do nothing which can be seen from outside, and succeed.
+const QUIET: [&str; 15] = [
+    ":", "true", "cd", "chmod", "chown", "date", "df", "env", "id", "ls", "mkdir", "pwd", "sync", "trap",
+    "umask",
+];
+/// Commands that end the same way whatever their words are.
+const SAYING: [&str; 4] = ["echo", "export", "hostname", "printf"];
+
+pub(super) enum Step {
+    /// A command ended.
+    Code(i64),
+    /// The whole ended.
+    Exit(i64),
+    /// Nobody knows what it does; it goes on.
+    Endless,
+}
+
+/// What one shell knows.
+#[derive(Clone, Default)]
+struct Shell {
+    env: Env,
+    /// Whether it ends at the first command that fails.
+    is_strict: bool,
+    /// In how many commands it is whose failure somebody asks for.
+    guards: u32,
+    /// The code of the last command.
+    last: i64,
+    /// Its own words, its name first.
+    words: Vec<String>,
+    /// When each of those that go on beside it ends, and with which code; nothing for one that does not.
+    jobs: Vec<Option<(Duration, i64)>>,
+}
+
+pub(super) struct Machine {
+    files: BTreeMap<String, String>,
+    pub now: Duration,
+    pub course: Course,
+    shell: Shell,
+    /// How many commands it has gone through.
+    commands: u32,
+}
+
+/// Where output goes: to a file, and whether to its end.
+type Into<'a> = Option<(&'a str, bool)>;
+
+impl Machine {
+    /// One that begins where these files and variables are.
+    pub fn new(files: BTreeMap<String, String>, env: Env) -> Machine {
+        let shell = Shell { env, ..Shell::default() };
+        Machine { files, now: Duration::ZERO, course: Course::default(), shell, commands: 0 }
+    }
+
+    /// Runs one command; what it says goes to a file if one is named.
+    pub fn run(&mut self, words: &[&str], into: Into<'_>) -> Step {
+        self.commands += 1;
+        if self.commands > COMMANDS_MAX {
+            return Step::Endless;
+        }
+        let Some((program, rest)) = words.split_first() else {
+            self.say("", into);
+            return Step::Code(0);
+        };
+        let name = program.rsplit('/').next().unwrap_or(program);
+        match name {
+            "sh" | "bash" | "ash" | "dash" => return self.shell(rest),
+            "sleep" => return self.sleep(rest),
+            "exit" => return self.exit(rest),
+            "false" => return Step::Code(1),
+            "exec" if !rest.is_empty() => {
+                return match self.run(rest, into) {
+                    Step::Code(code) => Step::Exit(code),
+                    other => other,
+                };
+            }
+            "wait" => return self.wait(rest),
+            "cat" => return self.cat(rest, into),
+            "test" => return self.test(rest),
+            "[" | "[[" => {
+                return match rest.split_last() {
+                    Some((&"]" | &"]]", rest)) => self.test(rest),
+                    _ => Step::Endless,
+                };
+            }
+            "printf" => match printf(rest) {
+                Some(text) => self.say(&text, into),
+                None => return Step::Endless,
+            },
+            "echo" => self.say(&echoed(rest), into),
+            "hostname" if rest.is_empty() => {
+                let name = self.shell.env.get("HOSTNAME").text;
+                self.say(&format!("{name}\n"), into);
+            }
+            "touch" => self.write_all(rest, true),
+            "rm" => self.write_all(rest, false),
+            "set" => self.set(rest),
+            "export" => {
+                for (name, value) in rest.iter().filter_map(|word| word.split_once('=')) {
+                    self.shell.env.set(name, Value::sure(value));
+                }
+            }
+            "exec" => {}
+            name if QUIET.contains(&name) => self.say("", into),
+            _ => return Step::Endless,
+        }
+        Step::Code(0)
+    }
+
+    /// Makes files, or removes them.
+    fn write_all(&mut self, words: &[&str], are_made: bool) {
+        for file in words.iter().filter(|word| !word.starts_with('-')) {
+            let text = are_made.then(|| self.files.get(*file).cloned().unwrap_or_default());
+            self.write(file, text);
+        }
+    }
+
+    fn exit(&self, words: &[&str]) -> Step {
+        match words.first() {
+            None => Step::Exit(self.shell.last),
+            Some(code) => code.parse().map_or(Step::Endless, |code: i64| Step::Exit(code & 0xff)),
+        }
+    }
+
+    fn set(&mut self, words: &[&str]) {
+        let mut at = 0;
+        while let Some(word) = words.get(at).filter(|word| word.starts_with(['-', '+']) && **word != "--") {
+            at += 1;
+            let takes_name = word.ends_with('o');
+            if word.contains('e') || takes_name && words.get(at) == Some(&"errexit") {
+                self.shell.is_strict = word.starts_with('-');
+            }
+            at += usize::from(takes_name);
+        }
+        // What is left are the shell's own words from now on.
+        if let Some(own) = words.get(at..).filter(|own| !own.is_empty()) {
+            let name = self.shell.words.first().cloned().unwrap_or_default();
+            let own = own.iter().skip_while(|word| **word == "--").map(|word| (*word).to_owned());
+            self.shell.words = std::iter::once(name).chain(own).collect();
+        }
+    }
+
+    fn shell(&mut self, words: &[&str]) -> Step {
+        let (mut is_strict, mut at, mut has_script) = (false, 0, false);
+        while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+            at += 1;
+            if word.starts_with("--") {
+                continue;
+            }
+            is_strict |= word.contains('e');
+            has_script |= word.contains('c');
+            if word.ends_with('o') {
+                is_strict |= words.get(at) == Some(&"errexit");
+                at += 1;
+            }
+        }
+        let Some(script) = words.get(at).filter(|_| has_script) else { return Step::Endless };
+        let own = words[at + 1..].iter().map(|word| (*word).to_owned()).collect();
+        let inner = Shell { env: self.shell.env.clone(), is_strict, words: own, ..Shell::default() };
+        let outer = std::mem::replace(&mut self.shell, inner);
+        let step = self.sequence(&parse(script));
+        self.shell = outer;
+        match step {
+            // An exit ends the script, not who called it.
+            Step::Exit(code) => Step::Code(code),
+            other => other,
+        }
+    }
+
+    /// Runs one command after the other, as far as each is due.
+    fn sequence(&mut self, commands: &[Command]) -> Step {
+        let mut code = 0;
+        for (at, command) in commands.iter().enumerate() {
+            let is_due = match command.after {
+                After::Any => true,
+                After::Success => code == 0,
+                After::Failure => code != 0,
+            };
+            if !is_due {
+                continue;
+            }
+            // Where somebody asks for a failure, it ends nothing.
+            let is_last = commands.get(at + 1).is_none_or(|next| next.after == After::Any);
+            let is_guarded = command.negated || !is_last;
+            self.shell.guards += u32::from(is_guarded);
+            let step = self.command(&command.what);
+            self.shell.guards -= u32::from(is_guarded);
+            match step {
+                Step::Code(ended) if command.negated => code = i64::from(ended == 0),
+                Step::Code(ended) => code = ended,
+                other => return other,
+            }
+            self.shell.last = code;
+            let is_plain = matches!(command.what, What::Plain { .. });
+            if code != 0 && is_plain && !is_guarded && self.shell.guards == 0 && self.shell.is_strict {
+                return Step::Exit(code);
+            }
+        }
+        Step::Code(code)
+    }
+
+    fn command(&mut self, what: &What) -> Step {
+        match what {
+            What::Plain { words, into } => self.plain(words, into.as_ref()),
+            What::If { condition, then, otherwise } => {
+                self.shell.guards += 1;
+                let step = self.sequence(condition);
+                self.shell.guards -= 1;
+                match step {
+                    Step::Code(0) => self.sequence(then),
+                    Step::Code(_) => self.sequence(otherwise),
+                    other => other,
+                }
+            }
+            What::Forever(body) => self.cycle(body),
+            What::For { name, words, body } => self.each(name, words, body),
+            What::Beside(commands) => {
+                let mut job = self.fork();
+                let end = match job.sequence(commands) {
+                    Step::Code(code) | Step::Exit(code) => Some((job.now, code)),
+                    Step::Endless => None,
+                };
+                self.take_in(job);
+                self.shell.jobs.push(end);
+                Step::Code(0)
+            }
+            What::Unknown => Step::Endless,
+        }
+    }
+
+    /// A program with its words, after what is assigned before it.
+    fn plain(&mut self, words: &[Word], into: Option<&(Word, bool)>) -> Step {
+        let assigned: Vec<(&str, Value)> = words.iter().map_while(|word| self.assignment(word)).collect();
+        let (words, is_sure) = self.expand(&words[assigned.len()..]);
+        let into = into.map(|(file, appends)| (self.value_of(file), *appends));
+        let is_sure_where = into.as_ref().is_none_or(|(file, _)| file.sure);
+        let into = into.as_ref().map(|(file, appends)| (file.text.as_str(), *appends));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let before = (!words.is_empty() && !assigned.is_empty()).then(|| self.shell.env.clone());
+        for (name, value) in assigned {
+            self.shell.env.set(name, value);
+        }
+        let ends_anyway =
+            words.first().is_none_or(|program| QUIET.contains(program) || SAYING.contains(program));
+        if !is_sure_where || !is_sure && !ends_anyway {
+            return Step::Endless;
+        }
+        let step = self.run(&words, into);
+        if let Some(env) = before {
+            self.shell.env = env;
+        }
+        step
+    }
+
+    /// What a word assigns, if it does.
+    fn assignment<'a>(&self, word: &'a Word) -> Option<(&'a str, Value)> {
+        let Some(Part::Text(first)) = word.parts.first() else { return None };
+        let (name, text) = first.split_once('=')?;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let rest = self.value_of(&Word { parts: word.parts[1..].to_vec(), quoted: true });
+        Some((name, Value { text: format!("{text}{}", rest.text), sure: rest.sure }))
+    }
+
+    /// The text of a word that stays one.
+    fn value_of(&self, word: &Word) -> Value {
+        let mut whole = Value::sure("");
+        for part in &word.parts {
+            match part {
+                Part::Text(text) => whole.text.push_str(text),
+                Part::Variable { name, fallback, .. } => {
+                    let value = self.variable(name, fallback.as_ref());
+                    whole.text.push_str(&value.text);
+                    whole.sure &= value.sure;
+                }
+            }
+        }
+        whole
+    }
+
+    /// The words that words come to, and whether they are known for sure.
+    fn expand(&self, words: &[Word]) -> (Vec<String>, bool) {
+        let (mut all, mut is_sure) = (Vec::new(), true);
+        for word in words {
+            let mut open = word.quoted.then(String::new);
+            for part in &word.parts {
+                match part {
+                    Part::Text(text) => open.get_or_insert_default().push_str(text),
+                    Part::Variable { name, fallback, quoted } => {
+                        let value = self.variable(name, fallback.as_ref());
+                        is_sure &= value.sure;
+                        if *quoted {
+                            open.get_or_insert_default().push_str(&value.text);
+                            continue;
+                        }
+                        // What is not quoted falls into words.
+                        let pieces: Vec<&str> = value.text.split(char::is_whitespace).collect();
+                        for (at, piece) in pieces.iter().enumerate() {
+                            if at > 0 {
+                                all.extend(open.take());
+                            }
+                            if !piece.is_empty() {
+                                open.get_or_insert_default().push_str(piece);
+                            }
+                        }
+                    }
+                }
+            }
+            all.extend(open);
+        }
+        (all, is_sure)
+    }
+
+    fn variable(&self, name: &str, fallback: Option<&(String, bool)>) -> Value {
+        let shell = &self.shell;
+        let number = name.parse::<usize>().ok();
+        let value = match (name, number) {
+            ("?", _) => Some(Value::sure(&shell.last.to_string())),
+            ("!", _) => Some(Value::sure(&pid(shell.jobs.len()))),
+            ("$", _) => Some(Value::sure("1")),
+            (_, Some(number)) => shell.words.get(number).map(|word| Value::sure(word)),
+            (name, None) => shell.env.find(name),
+        };
+        match (value, fallback) {
+            (Some(value), Some((_, true))) if value.sure && value.text.is_empty() => None,
+            (value, _) => value,
+        }
+        .unwrap_or_else(|| Value::sure(fallback.map_or("", |(text, _)| text)))
+    }
+
+    /// The same machine, of which nothing is written down yet.
+    fn fork(&self) -> Machine {
+        let shell = Shell { jobs: Vec::new(), ..self.shell.clone() };
+        let (files, course) = (self.files.clone(), Course::default());
+        Machine { files, now: self.now, course, shell, commands: self.commands }
+    }
+
+    /// Writes down what another did.
+    fn take_in(&mut self, other: Machine) {
+        self.commands = other.commands;
+        self.course.log.extend(other.course.log);
+        self.course.files.extend(other.course.files);
+        if self.course.cycle.is_none() {
+            self.course.cycle = other.course.cycle;
+        }
+    }
+
+    /// Does something for ever: what it does once is known, if it ends and takes time.
+    fn cycle(&mut self, body: &[Command]) -> Step {
+        let mut once = self.fork();
+        match once.sequence(body) {
+            Step::Code(_) => {
+                self.commands = once.commands;
+                let (begin, period) = (self.now, once.now.saturating_sub(self.now));
+                if !period.is_zero() && !once.course.log.is_empty() {
+                    let mut log = once.course.log;
+                    log.iter_mut().for_each(|(at, _)| *at = at.saturating_sub(begin));
+                    self.course.cycle = Some(Cycle { begin, period, log });
+                }
+                Step::Endless
+            }
+            step => {
+                self.now = once.now;
+                self.take_in(once);
+                step
+            }
+        }
+    }
+
+    fn each(&mut self, name: &str, words: &[Word], body: &[Command]) -> Step {
+        let (words, is_sure) = self.expand(words);
+        // What a pattern stands for is not known.
+        if !is_sure || words.iter().any(|word| word.contains(['*', '?', '{'])) {
+            return Step::Endless;
+        }
+        let mut last = Step::Code(0);
+        for word in words {
+            self.shell.env.set(name, Value::sure(&word));
+            last = self.sequence(body);
+            if !matches!(last, Step::Code(_)) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Waits for what goes on beside.
+    fn wait(&mut self, words: &[&str]) -> Step {
+        let mut code = 0;
+        let jobs: Vec<Option<(Duration, i64)>> = match words {
+            [] => self.shell.jobs.clone(),
+            words => {
+                let numbers =
+                    words.iter().map(|word| (1..=self.shell.jobs.len()).find(|at| pid(*at) == *word));
+                let Some(numbers) = numbers.collect::<Option<Vec<usize>>>() else { return Step::Endless };
+                numbers.into_iter().map(|number| self.shell.jobs[number - 1]).collect()
+            }
+        };
+        for job in jobs {
+            let Some((end, ended)) = job else { return Step::Endless };
+            self.now = self.now.max(end);
+            code = if words.is_empty() { 0 } else { ended };
+        }
+        // What they left behind is there from now on.
+        let mut files = self.course.files.clone();
+        files.retain(|(at, _, _)| *at <= self.now);
+        files.sort_by_key(|(at, _, _)| *at);
+        for (_, name, text) in files {
+            match text {
+                Some(text) => self.files.insert(name, text),
+                None => self.files.remove(&name),
+            };
+        }
+        Step::Code(code)
+    }
+
+    fn sleep(&mut self, words: &[&str]) -> Step {
+        let mut total = 0.0;
+        for word in words {
+            let (number, unit) = match word.char_indices().last() {
+                Some((at, 's')) => (&word[..at], 1.0),
+                Some((at, 'm')) => (&word[..at], 60.0),
+                Some((at, 'h')) => (&word[..at], 3600.0),
+                Some((at, 'd')) => (&word[..at], 86400.0),
+                _ => (*word, 1.0),
+            };
+            match number.parse::<f64>() {
+                Ok(number) if number.is_finite() && number >= 0.0 => total += number * unit,
+                _ => return Step::Endless,
+            }
+        }
+        match Duration::try_from_secs_f64(total) {
+            Ok(pause) => {
+                self.now = self.now.saturating_add(pause);
+                Step::Code(0)
+            }
+            Err(_) => Step::Endless,
+        }
+    }
+
+    fn cat(&mut self, words: &[&str], into: Into<'_>) -> Step {
+        let mut code = 0;
+        for file in words {
+            match self.files.get(*file).cloned() {
+                Some(text) => self.say(&text, into),
+                None => code = 1,
+            }
+        }
+        Step::Code(code)
+    }
+
+    fn test(&self, words: &[&str]) -> Step {
+        let code = |holds: bool| Step::Code(i64::from(!holds));
+        match words {
+            [] => code(false),
+            ["!", rest @ ..] if !rest.is_empty() => match self.test(rest) {
+                Step::Code(found) => code(found != 0),
+                other => other,
+            },
+            ["-e" | "-f" | "-r", file] => code(self.files.contains_key(*file)),
+            ["-s", file] => code(self.files.get(*file).is_some_and(|text| !text.is_empty())),
+            ["-z", text] => code(text.is_empty()),
+            ["-n", text] | [text] => code(!text.is_empty()),
+            [a, "=" | "==", b] => code(a == b),
+            [a, "!=", b] => code(a != b),
+            [a, how, b] => match (a.parse::<i64>(), b.parse::<i64>()) {
+                (Ok(a), Ok(b)) => match *how {
+                    "-eq" => code(a == b),
+                    "-ne" => code(a != b),
+                    "-lt" => code(a < b),
+                    "-le" => code(a <= b),
+                    "-gt" => code(a > b),
+                    "-ge" => code(a >= b),
+                    _ => Step::Endless,
+                },
+                _ => Step::Endless,
+            },
+            _ => Step::Endless,
+        }
+    }
+
+    fn say(&mut self, text: &str, into: Into<'_>) {
+        match into {
+            Some(("/dev/null", _)) => {}
+            Some(("/dev/stdout" | "/dev/stderr", _)) | None => self.course.say(self.now, text),
+            Some((file, appends)) => {
+                let before = self.files.get(file).filter(|_| appends).cloned().unwrap_or_default();
+                self.write(file, Some(before + text));
+            }
+        }
+    }
+
+    fn write(&mut self, file: &str, text: Option<String>) {
+        match &text {
+            Some(text) => self.files.insert(file.to_owned(), text.clone()),
+            None => self.files.remove(file),
+        };
+        self.course.files.push((self.now, file.to_owned(), text));
+    }
+}
+
+/// The number of the process that goes on beside a shell as the so many-th; nothing before the first.
+fn pid(job: usize) -> String {
+    if job == 0 { String::new() } else { (job + 6).to_string() }
+}
+
+/// What `echo` makes of its words.
+fn echoed(words: &[&str]) -> String {
+    let is_option = |word: &&&str| {
+        word.len() > 1 && word.starts_with('-') && word[1..].bytes().all(|b| b"neE".contains(&b))
+    };
+    let options: Vec<&&str> = words.iter().take_while(is_option).collect();
+    let text = words[options.len()..].join(" ");
+    let has = |option: char| options.iter().any(|word| word.contains(option));
+    let (text, is_over) = if has('e') { unescape(&text) } else { (text, false) };
+    if has('n') || is_over { text } else { text + "\n" }
+}

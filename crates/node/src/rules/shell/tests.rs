@@ -1,0 +1,218 @@
+//! What scripts come to.
+
+use super::*;
+use crate::rules::env::Value;
+
+fn course(words: &[&str]) -> Course {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    read(&words, BTreeMap::new(), &Env::default())
+}
+
+fn end(words: &[&str]) -> Option<(u64, i64)> {
+    course(words).end.map(|(at, code)| (at.as_secs(), code))
+}
+
+#[test]
+fn plain_commands_end_as_they_say() {
+    assert_eq!(end(&["sleep", "5"]), Some((5, 0)));
+    assert_eq!(end(&["/bin/sleep", "1m", "2s"]), Some((62, 0)));
+    assert_eq!(end(&["true"]), Some((0, 0)));
+    assert_eq!(end(&["/bin/false"]), Some((0, 1)));
+    for endless in [&["sleep", "infinity"][..], &["nginx"], &["sh"], &["sh", "x.sh"], &["sleep", "$N"]] {
+        assert_eq!(end(endless), None, "{endless:?}");
+    }
+    assert_eq!(end(&[]), Some((0, 0)));
+}
+
+#[test]
+fn sequences_run_one_after_the_other() {
+    let course = course(&["sh", "-c", "echo one; sleep 2 && echo 'two three'; exit 7; echo never"]);
+    let at = Duration::from_secs;
+    assert_eq!(course.end, Some((at(2), 7)));
+    assert_eq!(course.log, [(at(0), "one".to_owned()), (at(2), "two three".to_owned())]);
+    assert_eq!(end(&["sh", "-c", "false && sleep 9 || sleep 3"]), Some((3, 0)));
+    assert_eq!(end(&["sh", "-ec", "false || exit 3"]), Some((0, 3)));
+    assert_eq!(end(&["sh", "-c", "exec sleep 4"]), Some((4, 0)));
+    assert_eq!(end(&["sh", "-c", "sh -c 'exit 4'; exit 5"]), Some((0, 5)));
+}
+
+#[test]
+fn what_is_not_known_goes_on_until_it_is_stopped() {
+    for script in ["while true; do sleep 1; done", "sleep 1; nginx", "a | b", "exit $(cat x)", "nginx & wait"]
+    {
+        assert_eq!(end(&["sh", "-c", script]), None, "{script}");
+    }
+    assert_eq!(course(&["sh", "-c", "echo up; while true; do :; done"]).log.len(), 1);
+}
+
+#[test]
+fn branches_are_taken_as_their_condition_ends() {
+    for (script, ends) in [
+        ("if true; then exit 3; fi", Some((0, 3))),
+        ("if false; then exit 3; fi; sleep 2", Some((2, 0))),
+        ("if [ -f /x ]; then exit 1; elif [[ a == a ]]; then sleep 4; else exit 2; fi", Some((4, 0))),
+        ("touch /x\nif [ -f /x ] && true\nthen\n if false; then exit 1; else exit 5; fi\nfi", Some((0, 5))),
+        ("if nginx; then exit 1; fi", None),
+        ("if true; then for i in 1 2; do exit 1; done; fi", Some((0, 1))),
+        ("if true; then until false; do exit 1; done; fi", None),
+        ("if true; then exit 1", None),
+        ("if true; then exit 1; fi | cat", None),
+    ] {
+        assert_eq!(end(&["sh", "-c", script]), ends, "{script}");
+    }
+}
+
+#[test]
+fn a_loop_says_the_same_again_and_again() {
+    let course = course(&["sh", "-c", "echo up; sleep 3; while true; do echo hello; sleep 2; done"]);
+    assert_eq!(course.end, None);
+    let (said, next) = course.said_by(Duration::from_secs(8));
+    let times: Vec<(u64, &str)> = said.iter().map(|(at, line)| (at.as_secs(), *line)).collect();
+    assert_eq!(times, [(0, "up"), (3, "hello"), (5, "hello"), (7, "hello")]);
+    assert_eq!(next, Some(Duration::from_secs(9)));
+    let endless = self::course(&["sh", "-c", "while :; do echo x; done"]);
+    let (said, next) = endless.said_by(Duration::MAX);
+    assert_eq!((said.len(), next), (0, None), "one that takes no time would never end");
+}
+
+#[test]
+fn files_come_and_go() {
+    let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
+    let course = course(&["/bin/sh", "-c", script]);
+    let at = |seconds| course.files_at(Duration::from_secs(seconds));
+    let probe = |seconds| {
+        let cat = ["cat".to_owned(), "/tmp/health".to_owned()];
+        read(&cat, at(seconds), &Env::default()).end
+    };
+    assert_eq!((probe(9), probe(10)), (Some((Duration::ZERO, 0)), Some((Duration::ZERO, 1))));
+    assert_eq!(course.end, Some((Duration::from_secs(610), 0)));
+}
+
+#[test]
+fn words_go_into_files() {
+    let course = course(&["sh", "-c", "echo -n DONE > /dev/termination-log 2>&1; echo x >/dev/null"]);
+    assert_eq!(course.files_at(Duration::ZERO).get("/dev/termination-log").map(String::as_str), Some("DONE"));
+    assert_eq!((course.log.len(), course.end), (0, Some((Duration::ZERO, 0))));
+}
+
+/// When a script ends and with which code, and what it says.
+fn told(script: &str) -> (Option<(u64, i64)>, Vec<String>) {
+    let course = course(&["sh", "-c", script]);
+    let end = course.end.map(|(at, code)| (at.as_secs(), code));
+    (end, course.log.into_iter().map(|(_, line)| line).collect())
+}
+
+#[test]
+fn a_strict_shell_ends_at_the_first_failure_that_nobody_asks_for() {
+    for (script, ends, says) in [
+        ("set -e\nfalse\necho never", Some((0, 1)), &[][..]),
+        ("set -euo pipefail; false; echo never", Some((0, 1)), &[]),
+        ("set -o errexit; sleep 3; false; echo never", Some((3, 1)), &[]),
+        ("set -e; set +e; false; echo yes", Some((0, 0)), &["yes"]),
+        ("set -e; false || echo yes; false && true; ! true; echo end", Some((0, 0)), &["yes", "end"]),
+        ("set -e; if false; then :; fi; if ! false; then echo in; fi", Some((0, 0)), &["in"]),
+        ("set -e; true && false; echo never", Some((0, 1)), &[]),
+        ("set -e; sh -c 'false; echo inner'; exit 3", Some((0, 3)), &["inner"]),
+        ("set -e; while true; do echo on; false; done", Some((0, 1)), &["on"]),
+    ] {
+        let (end, lines) = told(script);
+        assert_eq!(
+            (end, lines.iter().map(String::as_str).collect::<Vec<_>>()),
+            (ends, says.to_vec()),
+            "{script}"
+        );
+    }
+    for shell in
+        [&["sh", "-ec"][..], &["sh", "-e", "-c"], &["bash", "-euo", "pipefail", "-c"], &["sh", "-ce"]]
+    {
+        assert_eq!(end(&[shell, &["false; exit 0"]].concat()), Some((0, 1)), "{shell:?}");
+    }
+}
+
+#[test]
+fn a_bare_exit_ends_as_the_last_command_did() {
+    for (script, ends) in [
+        ("false; exit", (0, 1)),
+        ("true; exit", (0, 0)),
+        ("if false; then :; else sh -c 'exit 4'; exit; fi", (0, 4)),
+        ("! true", (0, 1)),
+        ("! false", (0, 0)),
+        ("sh -c 'exit 7'; exit $?", (0, 7)),
+    ] {
+        assert_eq!(told(script).0, Some(ends), "{script}");
+    }
+}
+
+#[test]
+fn what_goes_on_beside_is_waited_for() {
+    for (script, ends, says) in [
+        ("sleep 1 & wait", Some((1, 0)), &[][..]),
+        ("sleep 5 & sleep 2; echo a; wait; echo b", Some((5, 0)), &["a", "b"]),
+        ("(sleep 1) & wait", None, &[]),
+        ("sleep 2 && exit 3 & wait $!", Some((2, 3)), &[]),
+        ("sleep 9 &", Some((0, 0)), &[]),
+        ("sleep 1 && echo late & echo early; sleep 2", Some((2, 0)), &["early", "late"]),
+        ("sleep 5 && echo never & sleep 2", Some((2, 0)), &[]),
+    ] {
+        let (end, lines) = told(script);
+        assert_eq!(
+            (end, lines.iter().map(String::as_str).collect::<Vec<_>>()),
+            (ends, says.to_vec()),
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn variables_stand_for_their_values() {
+    let mut env = Env::default();
+    env.set("N", Value::sure("3"));
+    env.set("WORDS", Value::sure("a  b"));
+    env.set("SECRET", Value { text: "$SECRET".to_owned(), sure: false });
+    let told = |script: &str| {
+        let words = ["sh".to_owned(), "-c".to_owned(), script.to_owned(), "me".to_owned(), "one".to_owned()];
+        let course = read(&words, BTreeMap::new(), &env);
+        let lines: Vec<String> = course.log.into_iter().map(|(_, line)| line).collect();
+        (course.end.map(|(at, code)| (at.as_secs(), code)), lines.join("|"))
+    };
+    for (script, ends, says) in [
+        ("sleep $N; exit ${N}", Some((3, 3)), ""),
+        ("echo $WORDS \"$WORDS\" '$WORDS' \\$N", Some((0, 0)), "a b a  b $WORDS $N"),
+        ("A=$N; A=\"$A$A\"; echo $A; export B=x; echo $B$NONE.", Some((0, 0)), "33|x."),
+        ("A=1 sh -c 'echo $A'; echo [$A]", Some((0, 0)), "1|[]"),
+        ("echo ${A:-b c} ${N-x} $0 $1 100$", Some((0, 0)), "b c 3 me one 100$"),
+        ("echo the $SECRET; exit $SECRET", None, "the $SECRET"),
+        ("if [ \"$SECRET\" = x ]; then exit 1; fi", None, ""),
+        ("[ $N -gt 2 ] && [ -n \"$N\" ] && [ -z \"$NONE\" ] && [ ! -f /x ] && exit 4", Some((0, 4)), ""),
+        ("for i in $WORDS 'c d'; do echo $i; sleep 1; done; echo $i", Some((3, 0)), "a|b|c d|c d"),
+        ("for f in *; do echo $f; done", None, ""),
+        ("set -- a b; echo $2 $0; set -e c; echo $1", Some((0, 0)), "b me|c"),
+    ] {
+        assert_eq!(told(script), (ends, says.to_owned()), "{script}");
+    }
+}
+
+#[test]
+fn words_are_said_as_a_shell_says_them() {
+    for (script, says) in [
+        (r#"echo "a\tb \\ \"c\" \$x""#, &[r#"a\tb \ "c" $x"#][..]),
+        (r"echo -e 'a\nb'; echo 'a\nb'", &["a", "b", r"a\nb"]),
+        (r"printf '%s is %d\n' a 1 b 2", &["a is 1", "b is 2"]),
+        ("echo -n a; echo b; printf x; sleep 1; echo y", &["ab", "x", "y"]),
+        ("echo one \\\n two >&2; echo three 1>&2 2>/dev/null", &["one two", "three"]),
+        ("echo", &[""]),
+    ] {
+        assert_eq!(told(script).1, says, "{script}");
+    }
+}
+
+#[test]
+fn a_script_that_is_too_long_to_look_through_goes_on() {
+    let digits = "0 1 2 3 4 5 6 7 8 9";
+    let (mut open, mut close) = (String::new(), String::new());
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        open += &format!("for {name} in {digits}; do ");
+        close += "; done";
+    }
+    assert_eq!(told(&format!("{open} true {close}")).0, None);
+}

@@ -1,0 +1,227 @@
+//! The text of a script as tokens, up to the first that is not known here.
+
+use super::words::After;
+
+/// A word: texts and variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    pub parts: Vec<Part>,
+    /// Whether some of it stands in quotes: then it is a word even if it is empty.
+    pub quoted: bool,
+}
+
+/// A part of a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A text.
+    Text(String),
+    /// The value of a variable.
+    Variable {
+        name: String,
+        /// What stands in for it, and whether for an empty value too.
+        fallback: Option<(String, bool)>,
+        /// Whether it stands in quotes, and so stays one word.
+        quoted: bool,
+    },
+}
+
+impl Word {
+    /// Its text, if nothing in it is quoted or a variable.
+    pub fn plain(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [Part::Text(text)] if !self.quoted => Some(text),
+            _ => None,
+        }
+    }
+
+    fn push(&mut self, character: char) {
+        match self.parts.last_mut() {
+            Some(Part::Text(text)) => text.push(character),
+            _ => self.parts.push(Part::Text(character.into())),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Token {
+    Word(Word),
+    Into(Word, bool),
+    Next(After),
+    /// What came before goes on beside what follows.
+    Beside,
+    /// Something that makes no difference here.
+    Nothing,
+    /// Something that is not known here. Nothing follows it.
+    Unknown,
+}
+
+/// The tokens of a script, up to the first that is not known here.
+pub(super) fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = text.chars().peekable();
+    while let Some(&next) = rest.peek() {
+        match next {
+            ' ' | '\t' => {
+                rest.next();
+            }
+            '#' => while rest.next_if(|next| *next != '\n').is_some() {},
+            _ => match token(next, &mut rest) {
+                Some(Token::Nothing) => {}
+                Some(token) => tokens.push(token),
+                None => {
+                    tokens.push(Token::Unknown);
+                    break;
+                }
+            },
+        }
+    }
+    tokens
+}
+
+type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+/// The token that begins with a character; nothing if it is not known here.
+fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
+    Some(match first {
+        '\n' | ';' => {
+            rest.next();
+            Token::Next(After::Any)
+        }
+        '&' => {
+            rest.next();
+            if rest.next_if_eq(&'&').is_some() { Token::Next(After::Success) } else { Token::Beside }
+        }
+        '|' => {
+            rest.next();
+            // A pipe is not known.
+            rest.next_if_eq(&'|')?;
+            Token::Next(After::Failure)
+        }
+        '>' => into(rest)?,
+        '(' | ')' | '<' | '`' => return None,
+        _ => {
+            let word = word(rest)?;
+            let number = word.plain().filter(|word| matches!(*word, "1" | "2"));
+            match (number, rest.peek()) {
+                (Some("1"), Some('>')) => into(rest)?,
+                // What goes wrong is not told apart from the rest, and most of it is never said here.
+                (Some(_), Some('>')) => {
+                    into(rest)?;
+                    Token::Nothing
+                }
+                _ => Token::Word(word),
+            }
+        }
+    })
+}
+
+/// Where the output goes, from `>` on.
+fn into(rest: &mut Rest<'_>) -> Option<Token> {
+    rest.next();
+    let appends = rest.next_if_eq(&'>').is_some();
+    if rest.next_if_eq(&'&').is_some() {
+        // To where all goes.
+        let to = word(rest)?;
+        return matches!(to.plain(), Some("1" | "2")).then_some(Token::Nothing);
+    }
+    while rest.next_if_eq(&' ').is_some() {}
+    Some(Token::Into(word(rest)?, appends))
+}
+
+fn word(rest: &mut Rest<'_>) -> Option<Word> {
+    let mut word = Word::default();
+    while let Some(next) = rest.next_if(|next| !" \t\n;&|<>()".contains(*next)) {
+        match next {
+            '\'' => {
+                word.quoted = true;
+                loop {
+                    match rest.next()? {
+                        '\'' => break,
+                        other => word.push(other),
+                    }
+                }
+            }
+            '"' => in_quotes(&mut word, rest)?,
+            '\\' => match rest.next()? {
+                // A line that goes on.
+                '\n' => {}
+                other => {
+                    word.push(other);
+                    word.quoted = true;
+                }
+            },
+            '`' => return None,
+            '$' => variable(&mut word, rest, false)?,
+            other => word.push(other),
+        }
+    }
+    Some(word)
+}
+
+/// What stands between double quotes, from after the first.
+fn in_quotes(word: &mut Word, rest: &mut Rest<'_>) -> Option<()> {
+    word.quoted = true;
+    loop {
+        match rest.next()? {
+            '"' => return Some(()),
+            '\\' => match rest.next()? {
+                '\n' => {}
+                escaped @ ('$' | '`' | '"' | '\\') => word.push(escaped),
+                other => {
+                    word.push('\\');
+                    word.push(other);
+                }
+            },
+            '`' => return None,
+            '$' => variable(word, rest, true)?,
+            other => word.push(other),
+        }
+    }
+}
+
+/// What stands after a dollar sign; nothing if it is not known here.
+fn variable(word: &mut Word, rest: &mut Rest<'_>, quoted: bool) -> Option<()> {
+    let is_name = |next: &char| next.is_ascii_alphanumeric() || *next == '_';
+    let mut name = String::new();
+    let mut fallback = None;
+    match rest.peek() {
+        Some('(' | '@' | '*' | '#' | '-') => return None,
+        Some('{') => {
+            rest.next();
+            let mut inner = String::new();
+            loop {
+                match rest.next()? {
+                    '}' => break,
+                    '$' | '`' | '"' | '\'' | '\\' => return None,
+                    other => inner.push(other),
+                }
+            }
+            let end = inner.find(|next: char| !is_name(&next) && next != '?').unwrap_or(inner.len());
+            let (before, after) = inner.split_at(end);
+            before.clone_into(&mut name);
+            fallback = match (after, after.strip_prefix(":-"), after.strip_prefix('-')) {
+                ("", ..) => None,
+                (_, Some(text), _) => Some((text.to_owned(), true)),
+                (_, None, Some(text)) => Some((text.to_owned(), false)),
+                _ => return None,
+            };
+            if name.is_empty() {
+                return None;
+            }
+        }
+        Some('?' | '!' | '$') => name.extend(rest.next()),
+        Some(digit) if digit.is_ascii_digit() => name.extend(rest.next()),
+        _ => {
+            while let Some(next) = rest.next_if(is_name) {
+                name.push(next);
+            }
+        }
+    }
+    if name.is_empty() {
+        // A dollar sign that begins nothing stands for itself.
+        word.push('$');
+    } else {
+        word.parts.push(Part::Variable { name, fallback, quoted });
+    }
+    Some(())
+}

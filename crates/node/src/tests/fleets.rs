@@ -1,0 +1,132 @@
+//! More than one fleet with nodes of the same names.
+
+use setpoint_sim::cluster::Parked;
+
+use super::*;
+use crate::fleet::FLEET;
+
+/// What the fleet beside the server is like.
+fn first() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    at_once()
+}
+
+/// Another one, of other nodes.
+fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    let mut fleet = Fleet { count: 3, owner: "setpoint-nodes-node".to_owned(), ..Fleet::default() };
+    fleet.set("cpu", "2");
+    (planners(fleet), indexes())
+}
+
+/// Lets both run for so many seconds, by turns.
+fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
+    for _ in 0..span / 4 {
+        for _ in 0..2 {
+            seconds(cluster, 2);
+            cluster.swap(other);
+        }
+    }
+}
+
+/// `fleet cpu` of a node.
+fn whose(cluster: &Cluster, node: &str) -> String {
+    let node = cluster.get("nodes", node).unwrap();
+    let capacity = node.str_at(&["status", "capacity", "cpu"]);
+    format!("{} {capacity}", node.str_at(&["metadata", "annotations", FLEET]))
+}
+
+/// The fleet beside the server runs, and the other has been started.
+fn begin() -> (Cluster, Parked) {
+    let mut cluster = cluster(first);
+    let mut other = Cluster::another(second, &[]);
+    cluster.swap(&mut other);
+    cluster.crash();
+    cluster.swap(&mut other);
+    (cluster, other)
+}
+
+#[test]
+fn two_fleets_of_one_name_never_write_the_same_node() {
+    let (mut cluster, mut other) = begin();
+    cluster.history.clear();
+    both(&mut cluster, &mut other, 200);
+    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
+    assert_eq!(whose(&cluster, "node-2"), "setpoint-nodes-node 2");
+    let writes = cluster.history.iter().filter(|line| line.contains("patch nodes/node-0")).count();
+    assert!(writes <= 1, "a node that nobody touches is written for its heartbeat only: {writes}");
+    let told = events(&cluster, "NodeOfAnotherFleet");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("leaves this one to fleet setpoint-up"), "{told:?}");
+}
+
+#[test]
+fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
+    let (mut cluster, mut other) = begin();
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let sleeps =
+        r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"b","command":["sleep","60"]}]}"#;
+    pod(&mut cluster, "b", sleeps);
+    cluster.swap(&mut other);
+    seconds(&mut cluster, 39);
+    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16", "its Lease may still be renewed");
+    seconds(&mut cluster, 60);
+    assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
+    assert_eq!(condition(&cluster.get("nodes", "node-0").unwrap(), "Ready"), "True KubeletReady");
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "its new fleet looks after it");
+    // The first comes back, with all that it remembers or with nothing.
+    for starts_anew in [false, true] {
+        cluster.swap(&mut other);
+        if starts_anew {
+            cluster.crash();
+        }
+        both(&mut cluster, &mut other, 120);
+        assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
+        cluster.swap(&mut other);
+    }
+}
+
+#[test]
+fn a_node_that_is_switched_off_is_not_taken_over() {
+    let (mut cluster, mut other) = begin();
+    let off = value!({"metadata": {"annotations": {"simulate.setpoint.dev/power": "off"}}});
+    cluster.patch("nodes", "node-0", "", off).unwrap();
+    both(&mut cluster, &mut other, 200);
+    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
+}
+
+#[test]
+fn a_node_that_says_nothing_of_fleets_is_claimed_unless_something_real_runs_it() {
+    let mut cluster = Cluster::new(first, 1);
+    cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
+    for (name, runtime) in [("node-0", "simulated://0.1.0"), ("node-1", "containerd://2.0.0")] {
+        let status = value!({"nodeInfo": {"containerRuntimeVersion": (runtime)}});
+        cluster.create("nodes", "", value!({"metadata": {"name": (name)}, "status": (status)}));
+    }
+    seconds(&mut cluster, 30);
+    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
+    assert_eq!(whose(&cluster, "node-1").trim(), "");
+    let labels = cluster.get("nodes", "node-0").unwrap();
+    assert!(labels.at(&["metadata", "labels", "node-role.kubernetes.io/simulated"]).is_some());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn the_rules_of_a_fleet_elsewhere_are_published() {
+    let controllers: setpoint_sim::cluster::Controllers = || {
+        let published = Some("rules:\n- log: [hello]\n".to_owned());
+        let owner = "setpoint-nodes-sim".to_owned();
+        planners_of(Fleet { owner, published, ..Fleet::default() })
+    };
+    let mut cluster = Cluster::new(controllers, 1);
+    cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));
+    let place = "kube-system/setpoint-nodes-sim";
+    cluster.settle();
+    let text = |cluster: &Cluster| {
+        cluster.get("configmaps", place).unwrap().str_at(&["data", "rules.yaml"]).to_owned()
+    };
+    assert_eq!(text(&cluster), "rules:\n- log: [hello]\n");
+    cluster.patch("configmaps", place, "", value!({"data": {"rules.yaml": "x"}})).unwrap();
+    cluster.settle();
+    assert_eq!(text(&cluster), "rules:\n- log: [hello]\n", "edits do not last");
+    cluster.assert_quiet();
+}
