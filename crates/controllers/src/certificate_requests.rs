@@ -257,8 +257,7 @@ mod tests {
         let at = Time::from_seconds(1000);
         let key = setpoint_reconcile::planner::key_of(REQUESTS, "", "r").unwrap();
         let text = r#"{"metadata":{"name":"r","creationTimestamp":"1970-01-01T00:16:40Z"}}"#;
-        let object =
-            Object::read(key, setpoint_api::Revision(1), at, text.as_bytes().to_vec().into()).unwrap();
+        let object = Object::read(key, setpoint_api::Revision(1), at, text.as_bytes().to_vec()).unwrap();
         let with = |kind: &str, certificate: &str| {
             let mut request = CertificateSigningRequest::default();
             let mut condition = Condition::new(kind, "True", "r", "m", at);

@@ -36,7 +36,7 @@ mod tests {
     fn object(resource: &str, revision: u64) -> Object {
         let key = Key::cluster(&Resource::new(resource).unwrap(), "x").unwrap();
         let text = r#"{"metadata":{"name":"x","uid":"u"}}"#;
-        Object::read(key, Revision(revision), Time::from_seconds(1000), text.into()).unwrap()
+        Object::read(key, Revision(revision), Time::from_seconds(1000), text).unwrap()
     }
 
     #[test]

@@ -81,7 +81,7 @@ mod tests {
     fn node() -> Object {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
         let text: &'static [u8] = br#"{"metadata":{"name":"n1","labels":{"zone":"a","cores":"8"}}}"#;
-        Object::read(key, Revision(1), Time::EPOCH, text.into()).unwrap()
+        Object::read(key, Revision(1), Time::EPOCH, text).unwrap()
     }
 
     fn allows_terms(terms: Value) -> bool {

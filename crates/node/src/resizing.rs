@@ -48,12 +48,15 @@ pub fn is_asking(object: &Object, pod: &Pod) -> bool {
         })
 }
 
-/// Containers that can be resized, with what is reported of those that were given anything.
+/// Containers that can be resized, with what is reported of those that were given anything. Where nothing of a pod was,
+/// it asks for nothing, or its node does not say.
 fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
+    let reported = || pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    let is_said = reported().any(|status| !status.allocated_resources.is_empty());
     let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    pod.spec.containers.iter().chain(sidecars).filter_map(|container| {
-        let mut all = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-        let status = all.find(|status| status.name == container.name)?;
+    let all = pod.spec.containers.iter().chain(sidecars).filter(move |_| is_said);
+    all.filter_map(move |container| {
+        let status = reported().find(|status| status.name == container.name)?;
         let has_any = !status.allocated_resources.is_empty() || status.state.get("running").is_some();
         has_any.then_some((container, status))
     })
@@ -114,6 +117,33 @@ pub fn was_resized(before: &Pod, after: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn object(allocated: &str) -> Object {
+        let requests = r#"{"requests":{"cpu":"2"}}"#;
+        let text = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"b","uid":"u"}},
+            "spec":{{"nodeName":"n","containers":[{{"name":"c","resources":{requests}}},{{"name":"d"}}]}},
+            "status":{{"phase":"Running","startTime":"2026-01-01T00:00:00Z","containerStatuses":[
+              {{"name":"c","state":{{"running":{{}}}},"allocatedResources":{allocated}}},
+              {{"name":"d","state":{{"running":{{}}}}}}]}}}}"#
+        );
+        let key = setpoint_reconcile::planner::key_of("pods", "b", "a").unwrap();
+        let (revision, time) = (setpoint_api::Revision(1), setpoint_api::Time::EPOCH);
+        let bytes = setpoint_api::json::to_vec(&setpoint_api::json::parse(text.as_bytes()).unwrap());
+        Object::read(key, revision, time, bytes.into()).unwrap()
+    }
+
+    #[test]
+    fn a_pod_asks_when_it_was_given_something_else() {
+        let asks = |allocated: &str| {
+            let object = object(allocated);
+            let pod = object.view::<Pod>().unwrap();
+            (is_asking(&object, pod), held_by(&object, pod).cpu)
+        };
+        assert_eq!(asks(r#"{"cpu":"1"}"#), (true, 1000));
+        assert_eq!(asks(r#"{"cpu":"2000m"}"#), (false, 2000));
+        assert_eq!(asks("{}"), (false, 2000), "its node does not say");
+    }
 
     #[test]
     fn amounts_are_the_same_however_they_are_written() {

@@ -225,6 +225,9 @@ fn first(
     if !host.is_empty() {
         event.push(("reportingInstance", host.into()));
     }
+    if !note.action.is_empty() {
+        event.push(("action", note.action.into()));
+    }
     map(event)
 }
 

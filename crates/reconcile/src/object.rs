@@ -1,18 +1,22 @@
 //! An object as planners see it: its metadata, and a view of what they read of the rest.
 //!
-//! The bytes are those the API serves. Metadata is read when the object arrives, or when somebody first asks
+//! The bytes are those the API serves; the object refers to whoever keeps them ([`Kept`]). Metadata is read when the object arrives, or when somebody first asks
 //! ([`Object::unread`]); the view, a plain struct with the few fields that planners of the kind need, is decoded when
 //! somebody first asks, once per object and commit.
 
+mod pairs;
+
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use setpoint_api::{Key, Revision, Time, Value, json, rfc3339};
 use thiserror::Error;
+
+pub use self::pairs::Pairs;
 
 /// What planners read of one kind. There is one view per resource, shared by all planners.
 pub trait View: DeserializeOwned + Send + Sync + 'static {
@@ -23,6 +27,18 @@ pub trait View: DeserializeOwned + Send + Sync + 'static {
     fn shrink(&mut self) {}
 }
 
+/// Whoever keeps the bytes of an object. They never change.
+pub trait Kept: Send + Sync + 'static {
+    /// The bytes: made anew for each who asks, if they are not kept as they are.
+    fn bytes(&self) -> Cow<'_, [u8]>;
+}
+
+impl<T: AsRef<[u8]> + Send + Sync + 'static> Kept for T {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_ref())
+    }
+}
+
 /// One object at one revision. Cloning it copies a pointer.
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
@@ -31,9 +47,8 @@ struct Inner {
     key: Key,
     revision: Revision,
     committed: Time,
-    bytes: Bytes,
+    kept: Box<dyn Kept>,
     head: OnceLock<Box<Head>>,
-    view: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
 }
 
 /// An object that cannot be read.
@@ -51,11 +66,16 @@ impl Object {
     ///
     /// # Errors
     /// If they are no object with metadata.
-    pub fn read(key: Key, revision: Revision, committed: Time, bytes: Bytes) -> Result<Object, Unreadable> {
-        match Head::read(&bytes) {
+    pub fn read(
+        key: Key,
+        revision: Revision,
+        committed: Time,
+        kept: impl Kept,
+    ) -> Result<Object, Unreadable> {
+        match Head::read(&kept.bytes()) {
             Ok(head) => {
-                let (head, view) = (OnceLock::from(Box::new(head)), OnceLock::new());
-                Ok(Object(Arc::new(Inner { key, revision, committed, bytes, head, view })))
+                let (kept, head) = (Box::new(kept), OnceLock::from(Box::new(head)));
+                Ok(Object(Arc::new(Inner { key, revision, committed, kept, head })))
             }
             Err(source) => Err(Unreadable { key, revision, source }),
         }
@@ -63,13 +83,13 @@ impl Object {
 
     /// Takes in the bytes of an object whose metadata hardly anybody will ask for.
     #[must_use]
-    pub fn unread(key: Key, revision: Revision, committed: Time, bytes: Bytes) -> Object {
-        let (head, view) = (OnceLock::new(), OnceLock::new());
-        Object(Arc::new(Inner { key, revision, committed, bytes, head, view }))
+    pub fn unread(key: Key, revision: Revision, committed: Time, kept: impl Kept) -> Object {
+        let (kept, head) = (Box::new(kept), OnceLock::new());
+        Object(Arc::new(Inner { key, revision, committed, kept, head }))
     }
 
     fn head(&self) -> &Head {
-        self.0.head.get_or_init(|| Box::new(Head::read(&self.0.bytes).unwrap_or_default()))
+        self.0.head.get_or_init(|| Box::new(Head::read(&self.bytes()).unwrap_or_default()))
     }
 
     /// Where it is kept.
@@ -98,14 +118,14 @@ impl Object {
 
     /// Its bytes, as the API serves them.
     #[must_use]
-    pub fn bytes(&self) -> &Bytes {
-        &self.0.bytes
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        self.0.kept.bytes()
     }
 
     /// The whole object, parsed anew: for the rare plan that must copy what no view holds.
     #[must_use]
     pub fn value(&self) -> Value {
-        json::parse(&self.0.bytes).unwrap_or(Value::Null)
+        json::parse(&self.bytes()).unwrap_or(Value::Null)
     }
 
     /// What planners read of it. Nothing if it is of another kind, or cannot be read as this one.
@@ -119,16 +139,16 @@ impl Object {
             view.shrink();
             Some(view as Box<dyn Any + Send + Sync>)
         };
-        self.0.view.get_or_init(decode).as_ref()?.downcast_ref()
+        self.head().view.get_or_init(decode).as_ref()?.downcast_ref()
     }
 
     /// Reads the object, but for type and metadata, anew: for what is dropped again with the plan. Nothing if it cannot be
     /// read as this.
     #[must_use]
     pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
-        let (bytes, body) = (&self.0.bytes, self.head().body);
+        let (bytes, body) = (self.bytes(), self.head().body);
         if body == 0 {
-            return serde_json::from_slice(bytes).ok();
+            return serde_json::from_slice(&bytes).ok();
         }
         // Who owns which field can be half of an object; so it is not even passed over. All of it is looked at for what is
         // no text at once, which is cheaper than string by string.
@@ -139,12 +159,13 @@ impl Object {
     }
 }
 
-/// How an object begins.
+/// How an object begins, and what was read of the rest.
 #[derive(Default)]
 struct Head {
     meta: Meta,
     /// Where the comma stands after which there is all but type and metadata; 0 if they do not come first.
     body: usize,
+    view: OnceLock<Option<Box<dyn Any + Send + Sync>>>,
 }
 
 impl Head {
@@ -173,7 +194,7 @@ impl Head {
         serde_json::Deserializer::from_str(&short).deserialize_map(&mut found).ok()?;
         let mut meta = found.meta.filter(|_| found.is_first)?;
         meta.owner_references.shrink_to_fit();
-        Some(Head { meta, body: end + 1 })
+        Some(Head { meta, body: end + 1, view: OnceLock::new() })
     }
 
     /// Reads any object up to its metadata.
@@ -189,7 +210,7 @@ impl Head {
                 let mut meta = meta.unwrap_or_default();
                 meta.owner_references.shrink_to_fit();
                 let body = if bytes.get(end) == Some(&b',') { end } else { 0 };
-                Ok(Head { meta, body })
+                Ok(Head { meta, body, view: OnceLock::new() })
             }
         }
     }
@@ -337,76 +358,6 @@ impl Owner {
     }
 }
 
-/// Names with values, in the order of the names: labels, annotations, selectors.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pairs(Box<[(Box<str>, Box<str>)]>);
-
-impl Pairs {
-    /// The value of a name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
-        Some(&self.0[found].1)
-    }
-
-    /// Names and values.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// As a value, to write it.
-    #[must_use]
-    pub fn to_value(&self) -> Value {
-        Value::Map(self.iter().map(|(name, value)| (name, Value::from(value))).collect())
-    }
-}
-
-impl<'a> FromIterator<(&'a str, &'a str)> for Pairs {
-    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Pairs {
-        Pairs::sorted(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
-    }
-}
-
-impl Pairs {
-    fn sorted(mut pairs: Vec<(Box<str>, Box<str>)>) -> Pairs {
-        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
-        pairs.dedup_by(|(a, _), (b, _)| a == b);
-        Pairs(pairs.into_boxed_slice())
-    }
-}
-
-impl<'de> Deserialize<'de> for Pairs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pairs, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Pairs;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("names with values")
-            }
-
-            fn visit_unit<E>(self) -> Result<Pairs, E> {
-                Ok(Pairs::default())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
-                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(4));
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs::sorted(pairs))
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
 /// Reads a time, for views: `#[serde(default, deserialize_with = "setpoint_reconcile::object::time")]`.
 ///
 /// # Errors
@@ -449,7 +400,7 @@ mod tests {
 
     fn object(text: &'static str) -> Object {
         let key = Key::from_path(&Resource::new("pods").unwrap(), "a/x").unwrap();
-        Object::read(key, Revision(7), Time::EPOCH, Bytes::from_static(text.as_bytes())).unwrap()
+        Object::read(key, Revision(7), Time::EPOCH, text).unwrap()
     }
 
     #[derive(Deserialize)]
@@ -501,13 +452,9 @@ mod tests {
             }
         }
         let pod = object("{}");
-        let read = |text: &'static str| {
-            Object::read(pod.key().clone(), Revision(1), Time::EPOCH, Bytes::from_static(text.as_bytes()))
-        };
+        let read = |text: &'static str| Object::read(pod.key().clone(), Revision(1), Time::EPOCH, text);
         assert!(read(r#"{"spec":{}}"#).unwrap().meta().name.is_empty());
-        let unread = |text: &'static str| {
-            Object::unread(pod.key().clone(), Revision(1), Time::EPOCH, Bytes::from_static(text.as_bytes()))
-        };
+        let unread = |text: &'static str| Object::unread(pod.key().clone(), Revision(1), Time::EPOCH, text);
         let late = unread(r#"{"kind":"Pod","metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
         assert_eq!(late.view::<Pod>().unwrap().spec.node_name, "n");
         assert_eq!((&*late.meta().uid, &*unread("[]").meta().uid), ("u", ""));
@@ -541,7 +488,7 @@ mod tests {
                 pod.key().clone(),
                 Revision(1),
                 Time::EPOCH,
-                pod.bytes().slice(..text.len() - 9),
+                pod.bytes()[..text.len() - 9].to_vec(),
             );
             assert!(short.is_err() || short.unwrap().view::<Pod>().is_none());
         }

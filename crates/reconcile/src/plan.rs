@@ -321,6 +321,16 @@ pub struct Note {
     pub reason: &'static str,
     /// The message.
     pub message: String,
+    /// What was done, or tried; empty where nobody says so.
+    pub action: &'static str,
+}
+
+impl Note {
+    /// The same, and what was done, or tried.
+    #[must_use]
+    pub fn by(self, action: &'static str) -> Note {
+        Note { action, ..self }
+    }
 }
 
 /// What a note is about.
@@ -364,13 +374,17 @@ impl Subject {
     /// Good news about it.
     #[must_use]
     pub fn normal(&self, reason: &'static str, message: impl Into<String>) -> Note {
-        Note { about: self.clone(), severity: Severity::Normal, reason, message: message.into() }
+        self.note(Severity::Normal, reason, message.into())
     }
 
     /// Bad news about it.
     #[must_use]
     pub fn warning(&self, reason: &'static str, message: impl Into<String>) -> Note {
-        Note { about: self.clone(), severity: Severity::Warning, reason, message: message.into() }
+        self.note(Severity::Warning, reason, message.into())
+    }
+
+    fn note(&self, severity: Severity, reason: &'static str, message: String) -> Note {
+        Note { about: self.clone(), severity, reason, message, action: "" }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod controller_revision;
 pub mod cron_job;
 pub mod csi_driver;
 pub mod csi_node;
+pub mod csi_storage_capacity;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod deployment;

@@ -424,7 +424,6 @@ fn indexes_of<'a>(
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use setpoint_api::Time;
 
     use super::*;
@@ -445,7 +444,7 @@ mod tests {
             r#"{{"metadata":{{"name":"{}","uid":"uid of {path} at {revision}","labels":{{"app":"{app}"}},"ownerReferences":[{{"uid":"{owner}"}}]}}}}"#,
             key.name()
         );
-        Object::read(key, Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap()
+        Object::read(key, Revision(revision), Time::EPOCH, text).unwrap()
     }
 
     fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> Vec<&'a str> {

@@ -4,6 +4,7 @@
 //! changed since the world that it last saw. Pods that a plan places are put on their nodes at once; those that the
 //! next world does not show there are taken off again.
 
+pub mod claims;
 pub mod counters;
 pub mod node;
 pub mod owed;
@@ -20,9 +21,11 @@ use setpoint_reconcile::world::Then;
 use setpoint_reconcile::{Failure, Object, World};
 
 use crate::class::Class;
+use crate::request::is_resized;
 use crate::rules::Helps;
 use crate::shape::Shape;
 use crate::waiting::Waiting;
+use claims::Users;
 use counters::{Counters, NEAR_WEIGHT, Weights, What};
 use node::{Node, Offer};
 use owed::Owed;
@@ -96,6 +99,8 @@ pub struct Cache {
     shape_ids: BTreeMap<Arc<Shape>, ShapeId>,
     /// The counts of pods.
     pub counters: Counters,
+    /// How many pods use each claim.
+    pub users: Users,
     /// How many nodes have an image.
     pub images: BTreeMap<Box<str>, usize>,
     touched: Vec<usize>,
@@ -127,16 +132,22 @@ struct Thens {
     nodes: Then,
     pods: Then,
     namespaces: Then,
-    volumes: [Then; 4],
+    volumes: [Then; 8],
     owners: [Then; 2],
 }
 
-const VOLUMES: [&str; 4] = [
+const VOLUMES: [&str; 8] = [
     "persistentvolumes",
     "persistentvolumeclaims",
     "storageclasses.storage.k8s.io",
     "csinodes.storage.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "csistoragecapacities.storage.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    ATTACHMENTS,
 ];
+/// Of these only that one goes helps anybody.
+const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
 
 impl Cache {
@@ -156,7 +167,8 @@ impl Cache {
         self.collect();
         for (at, resource) in VOLUMES.iter().enumerate() {
             let then = std::mem::replace(&mut self.then.volumes[at], world.then(resource));
-            if world.changes_since(&then, resource).next().is_some() {
+            let helps = |now: Option<&Object>| *resource != ATTACHMENTS || now.is_none();
+            if world.changes_since(&then, resource).any(|(_, now)| helps(now)) {
                 self.helps |= Helps::VOLUMES;
             }
         }
@@ -200,6 +212,7 @@ impl Cache {
     fn follow_nodes(&mut self, world: &World) {
         let then = std::mem::replace(&mut self.then.nodes, world.then("nodes"));
         let (mut moved, mut images) = (false, false);
+        let before = self.existing;
         for (was, now) in world.changes_since(&then, "nodes") {
             let Some(name) = was.or(now).map(|object| object.meta().name.clone()) else { continue };
             let at = self.number(&name);
@@ -223,7 +236,8 @@ impl Cache {
             self.counters.grow(&self.nodes);
             self.counters.resum(&self.nodes);
         }
-        if images {
+        // How much an image counts for depends on how many nodes there are.
+        if images || (self.existing != before && !self.images.is_empty()) {
             self.count_images();
             self.touch_all();
         }
@@ -290,11 +304,15 @@ impl Cache {
         let is_deleted = object.meta().is_deleted();
         if let Some(id) = known.filter(|id| self.is_same(*id, object, node)) {
             // The generation tells whether anything but the status changed; labels are not in it.
-            let was = self.pod(id).map(|entry| entry.object.meta());
-            let unchanged = was.is_some_and(|was| {
+            // What a pod counts for that changes its size is in its status, and so are the claims that are made for it.
+            let unchanged = self.pod(id).is_some_and(|entry| {
+                let was = entry.object.meta();
                 was.generation > 0
                     && was.generation == object.meta().generation
                     && was.labels == object.meta().labels
+                    && pod.spec.resource_claims.is_empty()
+                    && !is_resized(pod)
+                    && entry.object.view::<Pod>().is_some_and(|was| !is_resized(was))
             });
             if unchanged || self.shape_of(id).is_some_and(|known| **known == Shape::of(object, pod)) {
                 self.renew_pod(id, object, is_bound);
@@ -502,6 +520,7 @@ impl Cache {
         let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return };
         entry.node = (times > 0).then_some(node);
         self.counters.count(&shape.weights, entry.is_deleted, node, times, 0);
+        self.users.count(&shape.shape, times);
         if entry.is_held {
             self.counters.count_held(&shape.weights, entry.is_deleted, node, times, 0);
         }

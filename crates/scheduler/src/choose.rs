@@ -40,13 +40,13 @@ pub fn best(class: &Class, cache: &Cache, chance: u32) -> Option<usize> {
         let at = *at as usize;
         let cell = &class.cells()[at];
         let mut score = i64::from(cell.base);
-        score += taints::WEIGHT * taints::score(i64::from(cell.discouraged), worst);
-        score += node_affinity::WEIGHT * node_affinity::score(i64::from(cell.liking), liked);
+        score += class.weights.taints * taints::score(i64::from(cell.discouraged), worst);
+        score += class.weights.nodes * node_affinity::score(i64::from(cell.liking), liked);
         if let Some(crowds) = &crowds {
-            score += spread::WEIGHT * crowds[i];
+            score += class.weights.spread * crowds[i];
         }
         if let Some(pulls) = &pulls {
-            score += pod_affinity::WEIGHT * pulls[i];
+            score += class.weights.pods * pulls[i];
         }
         best.offer(at, score, cell, chance);
     }

@@ -9,11 +9,14 @@ use crate::cache::Cache;
 use crate::choose::{self, Verdict};
 use crate::gates::Gate;
 use crate::preempt::Known;
-use crate::profile::Profile;
+use crate::profile::{Profile, Weights};
+use crate::rules::devices::Devices;
 use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
-use crate::rules::{Helps, Rejection, fit, images, node_affinity, ports, taints, unschedulable, volumes};
+use crate::rules::{
+    Rejection, devices, disks, features, fit, images, node_affinity, ports, taints, unschedulable, volumes,
+};
 use crate::shape::Shape;
 use ranks::Ranks;
 
@@ -58,6 +61,10 @@ pub struct Class {
     pub wishes: Wishes,
     /// What its volumes need.
     pub needs: Needs,
+    /// What its claims for devices come to.
+    pub devices: Devices,
+    /// What rules count for.
+    pub weights: Weights,
     /// When it was last used.
     pub used: u64,
     /// Whom to push aside on each node, as far as is known.
@@ -69,14 +76,15 @@ pub struct Class {
 impl Class {
     /// Finds out everything for a shape.
     pub fn new(shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) -> Class {
+        let barred = node_affinity::conflict(shape);
         let (needs, barred) = match volumes::needs(shape, world) {
-            Ok(needs) => (needs, None),
-            Err(rejection) => (Needs::default(), Some(rejection)),
+            Ok(needs) => (needs, barred),
+            Err(rejection) => (Needs::default(), barred.or(Some(rejection))),
         };
-        // Nobody gives out devices yet, and a pod without those that it claims must not run.
-        let devices =
-            shape.claims_devices.then(|| Rejection::for_good("cannot allocate all claims", Helps::NODES));
-        let barred = barred.or(devices);
+        let (devices, barred) = match devices::needs(shape, world) {
+            Ok(devices) => (devices, barred),
+            Err(rejection) => (Devices::default(), barred.or(Some(rejection))),
+        };
         let mut class = Class {
             spots: spots(shape, cache),
             cells: Vec::new(),
@@ -88,8 +96,10 @@ impl Class {
             barred,
             gates: Vec::new(),
             pulls: Vec::new(),
-            wishes: spread::wishes(cache, shape, profile.spreads, world),
+            wishes: spread::wishes(cache, shape, profile, world),
             needs,
+            devices,
+            weights: profile.weights,
             used: 0,
             victims: Known::default(),
             failed: None,
@@ -102,7 +112,7 @@ impl Class {
     /// Looks again at the nodes that changed.
     pub fn refresh(&mut self, shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) {
         if self.said != cache.counters.said {
-            self.gates = spread::gates(cache, shape);
+            self.gates = spread::gates(cache, shape, profile, world);
             self.gates.extend(pod_affinity::gates(cache, shape));
             self.pulls = pod_affinity::pulls(cache, shape);
             self.said = cache.counters.said;
@@ -144,7 +154,9 @@ impl Class {
             let verdict = self.number(rejection);
             return Cell { verdict, ..blank };
         }
-        let base = fit::score(&shape.request, seen) + images::score(shape, seen, cache);
+        let weights = &profile.weights;
+        let base =
+            fit::score(&shape.request, seen, weights) + weights.images * images::score(shape, seen, cache);
         Cell {
             verdict: 0,
             discouraged: u16::try_from(taints::discouragements(shape, seen)).unwrap_or(u16::MAX),
@@ -172,7 +184,10 @@ impl Class {
         node_affinity::filter(shape, seen, profile)?;
         ports::filter(shape, seen)?;
         fit::filter(&shape.request, seen)?;
-        volumes::filter(&self.needs, shape, seen, cache, world)
+        disks::filter(shape, seen, cache)?;
+        volumes::filter(&self.needs, shape, seen, cache, world)?;
+        features::filter(shape, seen)?;
+        devices::filter(&self.devices, seen)
     }
 
     /// The best node for a pod; nothing if none will do.

@@ -26,10 +26,12 @@ pub enum Sort {
         /// What the pod itself adds.
         own: i64,
     },
-    /// At least one; or none anywhere, if the pod itself would be one.
+    /// At least one; or none in any domain that anything is said of, if the pod itself would be one.
     Near {
         /// Whether it would.
         own: bool,
+        /// The counts of all that the pod must be near to.
+        all: Vec<(usize, usize)>,
     },
     /// None.
     Far,
@@ -80,14 +82,15 @@ impl Gate {
     /// The gate at some counts, with or without what is only promised.
     fn with<'a>(&self, counters: &'a Counters, sums: Cow<'a, [i64]>, is_firm: bool) -> Open<'a> {
         let tally = counters.sums(self.tally);
-        let (least, most) = match self.sort {
+        let is_none = |tally: &(usize, usize)| counters.total(*tally, is_firm) == 0;
+        let (least, most) = match &self.sort {
             Sort::Spread { skew, min_domains, own } => {
                 let counted = || sums.iter().zip(&tally.nodes).filter(|(_, nodes)| **nodes > 0);
-                let few = i64::try_from(counted().count()).unwrap_or(i64::MAX) < min_domains;
+                let few = i64::try_from(counted().count()).unwrap_or(i64::MAX) < *min_domains;
                 let least = if few { 0 } else { counted().map(|(sum, _)| *sum).min().unwrap_or(0) };
                 (i64::MIN, skew.saturating_add(least) - own)
             }
-            Sort::Near { own } if own && counters.total(self.tally, is_firm) == 0 => (i64::MIN, i64::MAX),
+            Sort::Near { own, all } if *own && all.iter().all(is_none) => (i64::MIN, i64::MAX),
             Sort::Near { .. } => (1, i64::MAX),
             Sort::Far | Sort::Shunned => (i64::MIN, 0),
         };

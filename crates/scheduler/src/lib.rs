@@ -7,7 +7,8 @@
 //! give the same places.
 //!
 //! - [`planner`]: the line of pods, and what is written. [`waiting`]: when a pod is tried again.
-//! - [`shape`], [`request`]: what matters of a pod. [`profile`]: what a scheduler name means.
+//! - [`shape`], [`request`]: what matters of a pod. [`profile`]: what a scheduler name means;
+//!   [`config`]: what people say that it means.
 //! - [`cache`]: what matters of nodes and of the pods on them.
 //! - [`rules`]: one file each. [`class`], [`gates`]: what they come to for a shape. [`choose`]: which node is best.
 //! - [`preempt`]: who makes room for a more important pod.
@@ -15,6 +16,7 @@
 pub mod cache;
 pub mod choose;
 pub mod class;
+pub mod config;
 pub mod gates;
 pub mod planner;
 pub mod preempt;

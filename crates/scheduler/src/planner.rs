@@ -70,13 +70,17 @@ impl Planner for Scheduler {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 6] = [
+        const WATCHES: [Watch; 10] = [
             Watch::via("nodes", wake),
             Watch::via("pods", of_pod),
             Watch::via("persistentvolumes", wake),
             Watch::via("persistentvolumeclaims", wake),
             Watch::via("storageclasses.storage.k8s.io", wake),
             Watch::via("csinodes.storage.k8s.io", wake),
+            Watch::via("csidrivers.storage.k8s.io", wake),
+            Watch::via("csistoragecapacities.storage.k8s.io", wake),
+            Watch::via("resourceclaims.resource.k8s.io", wake),
+            Watch::via("volumeattachments.storage.k8s.io", wake_if_gone),
         ];
         &WATCHES
     }
@@ -113,17 +117,21 @@ fn wake(_: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     only_key().into_iter().for_each(wake);
 }
 
+fn wake_if_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    if world.get(object.key()).is_none() {
+        only_key().into_iter().for_each(wake);
+    }
+}
+
 /// A pod concerns us when it has no node, when it leaves one, when it is new there, and when others may judge it
 /// otherwise: what else it does on its node is its own affair.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
-    let now = || world.get(object.key());
-    let leaves = || now().is_none_or(|now| now.meta().is_deleted()) || pod.is_finished();
-    if pod.spec.node_name.is_empty()
-        || pod.status.phase == "Pending"
-        || leaves()
-        || now().is_some_and(|now| counts_otherwise(object, pod, now))
-    {
+    let concerns = pod.spec.node_name.is_empty() || pod.status.phase == "Pending" || pod.is_finished() || {
+        let now = world.get(object.key()).filter(|now| !now.meta().is_deleted());
+        now.is_none_or(|now| counts_otherwise(object, pod, now))
+    };
+    if concerns {
         only_key().into_iter().for_each(wake);
     }
 }

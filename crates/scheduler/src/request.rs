@@ -4,7 +4,7 @@ use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::{Container, Pod};
+use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
 
 /// What a container that says nothing is thought to use, in thousandths of a core, when nodes are compared.
 const USUAL_CPU: i64 = 100;
@@ -28,7 +28,8 @@ impl Amounts {
     /// What a pod asks for.
     #[must_use]
     pub fn asked_by(pod: &Pod) -> Amounts {
-        total(pod, false)
+        let all = together(pod, false, |container| asked(pod, container));
+        complete(pod, all, &as_a_whole(pod))
     }
 
     /// What pods ask for together. Most ask for what the one before does, which is seen sooner than worked out.
@@ -122,12 +123,13 @@ impl Request {
     /// the pod says itself stands above that, and its overhead comes on top.
     #[must_use]
     pub fn of(pod: &Pod) -> Request {
-        let asked = Amounts::asked_by(pod);
+        let asked = total(pod, false);
         let says_all = |one: &Container| {
             let requests = &one.resources.requests;
             requests.get("cpu").is_some() && requests.get("memory").is_some()
         };
-        let guesses = !pod.spec.containers.iter().chain(&pod.spec.init_containers).all(says_all);
+        let says_all = pod.spec.containers.iter().chain(&pod.spec.init_containers).all(says_all);
+        let guesses = !says_all || is_resized(pod);
         let (likely_cpu, likely_memory) = if guesses {
             let likely = total(pod, true);
             (likely.cpu, likely.memory)
@@ -152,37 +154,23 @@ fn asks_alike(a: &Pod, b: &Pod) -> bool {
         && (&a.resources, &a.overhead) == (&b.resources, &b.overhead)
 }
 
+/// What counts of a pod.
 fn total(pod: &Pod, guess: bool) -> Amounts {
-    let mut all = Amounts::default();
-    // Whoever asks for more than its node has at all keeps what it was given.
-    let is_refused = condition(&pod.status.conditions, "PodResizePending")
-        .is_some_and(|pending| pending.reason == "Infeasible");
-    let requests = |container: &'_ Container| {
-        let mut known = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-        let given = known.find(|status| is_refused && status.name == container.name);
-        match given.map(|status| &status.allocated_resources).filter(|given| !given.is_empty()) {
-            Some(given) => of_container(given, guess),
-            None => of_container(&container.resources.requests, guess),
-        }
-    };
-    for container in &pod.spec.containers {
-        all.add(&requests(container), 1);
+    let mut all = together(pod, guess, |container| Some(&container.resources.requests));
+    let mut as_a_whole = as_a_whole(pod);
+    if is_resized(pod) {
+        (all, as_a_whole) = resized(pod, guess, all, as_a_whole);
     }
-    let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
-    for container in &pod.spec.init_containers {
-        let mut own = requests(container);
-        if container.restart_policy == "Always" {
-            all.add(&own, 1);
-            beside.add(&own, 1);
-            starting.raise(&beside);
-        } else {
-            own.add(&beside, 1);
-            starting.raise(&own);
-        }
-    }
-    all.raise(&starting);
-    let (as_a_whole, _) =
-        Amounts::read(listed(pod.spec.resources.as_ref().and_then(|own| own.get("requests"))));
+    complete(pod, all, &as_a_whole)
+}
+
+/// What a pod asks for as a whole.
+fn as_a_whole(pod: &Pod) -> Amounts {
+    Amounts::read(listed(pod.spec.resources.as_ref().and_then(|own| own.get("requests")))).0
+}
+
+/// What the containers of a pod come to, with what it asks for as a whole in their place, and its overhead.
+fn complete(pod: &Pod, mut all: Amounts, as_a_whole: &Amounts) -> Amounts {
     if as_a_whole.cpu != 0 {
         all.cpu = as_a_whole.cpu;
     }
@@ -197,12 +185,98 @@ fn total(pod: &Pod, guess: bool) -> Amounts {
     all
 }
 
-fn of_container(requests: &Pairs, guess: bool) -> Amounts {
-    let (mut amounts, _) = Amounts::read(requests.iter());
-    if guess && requests.get("cpu").is_none() {
+/// What a container asks for; what it was given, where it asks for more than its node has at all.
+fn asked<'a>(pod: &'a Pod, container: &'a Container) -> Option<&'a Pairs> {
+    let mut known = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    let status = if is_refused(pod) { known.find(|status| status.name == container.name) } else { None };
+    let given = status.map(|status| &status.allocated_resources).filter(|given| !given.is_empty());
+    given.or(Some(&container.resources.requests))
+}
+
+/// Whether a pod has, or was promised, something else than it asks for; or asks for what it cannot have.
+#[must_use]
+pub fn is_resized(pod: &Pod) -> bool {
+    let Pod { spec, status } = pod;
+    let differs = |containers: &[Container], statuses: &[ContainerStatus]| {
+        statuses.iter().any(|status| {
+            let container = containers.iter().find(|container| container.name == status.name);
+            let is_other = |has: &Pairs| {
+                container.is_some_and(|container| !has.is_empty() && *has != container.resources.requests)
+            };
+            is_other(&status.allocated_resources) || is_other(&status.resources.requests)
+        })
+    };
+    differs(&spec.containers, &status.container_statuses)
+        || differs(&spec.init_containers, &status.init_container_statuses)
+        || status.resources.is_some()
+        || is_refused(pod)
+}
+
+/// Whether a node said that a pod can never have what it asks for by now.
+fn is_refused(pod: &Pod) -> bool {
+    condition(&pod.status.conditions, "PodResizePending").is_some_and(|one| one.reason == "Infeasible")
+}
+
+/// What counts of a pod that has something else than it asks for: the most of what it asks for, what is set aside for it
+/// and what it has. What it cannot have does not count. The same of what it asks for as a whole.
+fn resized<'a>(pod: &'a Pod, guess: bool, asked: Amounts, as_a_whole: Amounts) -> (Amounts, Amounts) {
+    let (status, is_refused) = (&pod.status, is_refused(pod));
+    let statuses = || status.container_statuses.iter().chain(&status.init_container_statuses);
+    let of = |container: &Container| statuses().find(|status| status.name == container.name);
+    let filled = |pairs: &'a Pairs| Some(pairs).filter(|pairs| !pairs.is_empty());
+    let set_aside = |container: &'a Container| {
+        let wanted = (!is_refused).then_some(&container.resources.requests);
+        of(container).and_then(|status| filled(&status.allocated_resources)).or(wanted)
+    };
+    let has = |container: &'a Container| {
+        let has = of(container).and_then(|status| filled(&status.resources.requests));
+        has.or_else(|| set_aside(container))
+    };
+    let read = |pairs: &Pairs| Amounts::read(pairs.iter()).0;
+    let own = status.resources.as_ref().map(|own| &own.requests);
+    let parts = match (filled(&status.allocated_resources), own.and_then(filled)) {
+        (Some(set_aside), Some(has)) => [read(set_aside), read(has)],
+        _ => [together(pod, guess, set_aside), together(pod, guess, has)],
+    };
+    let wanted = |amounts: Amounts| if is_refused { Amounts::default() } else { amounts };
+    let mut all = wanted(asked);
+    parts.iter().for_each(|part| all.raise(part));
+    let Some(own) = own.filter(|_| !as_a_whole.is_nothing()) else { return (all, as_a_whole) };
+    let mut as_a_whole = wanted(as_a_whole);
+    as_a_whole.raise(&read(own));
+    as_a_whole.raise(&read(&status.allocated_resources));
+    (all, as_a_whole)
+}
+
+/// What the containers of a pod need together, or what it takes to start them if that is more.
+fn together<'a>(pod: &'a Pod, guess: bool, of: impl Fn(&'a Container) -> Option<&'a Pairs>) -> Amounts {
+    let mut all = Amounts::default();
+    for container in &pod.spec.containers {
+        all.add(&of_container(of(container), guess), 1);
+    }
+    let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
+    for container in &pod.spec.init_containers {
+        let mut own = of_container(of(container), guess);
+        if container.restart_policy == "Always" {
+            all.add(&own, 1);
+            beside.add(&own, 1);
+            starting.raise(&beside);
+        } else {
+            own.add(&beside, 1);
+            starting.raise(&own);
+        }
+    }
+    all.raise(&starting);
+    all
+}
+
+fn of_container(requests: Option<&Pairs>, guess: bool) -> Amounts {
+    let says = |name| requests.is_some_and(|requests| requests.get(name).is_some());
+    let (mut amounts, _) = Amounts::read(requests.into_iter().flat_map(Pairs::iter));
+    if guess && !says("cpu") {
         amounts.cpu = USUAL_CPU;
     }
-    if guess && requests.get("memory").is_none() {
+    if guess && !says("memory") {
         amounts.memory = USUAL_MEMORY;
     }
     amounts
@@ -216,6 +290,8 @@ fn listed(list: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     use setpoint_api::value;
+    use setpoint_reconcile::views::Condition;
+    use setpoint_reconcile::views::pod::Resources;
 
     use super::*;
 
@@ -268,6 +344,48 @@ mod tests {
         let request = Request::of(&pod);
         assert_eq!((request.asked.cpu, request.asked.memory), (3250, 1024));
         assert_eq!(request.asked.other("example.com/x"), 2);
+    }
+
+    fn pairs(cpu: &str) -> Pairs {
+        [("cpu", cpu)].into_iter().collect()
+    }
+
+    /// What a pod with these requests counts for of which its node says these, where it has `refused` its wishes.
+    fn counted(wanted: &str, set_aside: &str, has: &str, refused: bool) -> i64 {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container(wanted, "")];
+        let mut status =
+            ContainerStatus { allocated_resources: pairs(set_aside), ..ContainerStatus::default() };
+        status.resources.requests = pairs(has);
+        pod.status.container_statuses = vec![status];
+        if refused {
+            let (kind, reason) = ("PodResizePending".to_owned(), "Infeasible".to_owned());
+            pod.status.conditions = vec![Condition { kind, reason, ..Condition::default() }];
+        }
+        let request = Request::of(&pod);
+        assert_eq!(request.likely_cpu, request.asked.cpu);
+        request.asked.cpu
+    }
+
+    #[test]
+    fn while_a_pod_changes_its_size_the_most_of_what_it_wants_and_has_counts() {
+        assert_eq!(counted("1", "1", "1", false), 1000);
+        assert_eq!(counted("1", "3", "3", false), 3000, "it shrinks, and has not yet");
+        assert_eq!(counted("1", "1", "3", false), 3000, "what it has is not taken from it yet");
+        assert_eq!(counted("4", "2", "2", false), 4000, "it grows");
+        assert_eq!(counted("4", "2", "2", true), 2000, "it wants to grow and never can");
+    }
+
+    #[test]
+    fn a_pod_that_changes_its_size_as_a_whole_counts_for_the_most() {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container("1", "")];
+        pod.spec.resources = Some(value!({"requests": {"cpu": "2"}}));
+        pod.status.allocated_resources = pairs("3");
+        pod.status.resources = Some(Box::new(Resources { requests: pairs("4"), ..Resources::default() }));
+        assert_eq!(Request::of(&pod).asked.cpu, 4000);
+        pod.spec.resources = Some(value!({"requests": {"cpu": "5"}}));
+        assert_eq!(Request::of(&pod).asked.cpu, 5000);
     }
 
     #[test]

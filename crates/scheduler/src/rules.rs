@@ -4,6 +4,9 @@
 //! a shape until the node changes. Rules about other pods, [`pod_affinity`] and [`spread`], say which domains of
 //! nodes will do, by counts that are kept.
 
+pub mod devices;
+pub mod disks;
+pub mod features;
 pub mod fit;
 pub mod images;
 pub mod node_affinity;
@@ -33,7 +36,7 @@ impl Helps {
     pub const PODS: Helps = Helps(2);
     /// A pod came to a node.
     pub const PODS_CAME: Helps = Helps(4);
-    /// A volume, a claim, a class of them or what a node can mount changed.
+    /// A volume, a claim, a class of them or what a node can mount changed; or a claim for devices.
     pub const VOLUMES: Helps = Helps(8);
     /// A node went: the least of its domain no longer counts.
     pub const NODES_GONE: Helps = Helps(16);

@@ -4,9 +4,10 @@ use setpoint_api::Value;
 use setpoint_api::labels::{Expression, Operator, Requirement, Selector};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::pod::{Pod, Toleration};
+use setpoint_reconcile::views::pod::{Disk, Pod, Toleration, Volume};
 
 use crate::request::Request;
+use crate::rules::features;
 
 /// What matters of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,10 +40,67 @@ pub struct Shape {
     pub ports: Vec<HostPort>,
     /// Its images.
     pub images: Vec<Box<str>>,
-    /// The claims it uses: by name, and whether they are made for it.
-    pub claims: Vec<(Box<str>, bool)>,
-    /// Whether it claims devices.
-    pub claims_devices: bool,
+    /// The claims it uses.
+    pub claims: Vec<Claim>,
+    /// The disks it uses that must not be shared.
+    pub disks: Vec<(DiskKind, Disk)>,
+    /// What a node must be able to do for it.
+    pub features: Vec<&'static str>,
+    /// The devices it claims.
+    pub devices: Option<Box<DeviceClaims>>,
+}
+
+/// A claim that a pod uses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// Its name.
+    pub name: Box<str>,
+    /// The name and the identity of the pod, if the claim is made for it.
+    pub made_for: Option<(Box<str>, Box<str>)>,
+}
+
+/// The devices that a pod claims.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceClaims {
+    /// The name of the pod.
+    pub pod: Box<str>,
+    /// The identity of the pod.
+    pub uid: Box<str>,
+    /// The names of its claims, and whether they are made for it; no name for those that are not made yet.
+    pub claims: Vec<(Option<Box<str>>, bool)>,
+}
+
+impl DeviceClaims {
+    fn of(object: &Object, pod: &Pod) -> Option<Box<DeviceClaims>> {
+        if pod.spec.resource_claims.is_empty() {
+            return None;
+        }
+        let (name, uid) = (object.meta().name.clone(), object.meta().uid.clone());
+        let claims = pod.spec.resource_claims.iter().filter_map(|claim| {
+            if let Some(name) = &claim.resource_claim_name {
+                return Some((Some(name.as_str().into()), false));
+            }
+            match pod.claim_status(claim) {
+                // It was found that none is needed.
+                Some(status) => Some((Some(status.resource_claim_name.as_deref()?.into()), true)),
+                None => Some((None, true)),
+            }
+        });
+        Some(Box::new(DeviceClaims { pod: name, uid, claims: claims.collect() }))
+    }
+}
+
+/// Kinds of disks that must not be shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskKind {
+    /// A disk of Google's cloud.
+    Gce,
+    /// A volume of Amazon's cloud.
+    Aws,
+    /// A target of iSCSI.
+    Iscsi,
+    /// An image of Ceph.
+    Rbd,
 }
 
 /// Which nodes will do for a pod.
@@ -132,10 +190,12 @@ impl Shape {
         let owner = meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone()));
         let affinity = spec.affinity.as_ref();
         let image = |image: &String| normal_image(image).into();
+        let mounted = spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
         let claims = spec.volumes.iter().filter_map(|volume| match &volume.persistent_volume_claim {
-            Some(claim) => Some((claim.claim_name.as_str().into(), false)),
+            Some(claim) => Some(Claim { name: claim.claim_name.as_str().into(), made_for: None }),
             None if volume.ephemeral.is_some() => {
-                Some((format!("{}-{}", meta.name, volume.name).into(), true))
+                let name = format!("{}-{}", meta.name, volume.name).into();
+                Some(Claim { name, made_for: Some((meta.name.clone(), meta.uid.clone())) })
             }
             None => None,
         });
@@ -161,10 +221,14 @@ impl Shape {
                 .containers
                 .iter()
                 .chain(&spec.init_containers)
-                .map(|one| image(&one.image))
+                .map(|one| &one.image)
+                .chain(mounted.map(|one| &one.reference))
+                .map(image)
                 .collect(),
             claims: claims.collect(),
-            claims_devices: !spec.resource_claims.is_empty(),
+            disks: spec.volumes.iter().filter_map(disk).collect(),
+            features: features::needed(pod),
+            devices: DeviceClaims::of(object, pod),
         }
     }
 
@@ -184,6 +248,13 @@ impl Shape {
         };
         (by_name || by_labels()) && pods.selector.matches(|name| self.labels.get(name))
     }
+}
+
+fn disk(volume: &Volume) -> Option<(DiskKind, Disk)> {
+    let Volume { gce, aws, iscsi, rbd, .. } = volume;
+    let kinds = [DiskKind::Gce, DiskKind::Aws, DiskKind::Iscsi, DiskKind::Rbd];
+    let mut disks = kinds.into_iter().zip([gce, aws, iscsi, rbd]);
+    disks.find_map(|(kind, disk)| Some((kind, disk.as_deref()?.clone())))
 }
 
 /// The ports of its node that a pod takes.
@@ -227,7 +298,9 @@ fn texts(value: &Value, field: &str) -> Vec<Box<str>> {
 }
 
 impl NodeChoice {
-    fn of(selector: &Pairs, affinity: Option<&Value>) -> NodeChoice {
+    /// The choice of a selector and an affinity.
+    #[must_use]
+    pub fn of(selector: &Pairs, affinity: Option<&Value>) -> NodeChoice {
         let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
         let terms = affinity.and_then(|affinity| affinity.at(&path)).and_then(Value::as_list);
         let terms = terms.map(|terms| terms.iter().filter_map(NodeTerm::of).collect());
@@ -307,7 +380,9 @@ impl NodeTerm {
     }
 }
 
-fn preferred_nodes(affinity: Option<&Value>) -> Vec<(i64, NodeTerm)> {
+/// The nodes that an affinity would rather have, by weight.
+#[must_use]
+pub fn preferred_nodes(affinity: Option<&Value>) -> Vec<(i64, NodeTerm)> {
     let terms = list(affinity, &["nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
     let read = |one: &Value| {
         let weight = one.get("weight").and_then(Value::as_i64)?;
@@ -363,7 +438,9 @@ impl PodTerm {
 }
 
 impl Constraint {
-    fn of(one: &Value, labels: &Pairs) -> Constraint {
+    /// What a constraint of a pod with these labels means.
+    #[must_use]
+    pub fn of(one: &Value, labels: &Pairs) -> Constraint {
         let number = |name, default| one.get(name).and_then(Value::as_i64).unwrap_or(default);
         let selector = selector(one.get("labelSelector"));
         Constraint {

@@ -62,11 +62,20 @@ pub enum Body {
 pub enum Part {
     /// Bytes that were made for it.
     Made(Bytes),
-    /// A stored object from this byte on, read where it lies while it is sent.
+    /// What [`Part::stored`] makes of a record that can be read where it lies.
     Stored(Record, usize),
 }
 
 impl Part {
+    /// A stored object from this byte on, read where it lies while it is sent, if it can be.
+    #[must_use]
+    pub fn stored(record: Record, from: usize) -> Part {
+        match record.value_in_place() {
+            Some(_) => Part::Stored(record, from),
+            None => Part::Made(record.value().slice(from..)),
+        }
+    }
+
     /// The bytes, shared.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
@@ -83,7 +92,7 @@ impl Deref for Part {
     fn deref(&self) -> &[u8] {
         match self {
             Part::Made(bytes) => bytes,
-            Part::Stored(record, from) => &record.value_bytes()[*from..],
+            Part::Stored(record, from) => &record.value_in_place().expect("it was not packed")[*from..],
         }
     }
 }

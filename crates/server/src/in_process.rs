@@ -7,12 +7,15 @@ mod printed;
 pub mod report;
 mod shell;
 
+use std::borrow::Cow;
+
 use setpoint_api::decode::decode;
 use setpoint_api::metadata;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
+use setpoint_reconcile::object::Kept;
 use setpoint_reconcile::plan::Sort;
 use setpoint_reconcile::{Object, Observed, Outcome, Refusal, Sent, Write};
 use setpoint_store::{CommitError, Committed, Event, Proposal, Record, Refusal as Refused};
@@ -68,7 +71,7 @@ pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Out
 #[must_use]
 pub fn observed(key: Key, event: &Event) -> Option<Observed> {
     let record = &event.after;
-    let by = record.reconciler().map(Into::into);
+    let by = record.tags().reconciler().map(Into::into);
     let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };
     Some(Observed { key, revision: record.revision(), after, by })
 }
@@ -76,12 +79,21 @@ pub fn observed(key: Key, event: &Event) -> Option<Observed> {
 /// A stored object as the loop takes it in; nothing if it cannot be read.
 #[must_use]
 pub fn object(key: Key, record: &Record) -> Option<Object> {
-    let (revision, time, value) = (record.revision(), record.time(), record.value());
+    let (revision, time, kept) = (record.revision(), record.time(), Stored(record.clone()));
     // Hardly any planner looks at Events, and there are many.
     if key.resource().as_str() == "events" {
-        return Some(Object::unread(key, revision, time, value));
+        return Some(Object::unread(key, revision, time, kept));
     }
-    Object::read(key, revision, time, value).ok()
+    Object::read(key, revision, time, kept).ok()
+}
+
+/// The store keeps what the loop reads.
+struct Stored(Record);
+
+impl Kept for Stored {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        self.0.value_bytes()
+    }
 }
 
 fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {

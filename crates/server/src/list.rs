@@ -187,7 +187,7 @@ fn whole(target: &Target, page: Page, form: Form) -> Answer {
             parts.push(json::to_vec(&without_type(target, &record)).into());
         } else {
             parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
-            parts.push(Part::Stored(record, served.type_prefix.len()));
+            parts.push(Part::stored(record, served.type_prefix.len()));
         }
     }
     parts.push(Part::from("]}\n"));

@@ -264,7 +264,7 @@ pub(crate) fn guard_namespace(
     let resource = Resource::new("namespaces").map_err(|_| missing())?;
     let key = setpoint_api::Key::cluster(&resource, namespace).map_err(|_| missing())?;
     let record = world.snapshot.get(&key).ok_or_else(missing)?;
-    if record.field("status.phase") == Some("Terminating") {
+    if record.tags().field("status.phase") == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(served.qualified(), name, why);

@@ -54,11 +54,12 @@ impl Selection {
 
 impl Select for Selection {
     fn selects(&self, record: &Record) -> bool {
-        self.labels.matches(|key| record.label(key))
+        let tags = record.tags();
+        self.labels.matches(|key| tags.label(key))
             && self.fields.matches(|field| match field {
                 "metadata.name" => Some(record.name()),
                 "metadata.namespace" => Some(record.namespace().unwrap_or_default()),
-                field => Some(record.field(field).unwrap_or_default()),
+                field => Some(tags.field(field).unwrap_or_default()),
             })
     }
 }

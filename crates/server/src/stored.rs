@@ -59,13 +59,13 @@ fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: 
 /// The object of a record. What its owners own is left as it is written, see [`json::parse_stored`].
 #[must_use]
 pub fn object(record: &Record) -> Value {
-    json::parse_stored(record.value_bytes()).unwrap_or(Value::Null)
+    json::parse_stored(&record.value_bytes()).unwrap_or(Value::Null)
 }
 
 /// As [`object`], for a write of the status or a binding: also what these need not look into is left as it is written.
 #[must_use]
 pub fn closed(served: &Served, record: &Record) -> Value {
-    json::parse_closed(record.value_bytes(), served.rules.closed_to_status()).unwrap_or(Value::Null)
+    json::parse_closed(&record.value_bytes(), served.rules.closed_to_status()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.
@@ -85,7 +85,7 @@ pub fn message<'a>(served: &Served, record: &'a Record) -> Cow<'a, [u8]> {
     if served.is_converted() {
         return Cow::Owned(encode(&served_bytes(served, record.value())));
     }
-    Cow::Borrowed(record.in_second_form(encode))
+    record.in_second_form(encode)
 }
 
 /// An encoded protobuf message, without an envelope.

@@ -217,7 +217,7 @@ impl Watch {
     /// Appends a version of an object.
     fn put_record(&self, out: &mut BytesMut, word: &str, record: &Record) {
         if self.form != Form::Protobuf || self.view != View::Whole {
-            return self.put_stored(out, word, record.value_bytes());
+            return self.put_stored(out, word, &record.value_bytes());
         }
         self.events.set(self.events.get() + 1);
         let message = stored::message(self.served, record);

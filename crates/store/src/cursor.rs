@@ -53,7 +53,7 @@ impl Filter {
     pub fn passes(&self, record: &Record) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| record.namespace() == Some(namespace))
             && self.name.as_deref().is_none_or(|name| record.name() == name)
-            && self.field.as_ref().is_none_or(|(field, value)| record.field(field) == Some(value))
+            && self.field.as_ref().is_none_or(|(field, value)| record.tags().field(field) == Some(value))
             && self.select.as_ref().is_none_or(|select| select.selects(record))
     }
 

@@ -168,10 +168,14 @@ impl Lanes {
         if !self.names.is_empty() {
             tell(self.names.get(event.after.name()));
         }
+        if self.fields.is_empty() {
+            return;
+        }
+        let before = event.before.as_ref().map(Record::tags);
+        let after = Some(&event.after).filter(|after| !after.is_tombstone()).map(Record::tags);
         for (field, values) in &self.fields {
-            let old = event.before.as_ref().and_then(|record| record.field(field));
-            let new = Some(&event.after).filter(|after| !after.is_tombstone());
-            let new = new.and_then(|record: &Record| record.field(field));
+            let old = before.as_ref().and_then(|tags| tags.field(field));
+            let new = after.as_ref().and_then(|tags| tags.field(field));
             tell(old.and_then(|value| values.get(value)));
             if new != old {
                 tell(new.and_then(|value| values.get(value)));

@@ -15,6 +15,7 @@ mod housekeeper;
 mod lane;
 pub mod log;
 pub mod mirror;
+mod pack;
 pub mod record;
 pub mod retention;
 mod ring;

@@ -9,6 +9,7 @@ use imbl::{OrdMap, OrdSet};
 use setpoint_api::{Key, Resource, Revision, Time};
 
 use crate::commit::Commit;
+use crate::pack::Samples;
 use crate::record::Record;
 
 /// The state of everything at one revision. Cloning it costs a pointer.
@@ -16,8 +17,6 @@ use crate::record::Record;
 pub struct Snapshot {
     revision: Revision,
     tables: OrdMap<Resource, Table>,
-    /// What the store itself is to delete, soonest first.
-    expiring: OrdSet<(Time, Key)>,
 }
 
 impl Snapshot {
@@ -70,14 +69,17 @@ impl Snapshot {
         self.tables.values().map(|table| table.bytes).sum()
     }
 
-    /// The keys that are to be deleted by the store at or before `now`, soonest first.
-    pub(crate) fn expired(&self, now: Time) -> impl Iterator<Item = &Key> {
-        self.expiring.iter().take_while(move |(at, _)| *at <= now).map(|(_, key)| key)
+    /// What is to be deleted by the store at or before `now`, of each resource soonest first.
+    pub(crate) fn expired(&self, now: Time) -> impl Iterator<Item = (&Resource, &Record)> {
+        self.tables.iter().flat_map(move |(resource, table)| {
+            let due = table.expiring.iter().take_while(move |(at, _)| *at <= now);
+            due.map(move |(_, record)| (resource, record))
+        })
     }
 
     /// When the next key is to be deleted by the store.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
-        self.expiring.get_min().map(|(at, _)| *at)
+        self.tables.values().filter_map(|table| table.expiring.get_min()).map(|(at, _)| *at).min()
     }
 
     /// Applies a commit, and tells `each` what every write replaced and what it put (or the tombstone).
@@ -93,13 +95,13 @@ impl Snapshot {
                 None => self.tables.entry(key.resource().clone()).or_default(),
             };
             let before = table.objects.get(key.path().as_bytes()).cloned();
-            let after = Record::apply(write, commit.revision, commit.time, before.as_ref());
+            let mut after = Record::apply(write, commit.revision, commit.time, before.as_ref());
+            after.pack(&mut table.samples);
             if after.is_tombstone() {
                 table.remove(key.path());
             } else {
                 table.insert(after.clone());
             }
-            self.reschedule(key, before.as_ref(), &after);
             each(key.resource(), before, after);
         }
         self.revision = commit.revision;
@@ -107,15 +109,11 @@ impl Snapshot {
 
     /// Sets a key back to what it held before: the inverse of one applied write.
     pub(crate) fn undo(&mut self, resource: &Resource, before: Option<&Record>, after: &Record) {
-        let key = Key::from_path(resource, after.path()).expect("the path was copied from a key");
         let table = self.tables.entry(resource.clone()).or_default();
         match before {
             Some(before) => table.insert(before.clone()),
             None => table.remove(after.path()),
         }
-        let after = (!after.is_tombstone()).then_some(after);
-        self.unschedule(&key, after);
-        self.schedule(&key, before);
     }
 
     /// Says which revision it shows, once it has been put together from parts.
@@ -125,12 +123,7 @@ impl Snapshot {
 
     /// Forgets a resource altogether.
     pub(crate) fn drop_table(&mut self, resource: &Resource) {
-        let Some(table) = self.tables.remove(resource) else { return };
-        for record in table.iter() {
-            if let (Some(at), Ok(key)) = (record.expires(), Key::from_path(resource, record.path())) {
-                self.expiring.remove(&(at, key));
-            }
-        }
+        self.tables.remove(resource);
     }
 
     /// Adds an object as a checkpoint lists it: by the commit that put it. False if it is no such commit.
@@ -139,27 +132,11 @@ impl Snapshot {
         if write.body.is_none() || commit.revision > self.revision {
             return false;
         }
-        let record = Record::apply(write, commit.revision, commit.time, None);
-        self.schedule(&write.key, Some(&record));
-        self.tables.entry(write.key.resource().clone()).or_default().insert(record);
+        let mut record = Record::apply(write, commit.revision, commit.time, None);
+        let table = self.tables.entry(write.key.resource().clone()).or_default();
+        record.pack(&mut table.samples);
+        table.insert(record);
         true
-    }
-
-    fn reschedule(&mut self, key: &Key, before: Option<&Record>, after: &Record) {
-        self.unschedule(key, before);
-        self.schedule(key, Some(after));
-    }
-
-    fn schedule(&mut self, key: &Key, record: Option<&Record>) {
-        if let Some(at) = record.and_then(Record::expires) {
-            self.expiring.insert((at, key.clone()));
-        }
-    }
-
-    fn unschedule(&mut self, key: &Key, record: Option<&Record>) {
-        if let Some(at) = record.and_then(Record::expires) {
-            self.expiring.remove(&(at, key.clone()));
-        }
     }
 }
 
@@ -167,7 +144,10 @@ impl Snapshot {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     objects: OrdSet<Record>,
+    /// Those that the store itself is to delete, soonest first.
+    expiring: OrdSet<(Time, Record)>,
     bytes: u64,
+    samples: Samples,
 }
 
 impl Table {
@@ -217,15 +197,24 @@ impl Table {
     }
 
     fn insert(&mut self, record: Record) {
+        let replaced = self.objects.insert(record.clone());
+        self.forget(replaced);
         self.bytes += record.data_bytes() as u64;
-        if let Some(replaced) = self.objects.insert(record) {
-            self.bytes -= replaced.data_bytes() as u64;
+        if let Some(at) = record.expires() {
+            self.expiring.insert((at, record));
         }
     }
 
     fn remove(&mut self, path: &str) {
-        if let Some(removed) = self.objects.remove(path.as_bytes()) {
-            self.bytes -= removed.data_bytes() as u64;
+        let removed = self.objects.remove(path.as_bytes());
+        self.forget(removed);
+    }
+
+    fn forget(&mut self, gone: Option<Record>) {
+        let Some(record) = gone else { return };
+        self.bytes -= record.data_bytes() as u64;
+        if let Some(at) = record.expires() {
+            self.expiring.remove(&(at, record));
         }
     }
 }

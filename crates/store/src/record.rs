@@ -1,17 +1,22 @@
 //! One version of one object, shared by all who read it.
 //!
-//! A record is two allocations, whatever it holds: a small header, and one run of bytes with the value as
-//! clients see it, then the path, then the envelope as the log keeps it:
+//! A record is two allocations, whatever it holds: a small header, and one run of bytes with the path, then the envelope
+//! as the log keeps it, then the value as clients see it:
 //!
 //! ```text
-//! {"kind":…,"resourceVersion":"17",…}shop/web<labels><fields><cause>
-//!                             ^^ the hole, filled when the commit was applied
+//! shop/web<labels><fields><cause>{"kind":…,"resourceVersion":"17",…}
+//!                                                            ^^ the hole, filled when the commit was applied
 //! ```
 //!
 //! Labels, fields and the cause are read out of the envelope when somebody asks, which for most records is
 //! never. A delete leaves a tombstone: the last value under the delete's revision, with the delete's cause.
+//!
+//! Of a record that the store will delete by itself all but the path is packed (see `pack.rs`): it is news, of which there
+//! is much, all alike, and hardly read. Everything else is read where it lies.
 
-use std::borrow::Borrow;
+mod envelope;
+
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,8 +24,9 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use setpoint_api::{Revision, Time};
 
-use crate::codec::{DecodeError, Reader, put_bytes, put_pairs, put_varint};
+pub use self::envelope::{Envelope, Pairs, Tags};
 use crate::commit::{Body, Cause, Write};
+use crate::pack::{Packed, Samples};
 
 /// What every record costs in memory beside its bytes: the header, the reference count, and its share of the
 /// tree. Budgets count it.
@@ -34,14 +40,26 @@ struct Inner {
     revision: Revision,
     time: Time,
     expires: Option<Time>,
-    /// Where the digits of the revision stand, and how many; none if the value does not show it.
-    hole: Option<(u32, u8)>,
-    value_end: u32,
+    /// Where in the value the digits of the revision stand.
+    hole: u32,
+    /// Where the path ends and the envelope begins.
     path_end: u32,
+    /// Where the envelope ends and the value begins.
+    envelope_end: u32,
+    value_end: u32,
+    /// How many digits the revision has; 0 if the value does not show it.
+    digits: u8,
     tombstone: bool,
-    data: Bytes,
+    data: Data,
     /// The value in another form, once somebody has asked for it.
     second: OnceLock<Box<[u8]>>,
+}
+
+/// Path, envelope and value.
+enum Data {
+    Plain(Bytes),
+    /// With the path as it is.
+    Packed(Packed),
 }
 
 impl Record {
@@ -66,7 +84,8 @@ impl Record {
     }
 
     fn tombstone(write: &Write, before: &Record, revision: Revision, time: Time) -> Record {
-        Record::assemble(write, before.around_hole(), None, revision, time, true)
+        let value = before.value_bytes();
+        Record::assemble(write, before.around_hole(&value), None, revision, time, true)
     }
 
     fn assemble(
@@ -81,25 +100,35 @@ impl Record {
         if hole.is_none() {
             digits.length = 0;
         }
-        let (path, envelope) = (write.key.path().as_bytes(), write.envelope.bytes());
-        let value_end = head.len() + digits.as_bytes().len() + tail.len();
-        let mut data = Vec::with_capacity(value_end + path.len() + envelope.len());
-        data.extend_from_slice(head);
-        data.extend_from_slice(digits.as_bytes());
-        data.extend_from_slice(tail);
-        data.extend_from_slice(path);
-        data.extend_from_slice(envelope);
+        let parts = [write.key.path().as_bytes(), write.envelope.bytes(), head, digits.as_bytes(), tail];
+        let data = parts.concat();
+        let path_end = parts[0].len();
         Record(Arc::new(Inner {
             revision,
             time,
             expires,
-            hole: hole.map(|at| (at, digits.length)),
-            value_end: offset(value_end),
-            path_end: offset(value_end + path.len()),
+            hole: hole.unwrap_or_default(),
+            path_end: offset(path_end),
+            envelope_end: offset(path_end + parts[1].len()),
+            value_end: offset(data.len()),
+            digits: digits.length,
             tombstone,
-            data: Bytes::from(data.into_boxed_slice()),
+            data: Data::Plain(Bytes::from(data)),
             second: OnceLock::new(),
         }))
+    }
+
+    /// Packs it, if it is news and nobody else holds it yet.
+    pub(crate) fn pack(&mut self, samples: &mut Samples) {
+        if self.0.expires.is_none() {
+            return;
+        }
+        let Some(inner) = Arc::get_mut(&mut self.0) else { return };
+        if let Data::Plain(data) = &inner.data
+            && let Some(packed) = samples.pack(data, inner.path_end as usize)
+        {
+            inner.data = Data::Packed(packed);
+        }
     }
 
     /// The revision that put it.
@@ -129,45 +158,76 @@ impl Record {
     /// The value as clients see it, shared.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        self.0.data.slice(..self.0.value_end as usize)
+        let value = self.0.envelope_end as usize..;
+        match &self.0.data {
+            Data::Plain(data) => data.slice(value),
+            Data::Packed(packed) => Bytes::from(self.unpack(packed, self.0.value_end)).slice(value),
+        }
     }
 
-    /// The value as clients see it, borrowed.
+    /// The value as clients see it, borrowed unless it is packed.
     #[must_use]
-    pub fn value_bytes(&self) -> &[u8] {
-        &self.0.data[..self.0.value_end as usize]
+    pub fn value_bytes(&self) -> Cow<'_, [u8]> {
+        let start = self.0.envelope_end as usize;
+        match &self.0.data {
+            Data::Plain(data) => Cow::Borrowed(&data[start..]),
+            Data::Packed(packed) => {
+                let mut data = self.unpack(packed, self.0.value_end);
+                data.drain(..start);
+                Cow::Owned(data)
+            }
+        }
     }
 
-    /// The value in the one other form that clients ask for, made of the first when somebody asks, once for all who do.
-    pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> &[u8] {
-        self.0.second.get_or_init(|| make(self.value_bytes()).into())
+    /// The value as clients see it, where it lies; nothing if it is packed.
+    #[must_use]
+    pub fn value_in_place(&self) -> Option<&[u8]> {
+        match &self.0.data {
+            Data::Plain(data) => Some(&data[self.0.envelope_end as usize..]),
+            Data::Packed(_) => None,
+        }
+    }
+
+    fn unpack(&self, packed: &Packed, until: u32) -> Vec<u8> {
+        packed.unpack(self.0.path_end as usize, until as usize)
+    }
+
+    /// The value in the one other form that clients ask for, made of the first when somebody asks, and unless the first
+    /// is packed once for all who do.
+    pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Cow<'_, [u8]> {
+        match self.value_in_place() {
+            Some(value) => Cow::Borrowed(self.0.second.get_or_init(|| make(value).into())),
+            None => Cow::Owned(make(&self.value_bytes())),
+        }
     }
 
     /// The value as it would be had `revision` put it: what a watcher gets whose selector it left.
     #[must_use]
     pub fn value_at(&self, revision: Revision) -> Bytes {
-        if self.0.hole.is_none() {
+        if self.0.digits == 0 {
             return self.value();
         }
-        let (head, _, tail) = self.around_hole();
+        let value = self.value_bytes();
+        let (head, _, tail) = self.around_hole(&value);
         Bytes::from([head, Digits::of(revision).as_bytes(), tail].concat())
     }
 
     /// The value without its revision, and where the revision goes.
     #[must_use]
     pub fn body(&self) -> Body {
-        let (head, hole, tail) = self.around_hole();
+        let value = self.value_bytes();
+        let (head, hole, tail) = self.around_hole(&value);
         let bytes = if hole.is_some() { Bytes::from([head, tail].concat()) } else { self.value() };
         Body { bytes, hole, expires: self.0.expires }
     }
 
-    /// The value before the revision's digits, where they stand, and the value after them.
-    pub(crate) fn around_hole(&self) -> (&[u8], Option<u32>, &[u8]) {
-        let value = self.value_bytes();
-        match self.0.hole {
-            Some((at, length)) => (&value[..at as usize], Some(at), &value[at as usize + length as usize..]),
-            None => (value, None, &[]),
+    /// `value`, which is its own, before the revision's digits, where they stand, and after them.
+    pub(crate) fn around_hole<'v>(&self, value: &'v [u8]) -> (&'v [u8], Option<u32>, &'v [u8]) {
+        let (at, digits) = (self.0.hole as usize, usize::from(self.0.digits));
+        if digits == 0 {
+            return (value, None, &[]);
         }
+        (&value[..at], Some(self.0.hole), &value[at + digits..])
     }
 
     /// `namespace/name`, or `name`.
@@ -179,7 +239,11 @@ impl Record {
     /// The path as bytes, which order as the text does and cost no look at each of them.
     #[must_use]
     pub fn path_bytes(&self) -> &[u8] {
-        &self.0.data[self.0.value_end as usize..self.0.path_end as usize]
+        let data = match &self.0.data {
+            Data::Plain(data) => data,
+            Data::Packed(packed) => &*packed.bytes,
+        };
+        &data[..self.0.path_end as usize]
     }
 
     /// The namespace, if it has one.
@@ -194,64 +258,50 @@ impl Record {
         self.path().split_once('/').map_or(self.path(), |(_, name)| name)
     }
 
-    /// The value of a label.
+    /// Labels, fields and cause, to be read.
     #[must_use]
-    pub fn label(&self, name: &str) -> Option<&str> {
-        self.labels().find(|(key, _)| *key == name).map(|(_, value)| value)
-    }
-
-    /// The value of a selectable field.
-    #[must_use]
-    pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields().find(|(key, _)| *key == name).map(|(_, value)| value)
-    }
-
-    /// All labels.
-    pub fn labels(&self) -> Pairs<'_> {
-        Pairs::first(Reader::new(self.envelope_bytes()))
-    }
-
-    /// All selectable fields.
-    pub fn fields(&self) -> Pairs<'_> {
-        Pairs::first(self.labels().skip_all())
+    pub fn tags(&self) -> Tags<'_> {
+        let envelope = self.0.path_end as usize..self.0.envelope_end as usize;
+        Tags(match &self.0.data {
+            Data::Plain(data) => Cow::Borrowed(&data[envelope]),
+            Data::Packed(packed) => {
+                let mut data = self.unpack(packed, self.0.envelope_end);
+                data.truncate(envelope.end);
+                data.drain(..envelope.start);
+                Cow::Owned(data)
+            }
+        })
     }
 
     /// Why it was put, or deleted.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        read_cause(self.fields().skip_all()).unwrap_or_default()
-    }
-
-    /// The reconciler that put or deleted it, and for which key; nothing for everyone else. See [`Cause::reconciler`].
-    #[must_use]
-    pub fn reconciler(&self) -> Option<&str> {
-        let mut reader = self.fields().skip_all();
-        let [_user, _manager] = [reader.str().ok()?, reader.str().ok()?];
-        reader.str().ok().filter(|reconciler| !reconciler.is_empty())
+        self.tags().cause()
     }
 
     /// Labels, fields and cause, encoded.
     #[must_use]
     pub fn envelope(&self) -> Envelope {
-        Envelope(self.0.data.slice(self.0.path_end as usize..))
-    }
-
-    /// Labels, fields and cause, encoded and borrowed.
-    #[must_use]
-    pub(crate) fn envelope_bytes(&self) -> &[u8] {
-        &self.0.data[self.0.path_end as usize..]
+        Envelope(match &self.0.data {
+            Data::Plain(data) => data.slice(self.0.path_end as usize..self.0.envelope_end as usize),
+            Data::Packed(_) => Bytes::copy_from_slice(self.tags().bytes()),
+        })
     }
 
     /// What it costs in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.data.len() + RECORD_OVERHEAD_BYTES
+        let data = match &self.0.data {
+            Data::Plain(data) => data.len(),
+            Data::Packed(packed) => packed.bytes.len(),
+        };
+        data + RECORD_OVERHEAD_BYTES
     }
 
-    /// What it holds: value, path and envelope.
+    /// What it holds: value, path and envelope, packed or not.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
-        self.0.data.len()
+        self.0.value_end as usize
     }
 }
 
@@ -291,102 +341,6 @@ impl fmt::Debug for Record {
         let mark = if self.is_tombstone() { " deleted" } else { "" };
         write!(f, "{}@{}{mark}", self.path(), self.revision())
     }
-}
-
-/// Labels, fields and cause of a write, encoded once when it is proposed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Envelope(Bytes);
-
-impl Envelope {
-    /// Encodes them.
-    pub fn encode<S: AsRef<str>>(cause: &Cause, labels: &[(S, S)], fields: &[(S, S)]) -> Envelope {
-        let mut out = Vec::with_capacity(64);
-        put_pairs(&mut out, labels);
-        put_pairs(&mut out, fields);
-        put_bytes(&mut out, cause.user.as_bytes());
-        put_bytes(&mut out, cause.manager.as_bytes());
-        put_bytes(&mut out, cause.reconciler.as_bytes());
-        put_varint(&mut out, cause.seen.0);
-        put_varint(&mut out, cause.paths.len() as u64);
-        for path in &cause.paths {
-            put_bytes(&mut out, path.as_bytes());
-        }
-        Envelope(Bytes::from(out))
-    }
-
-    /// Takes encoded bytes, if they can be read to the end.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Envelope, DecodeError> {
-        let labels = Pairs::check(Reader::new(bytes))?;
-        read_cause(Pairs::check(labels)?)?;
-        Ok(Envelope(Bytes::copy_from_slice(bytes)))
-    }
-
-    /// The encoded bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Envelope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Envelope").field(&self.0.len()).finish()
-    }
-}
-
-/// The pairs of an envelope, read in place.
-#[derive(Clone, Debug)]
-pub struct Pairs<'a> {
-    left: u64,
-    reader: Reader<'a>,
-}
-
-impl<'a> Pairs<'a> {
-    fn first(mut reader: Reader<'a>) -> Pairs<'a> {
-        let left = reader.varint().unwrap_or(0);
-        Pairs { left, reader }
-    }
-
-    /// Passes over all pairs and gives what comes after them.
-    fn skip_all(mut self) -> Reader<'a> {
-        for _ in 0..self.left * 2 {
-            if self.reader.bytes().is_err() {
-                break;
-            }
-        }
-        self.reader
-    }
-
-    fn check(mut reader: Reader<'a>) -> Result<Reader<'a>, DecodeError> {
-        for _ in 0..reader.varint()? {
-            reader.str()?;
-            reader.str()?;
-        }
-        Ok(reader)
-    }
-}
-
-impl<'a> Iterator for Pairs<'a> {
-    type Item = (&'a str, &'a str);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        Some((self.reader.str().ok()?, self.reader.str().ok()?))
-    }
-}
-
-fn read_cause(mut reader: Reader<'_>) -> Result<Cause, DecodeError> {
-    let mut cause = Cause {
-        user: reader.str()?.to_owned(),
-        manager: reader.str()?.to_owned(),
-        reconciler: reader.str()?.to_owned(),
-        seen: Revision(reader.varint()?),
-        paths: Vec::new(),
-    };
-    for _ in 0..reader.varint()? {
-        cause.paths.push(reader.str()?.to_owned());
-    }
-    reader.end().map(|()| cause)
 }
 
 /// The decimal digits of a revision, without an allocation.
@@ -431,7 +385,7 @@ mod tests {
     #[test]
     fn the_hole_is_filled_with_the_revision() {
         let record = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(120), Time(7), None);
-        assert_eq!(record.value_bytes(), br#"{"rv":"120"}"#);
+        assert_eq!(record.value_bytes(), &br#"{"rv":"120"}"#[..]);
         assert_eq!(&record.value_at(Revision(7))[..], br#"{"rv":"7"}"#);
         assert_eq!(&record.body().bytes[..], br#"{"rv":""}"#);
         assert_eq!(record.body().hole, Some(7));
@@ -441,11 +395,12 @@ mod tests {
     fn the_envelope_is_read_in_place() {
         let record = Record::apply(&write("x", None), Revision(3), Time(7), None);
         assert_eq!((record.path(), record.namespace(), record.name()), ("shop/web", Some("shop"), "web"));
-        assert_eq!((record.label("tier"), record.label("none")), (Some("front"), None));
-        assert_eq!(record.field("spec.nodeName"), Some("n1"));
+        let tags = record.tags();
+        assert_eq!((tags.label("tier"), tags.label("none")), (Some("front"), None));
+        assert_eq!(tags.field("spec.nodeName"), Some("n1"));
         assert_eq!((record.cause().user.as_str(), record.cause().paths.len()), ("ann", 1));
         assert_eq!(Envelope::decode(record.envelope().bytes()), Ok(record.envelope()));
-        assert_eq!(Envelope::decode(&[]), Err(DecodeError::Short));
+        assert_eq!(Envelope::decode(&[]), Err(crate::codec::DecodeError::Short));
     }
 
     #[test]
@@ -454,6 +409,36 @@ mod tests {
         let delete = Write { body: None, ..write("", None) };
         let after = Record::apply(&delete, Revision(10), Time(8), Some(&before));
         assert!(after.is_tombstone());
-        assert_eq!(after.value_bytes(), br#"{"rv":"10"}"#);
+        assert_eq!(after.value_bytes(), &br#"{"rv":"10"}"#[..]);
+    }
+
+    #[test]
+    fn news_is_packed_and_reads_as_it_would_otherwise() {
+        const TEXT: &str = r#"{"rv":"","message":"a pod was given its node, which is far from all others, and likes it there"}"#;
+        let mut samples = Samples::default();
+        for (expires, is_packed) in [(None, false), (Some(Time(9)), true)] {
+            let mut write = write(TEXT, Some(7));
+            write.body.as_mut().unwrap().expires = expires;
+            let plain = Record::apply(&write, Revision(1234), Time(7), None);
+            let mut record = Record::apply(&write, Revision(1234), Time(7), None);
+            record.pack(&mut samples);
+            assert_eq!(record.value_in_place().is_none(), is_packed);
+            assert_eq!(record.bytes() < plain.bytes(), is_packed);
+            assert_eq!((record.value(), record.value_bytes()), (plain.value(), plain.value_bytes()));
+            assert_eq!(record.in_second_form(<[u8]>::to_vec), plain.value_bytes());
+            assert_eq!((record.path(), record.envelope()), (plain.path(), plain.envelope()));
+            assert_eq!((record.cause(), record.body()), (plain.cause(), plain.body()));
+            assert_eq!(record.tags().field("spec.nodeName"), Some("n1"));
+            assert_eq!(record.value_at(Revision(9)), plain.value_at(Revision(9)));
+            assert_eq!(record.data_bytes(), plain.data_bytes());
+            let delete = Write { body: None, ..write };
+            let gone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
+            assert_eq!(gone.value(), plain.value_at(Revision(1235)));
+        }
+    }
+
+    #[test]
+    fn a_header_is_as_small_as_the_allocator_likes_it() {
+        assert!(size_of::<Inner>() <= 128 - 2 * size_of::<usize>(), "{}", size_of::<Inner>());
     }
 }

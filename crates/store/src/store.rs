@@ -314,11 +314,12 @@ impl Store {
             seen: snapshot.revision(),
             ..Cause::default()
         });
-        let due = snapshot.expired(now).take(EXPIRE_MAX).filter_map(|key| Some((key, snapshot.get(key)?)));
+        let due = snapshot.expired(now).take(EXPIRE_MAX);
         let tickets: Vec<Ticket> = due
-            .map(|(key, record)| {
+            .filter_map(|(resource, record)| {
+                let key = Key::from_path(resource, record.path()).ok()?;
                 let expect = Expect::Revision(record.revision());
-                self.submit(Proposal::new(Arc::clone(&cause), now).delete(key.clone(), expect))
+                Some(self.submit(Proposal::new(Arc::clone(&cause), now).delete(key, expect)))
             })
             .collect();
         let mut expired = 0;

@@ -118,7 +118,7 @@ fn the_past_can_be_read_and_the_future_cannot() {
     assert_eq!(value(1).as_deref(), Some(&b"1"[..]));
     assert_eq!(value(2).as_deref(), Some(&b"2"[..]));
     assert_eq!(value(3), None);
-    assert_eq!(store.at(Revision(2)).unwrap().get(&key("a/x")).unwrap().value_bytes(), b"2");
+    assert_eq!(store.at(Revision(2)).unwrap().get(&key("a/x")).unwrap().value(), "2");
     assert!(store.at(Revision(0)).unwrap().is_empty());
     assert!(matches!(store.at(Revision(4)), Err(ReadError::Future { .. })));
 }
@@ -130,7 +130,8 @@ fn entering_and_leaving_a_selector_can_be_told() {
         let draft = Draft::with_hole("{}", 1).labels([("app", app)]);
         Proposal::new(Cause::default(), Time(1)).put(key("a/x"), Expect::Any, draft)
     };
-    let select = std::sync::Arc::new(|record: &setpoint_store::Record| record.label("app") == Some("web"));
+    let select =
+        std::sync::Arc::new(|record: &setpoint_store::Record| record.tags().label("app") == Some("web"));
     let mut cursor = store.follow(&pods(), Filter { select: Some(select), ..Filter::default() });
     for app in ["db", "web", "web", "db", "web"] {
         store.commit(labelled(app)).unwrap();
@@ -157,7 +158,7 @@ fn a_fork_has_its_own_future() {
     let (now, then) = (store.fork(), store.fork_at(Revision(1)).unwrap());
     now.commit(put("a/y", Expect::Absent, "fork")).unwrap();
     assert_eq!(then.commit(put("a/z", Expect::Absent, "past")).unwrap().revision, Revision(2));
-    assert_eq!(then.snapshot().get(&key("a/x")).unwrap().value_bytes(), b"1");
+    assert_eq!(then.snapshot().get(&key("a/x")).unwrap().value(), "1");
     assert_eq!(store.snapshot().len(), 1);
     assert_eq!(store.snapshot().revision(), Revision(2));
 }

@@ -121,15 +121,15 @@ fn yesterdays_objects_are_all_there() {
     let snapshot = store.snapshot();
     assert_eq!((snapshot.revision(), snapshot.len()), (Revision(8), 3));
     let web = snapshot.get(&key("pods", "shop/web")).unwrap();
-    assert_eq!(web.value_bytes(), br#"{"rv":"3","n":3}"#);
+    assert_eq!(&web.value()[..], br#"{"rv":"3","n":3}"#);
     assert_eq!((web.revision(), web.time()), (Revision(3), Time(3_000_000)));
     assert_eq!((web.expires(), store.next_expiry()), (Some(Time(5_000_000_000)), Some(Time(5_000_000_000))));
-    assert_eq!(web.labels().collect::<Vec<_>>(), [("app", "web"), ("tier", "front")]);
-    assert_eq!(web.fields().collect::<Vec<_>>(), [("spec.nodeName", "n1")]);
+    assert_eq!(web.tags().labels().collect::<Vec<_>>(), [("app", "web"), ("tier", "front")]);
+    assert_eq!(web.tags().fields().collect::<Vec<_>>(), [("spec.nodeName", "n1")]);
     assert_eq!(web.cause(), cause(3));
     let odd = snapshot.get(&key("pods", "shop/größe")).unwrap();
-    assert_eq!((odd.value_bytes(), odd.revision(), odd.cause()), (&b""[..], Revision(6), cause(6)));
-    assert_eq!(snapshot.get(&lease()).unwrap().value_bytes(), b"held again");
+    assert_eq!((&odd.value()[..], odd.revision(), odd.cause()), (&b""[..], Revision(6), cause(6)));
+    assert_eq!(snapshot.get(&lease()).unwrap().value(), "held again");
     let next =
         Proposal::new(cause(8), Time(9)).put(key("pods", "shop/next"), Expect::Absent, Draft::new("n"));
     assert_eq!(store.commit(next).unwrap().revision, Revision(9), "and it goes on from there");
@@ -163,7 +163,7 @@ fn yesterdays_history_is_all_there() {
         );
     }
     let node = store.get_at(&key("nodes", "n1"), Revision(4)).unwrap().unwrap();
-    assert_eq!(node.value_bytes(), [0, 1, 2, 253, 254, 255]);
+    assert_eq!(node.value()[..], [0, 1, 2, 253, 254, 255]);
     drop(store);
     let disk = Arc::new(OsDisk::read_only(dir.path()).unwrap());
     assert_eq!(DiskReader::new(disk).check().unwrap(), Revision(8), "a check finds nothing wrong");

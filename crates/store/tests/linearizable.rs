@@ -293,7 +293,8 @@ fn path(key: usize) -> Key {
 
 fn value_in(snapshot: &Snapshot, key: usize) -> Option<(Revision, u64)> {
     let record = snapshot.get(&path(key))?;
-    let value = std::str::from_utf8(record.value_bytes()).expect("a number");
+    let value = record.value_bytes();
+    let value = std::str::from_utf8(&value).expect("a number");
     Some((record.revision(), value.parse().expect("a number")))
 }
 

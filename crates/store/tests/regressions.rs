@@ -44,8 +44,8 @@ fn the_past_of_a_key_goes_back_beyond_its_deletion() {
         }
         store.commit(if newest % 2 == 1 { put("a/x", "again") } else { delete("a/x") }).unwrap();
     }
-    assert_eq!(at(&store, 1).unwrap().value_bytes(), b"1");
-    assert_eq!(at(&store, 3).unwrap().value_bytes(), b"3");
+    assert_eq!(at(&store, 1).unwrap().value(), "1");
+    assert_eq!(at(&store, 3).unwrap().value(), "3");
 }
 
 /// A log in memory that says when it is asked to write, and waits for leave.
@@ -177,7 +177,7 @@ fn a_damaged_past_is_an_error_and_not_an_older_state() {
     for n in 1..=9 {
         store.commit(put("a/x", &format!("value {n}"))).unwrap();
     }
-    assert_eq!(store.at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value_bytes(), b"value 8");
+    assert_eq!(store.at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value(), "value 8");
     // Somebody's disk flips a bit in the segment that is being written.
     let segment = dir.path().join("segment-00000000000000000001.log");
     let mut bytes = std::fs::read(&segment).unwrap();

@@ -365,7 +365,7 @@ fn a_volume_whose_claim_is_not_seen_yet_is_not_released() {
     // What a loop sees that knows volumes farther than claims.
     let read = |resource: &str, path: &str, revision: u64, text: &str| {
         let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
-        let text = text.to_owned().into();
+        let text = text.to_owned();
         Object::read(key, setpoint_api::Revision(revision), Time::from_seconds(1000), text).unwrap()
     };
     let mut world = World::new(crate::indexes::all());

@@ -181,7 +181,7 @@ fn a_class_of_attributes_stays_for_what_volumes_have_and_claims_had_or_get() {
 fn a_claim_whose_pods_are_not_seen_yet_does_not_go() {
     let read = |resource: &str, path: &str, revision: u64, text: &str| {
         let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
-        let text = text.to_owned().into();
+        let text = text.to_owned();
         Object::read(key, setpoint_api::Revision(revision), Time::from_seconds(1000), text).unwrap()
     };
     let mut world = World::new(crate::indexes::all());

@@ -12,7 +12,7 @@ use crate::simulated::{Host, Simulated};
 fn object(pod: &Value) -> Object {
     let key = Key::from_path(&Resource::new("pods").unwrap(), "default/p").unwrap();
     let bytes = setpoint_api::json::to_vec(pod);
-    Object::read(key, Revision(1), Time::EPOCH, bytes.into()).unwrap()
+    Object::read(key, Revision(1), Time::EPOCH, bytes).unwrap()
 }
 
 fn end() -> impl Strategy<Value = Value> {

@@ -1,7 +1,5 @@
 //! What the loop promises, shown with a planner that keeps a thing's copies.
 
-use bytes::Bytes;
-
 use super::*;
 use crate::planner::{Planner, Seen, Watch, key_of, wake_controller};
 
@@ -62,7 +60,7 @@ fn thing(name: &str, replicas: usize, revision: u64) -> Observed {
     let text = format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"a","uid":"{name}"}},"spec":{{"replicas":{replicas}}}}}"#
     );
-    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap();
+    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, text).unwrap();
     Observed { key, revision: Revision(revision), after: Some(after), by: None }
 }
 
@@ -72,7 +70,7 @@ fn copy(owner: &str, revision: u64) -> Observed {
         r#"{{"metadata":{{"name":"c{revision}","namespace":"a","uid":"c{revision}",
         "ownerReferences":[{{"kind":"Thing","name":"{owner}","uid":"{owner}","controller":true}}]}}}}"#
     );
-    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, Bytes::from(text)).unwrap();
+    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, text).unwrap();
     let by = Some(format!("copier things/a/{owner}").into());
     Observed { key, revision: Revision(revision), after: Some(after), by }
 }

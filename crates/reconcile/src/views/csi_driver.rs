@@ -22,4 +22,8 @@ impl View for CsiDriver {
 pub struct CsiDriverSpec {
     /// Whether its volumes must be attached to a node before they are mounted; they must if it says nothing.
     pub attach_required: Option<bool>,
+    /// Whether it says how much room it has where, and pods are to be placed by that.
+    pub storage_capacity: Option<bool>,
+    /// Whether pods with its volumes must not be placed where it is not.
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }

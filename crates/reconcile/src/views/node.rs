@@ -81,6 +81,9 @@ pub struct NodeStatus {
     /// The images that it has.
     #[serde(deserialize_with = "or_default")]
     pub images: Vec<Image>,
+    /// What it says that it can do, in order.
+    #[serde(deserialize_with = "or_default")]
+    pub declared_features: Vec<String>,
 }
 
 /// A volume that is attached to a Node.

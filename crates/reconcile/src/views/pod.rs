@@ -89,6 +89,8 @@ pub struct PodSpec {
     pub subdomain: String,
     /// Whether it uses the node's own network.
     pub host_network: bool,
+    /// Whether it has the users of its node; it has if it says nothing.
+    pub host_users: Option<bool>,
     /// What it puts up with on a node.
     pub tolerations: Vec<Toleration>,
     /// What it mounts; those parts that planners read.
@@ -141,6 +143,16 @@ pub struct Container {
     pub resources: Resources,
     /// `Always` for one that starts first and goes on beside the others.
     pub restart_policy: String,
+    /// What becomes of it, or of the Pod, when it ends in some way.
+    pub restart_policy_rules: Vec<RestartRule>,
+}
+
+/// What becomes of a container that ends in some way.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RestartRule {
+    /// `Restart`, or `RestartAllContainers` for the whole Pod.
+    pub action: String,
 }
 
 /// A port of a container.
@@ -182,6 +194,42 @@ pub struct Volume {
     pub persistent_volume_claim: Option<ClaimSource>,
     /// The claim that is made for it.
     pub ephemeral: Option<Value>,
+    /// The image that it is.
+    pub image: Option<Box<ImageSource>>,
+    /// The disk that it is, of a kind that is attached to one node, or to several to be read only.
+    #[serde(rename = "gcePersistentDisk")]
+    pub gce: Option<Box<Disk>>,
+    /// As above.
+    #[serde(rename = "awsElasticBlockStore")]
+    pub aws: Option<Box<Disk>>,
+    /// As above.
+    pub iscsi: Option<Box<Disk>>,
+    /// As above.
+    pub rbd: Option<Box<Disk>>,
+}
+
+/// The image that a volume is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ImageSource {
+    /// Its name.
+    pub reference: String,
+}
+
+/// What tells the disks of one kind apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Disk {
+    /// Its name.
+    #[serde(alias = "pdName", alias = "volumeID", alias = "iqn", alias = "image")]
+    pub name: String,
+    /// Where it is.
+    pub pool: String,
+    /// Who knows of it.
+    #[serde(deserialize_with = "or_default")]
+    pub monitors: Vec<String>,
+    /// Whether it is only read.
+    pub read_only: bool,
 }
 
 /// The claim of a volume.
@@ -258,6 +306,11 @@ pub struct PodStatus {
     pub resource_claim_statuses: Vec<ResourceClaimStatus>,
     /// The node that others are to make room on.
     pub nominated_node_name: String,
+    /// What its node set aside for it as a whole.
+    #[serde(deserialize_with = "or_default")]
+    pub allocated_resources: Pairs,
+    /// What it has as a whole.
+    pub resources: Option<Box<Resources>>,
 }
 
 /// A claim that was made for a Pod.

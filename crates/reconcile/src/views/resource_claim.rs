@@ -1,6 +1,7 @@
 //! What planners read of a ResourceClaim.
 
 use serde::{Deserialize, Serialize};
+use setpoint_api::Value;
 
 use super::or_default;
 use super::pod::Toleration;
@@ -55,10 +56,12 @@ impl Consumer {
 
 /// What a wish for devices got.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Allocation {
     /// The devices.
     pub devices: AllocatedDevices,
+    /// The nodes that can reach them; all if it does not say.
+    pub node_selector: Option<Value>,
 }
 
 /// The devices that a wish got.

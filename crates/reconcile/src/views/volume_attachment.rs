@@ -22,6 +22,8 @@ impl View for VolumeAttachment {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AttachmentSpec {
+    /// The driver that attaches it.
+    pub attacher: String,
     /// The node.
     pub node_name: String,
     /// The volume.

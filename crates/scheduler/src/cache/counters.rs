@@ -92,6 +92,8 @@ pub struct Tally {
     pub sums: Vec<i64>,
     /// How many nodes of each domain are counted.
     pub nodes: Vec<u32>,
+    /// The count of all domains together.
+    pub total: i64,
     taken: Vec<bool>,
 }
 
@@ -182,6 +184,7 @@ impl Counters {
             counter.total += change;
             for tally in &mut counter.tallies {
                 if tally.taken[node] {
+                    tally.total += change;
                     tally.sums[self.keys[tally.key].domains[node] as usize] += change;
                 }
             }
@@ -218,9 +221,11 @@ impl Counters {
 
     /// How many pods a tally counts in all, perhaps without what is only promised.
     #[must_use]
-    pub fn total(&self, (counter, _): (usize, usize), is_firm: bool) -> i64 {
+    pub fn total(&self, (counter, tally): (usize, usize), is_firm: bool) -> i64 {
         let counter = &self.all[counter];
-        counter.total - if is_firm { counter.held.values().sum() } else { 0 }
+        let tally = &counter.tallies[tally];
+        let held = counter.held.iter().filter(|(node, _)| is_firm && tally.taken[**node]);
+        tally.total - held.map(|(_, count)| *count).sum::<i64>()
     }
 
     /// The number of a label.
@@ -259,7 +264,7 @@ impl Counters {
         if let Some(at) = tallies.iter().position(|tally| tally.key == key && tally.over == over) {
             return (counter, at);
         }
-        let mut tally = Tally { key, over, sums: Vec::new(), nodes: Vec::new(), taken: Vec::new() };
+        let mut tally = Tally { key, over, sums: Vec::new(), nodes: Vec::new(), total: 0, taken: Vec::new() };
         sum(&mut tally, &self.all[counter].on, &self.keys[key], nodes);
         self.all[counter].tallies.push(tally);
         (counter, self.all[counter].tallies.len() - 1)
@@ -302,6 +307,7 @@ impl Counters {
 fn sum(tally: &mut Tally, on: &[i64], key: &Key, nodes: &[Node]) {
     tally.sums = vec![0; key.numbers.len()];
     tally.nodes = vec![0; key.numbers.len()];
+    tally.total = 0;
     tally.taken.clear();
     for (at, node) in nodes.iter().enumerate() {
         let domain = key.domains[at];
@@ -309,6 +315,7 @@ fn sum(tally: &mut Tally, on: &[i64], key: &Key, nodes: &[Node]) {
         tally.taken.push(taken);
         if taken {
             tally.sums[domain as usize] += on[at];
+            tally.total += on[at];
             tally.nodes[domain as usize] += 1;
         }
     }

@@ -46,6 +46,8 @@ pub struct Offer {
     pub pods: i64,
     /// The images that it has, with their sizes.
     pub images: Vec<(Box<str>, i64)>,
+    /// What it says that it can do.
+    pub features: Vec<Box<str>>,
 }
 
 impl Offer {
@@ -66,6 +68,7 @@ impl Offer {
             amounts,
             pods,
             images,
+            features: node.status.declared_features.iter().map(|one| one.as_str().into()).collect(),
         }
     }
 }

@@ -142,7 +142,9 @@ impl Model {
         // Namespace 0 is big, and terms to be near look into big namespaces only.
         let near_meant = |pod: &Pod, app: u8| pod.namespace == 0 && pod.app == app;
         let near = new.near.is_none_or(|(by_zone, app)| {
-            let anywhere = self.pods.values().any(|pod| near_meant(pod, app));
+            // Pods on nodes that are in no domain are near to nobody.
+            let mut meant = self.pods.values().filter(|pod| near_meant(pod, app));
+            let anywhere = meant.any(|pod| self.domain(pod.node, by_zone).is_some());
             self.any_in(at, by_zone, |pod| near_meant(pod, app))
                 || (!anywhere && near_meant(new, app) && self.domain(at, by_zone).is_some())
         });

@@ -16,7 +16,7 @@ use crate::cache::{Cache, PodId};
 use crate::choose::{self, Verdict};
 use crate::class::Class;
 use crate::preempt::{Budgets, Candidate, Search};
-use crate::rules::{Helps, volumes};
+use crate::rules::{Helps, devices, volumes};
 use crate::waiting::{SETTLE, Waiting};
 
 /// How many pods one plan takes, so that one that comes later and is more important need not wait long.
@@ -254,9 +254,10 @@ impl<'a> Desk<'a> {
                 self.fail(id, &object, pod, verdict, found);
             }
         }
-        // What volumes need is not followed, so it is found out anew each time.
+        // What volumes and devices need is not followed, so it is found out anew each time.
         if let Some(entry) = self.cache.shapes[at].as_mut()
             && shape.claims.is_empty()
+            && shape.devices.is_none()
         {
             entry.class = Some(class);
         }
@@ -268,7 +269,7 @@ impl<'a> Desk<'a> {
         self.cache.attach(id, node);
         self.cache.assumed.push(id);
         self.cache.helps |= Helps::PODS_CAME;
-        if !class.needs.are_met() {
+        if !class.needs.are_met() || !class.devices.are_kept() {
             self.settle(id, object, node, class);
             return;
         }
@@ -280,14 +281,15 @@ impl<'a> Desk<'a> {
         });
         let about = Subject::of(object, "v1", "Pod");
         let done = about
-            .normal("Scheduled", format!("Successfully assigned {}/{} to {name}", namespace, key.name()));
-        let failed = about.warning("FailedScheduling", "binding rejected: {error}");
+            .normal("Scheduled", format!("Successfully assigned {}/{} to {name}", namespace, key.name()))
+            .by("Binding");
+        let failed = about.warning("FailedScheduling", "binding rejected: {error}").by("Scheduling");
         let write = Write::Post { key: key.clone(), part: "binding", object: binding };
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
         self.cache.sent.push((id, object.clone()));
     }
 
-    /// Lets a pod wait for its volumes on a node; where that takes too long, it starts over.
+    /// Lets a pod wait for its volumes and devices on a node; where that takes too long, it starts over.
     fn settle(&mut self, id: PodId, object: &Object, node: usize, class: &Class) {
         let was = self.cache.pod(id).and_then(|entry| entry.waiting);
         let since = was.and_then(|waiting| waiting.settles).unwrap_or(self.now);
@@ -297,7 +299,8 @@ impl<'a> Desk<'a> {
                 "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
             let words = Words { reason: "SchedulerError", message, nominated: Some("") };
             self.tell(id, object, pod, &words, true);
-            self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", message));
+            let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", message);
+            self.plan.notes.push(note.by("Scheduling"));
             self.lift(id);
             self.wait(id, Helps::VOLUMES, None);
             if let Some(waiting) = self.waiting(id) {
@@ -305,7 +308,8 @@ impl<'a> Desk<'a> {
             }
             return;
         }
-        let acts = volumes::settle(&class.needs, &self.cache.nodes[node]);
+        let mut acts = volumes::settle(&class.needs, &self.cache.nodes[node]);
+        acts.extend(devices::settle(&class.devices, object));
         if !acts.is_empty() {
             self.cache.owed.push(Owed { id, object: object.clone(), what: What::Volumes });
         }
@@ -349,7 +353,8 @@ impl<'a> Desk<'a> {
         let words =
             Words { reason: "Unschedulable", message: &verdict.message, nominated: nominated.as_deref() };
         self.tell(id, object, pod, &words, knows);
-        self.plan.notes.push(Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message));
+        let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message);
+        self.plan.notes.push(note.by("Scheduling"));
         if let Outlook::Room(node, candidate) = found {
             self.make_room(id, object, pod, node, &candidate);
             self.displace(id, node);
@@ -402,12 +407,13 @@ impl<'a> Desk<'a> {
             let told = value!({
                 "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
                 "message": (why), "lastProbeTime": null, "lastTransitionTime": (time.as_str()),
+                "observedGeneration": (Some(victim.meta().generation).filter(|generation| *generation > 0)),
             });
             let patch = value!({"conditions": [(told)]});
             self.warnings.push(Write::status(victim, patch).strategic().at_any_revision().into());
             let note =
                 format!("Preempted by pod {} on node {}", object.meta().uid, self.cache.nodes[node].name);
-            let note = Subject::of(victim, "v1", "Pod").normal("Preempted", note);
+            let note = Subject::of(victim, "v1", "Pod").normal("Preempted", note).by("Preempting");
             self.ends.push(Act::from(Write::delete(victim)).on_done(note));
         }
     }

@@ -6,7 +6,10 @@ use setpoint_sim::cluster::Cluster;
 
 use super::*;
 
+mod amounts;
+mod devices;
 mod promises;
+mod volumes;
 mod waking;
 
 fn cluster() -> Cluster {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::{Helps, Rejection, SCORE_MAX};
 use crate::cache::node::Node;
+use crate::profile::Weights;
 use crate::request::Request;
 
 /// Whether the node will do.
@@ -50,8 +51,8 @@ pub fn filter(request: &Request, node: &Node) -> Result<(), Rejection> {
 
 /// How much room is left, and how even.
 #[must_use]
-pub fn score(request: &Request, node: &Node) -> i64 {
-    least_allocated(request, node) + balanced(request, node)
+pub fn score(request: &Request, node: &Node, weights: &Weights) -> i64 {
+    weights.room * least_allocated(request, node) + weights.evenness * balanced(request, node)
 }
 
 fn least_allocated(request: &Request, node: &Node) -> i64 {
@@ -122,9 +123,10 @@ mod tests {
 
     #[test]
     fn room_and_evenness_score() {
+        let weights = Weights::default();
         // Half of both is left: 50; as even as before: 75.
-        assert_eq!(score(&request(500, 500), &node(1000, 1000)), 50 + 75);
+        assert_eq!(score(&request(500, 500), &node(1000, 1000), &weights), 50 + 75);
         // 20 of 100 and 100 of 100 are left: 60; the shares lie 0.8 apart, which costs 40 of 100, half of it here.
-        assert_eq!(score(&request(800, 0), &node(1000, 1000)), 60 + 55);
+        assert_eq!(score(&request(800, 0), &node(1000, 1000), &weights), 60 + 55);
     }
 }

@@ -27,6 +27,13 @@ pub fn filter(shape: &Shape, node: &Node, profile: &Profile) -> Result<(), Rejec
     Err(Rejection::for_good("node(s) didn't match Pod's node affinity/selector", Helps::NODES))
 }
 
+/// Why no node can ever do: each term names nodes, and the names contradict each other.
+#[must_use]
+pub fn conflict(shape: &Shape) -> Option<Rejection> {
+    let names = shape.nodes.only()?;
+    names.is_empty().then(|| Rejection::for_good("pod affinity terms conflict", Helps::NONE))
+}
+
 /// How much the pod, or its profile, would like the node.
 #[must_use]
 pub fn liking(shape: &Shape, node: &Node, profile: &Profile) -> i64 {

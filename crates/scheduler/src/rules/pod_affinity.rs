@@ -29,8 +29,10 @@ pub fn gates(cache: &mut Cache, shape: &Shape) -> Vec<Gate> {
         let pods = shape.others.near.iter().map(|term| term.pods.clone()).collect();
         let own = shape.others.near.iter().all(|term| shape.is_one_of(&term.pods, &labels));
         let counter = cache.counter(What::Meant(pods));
-        for term in &shape.others.near {
-            gates.push(Gate { tally: tally(cache, counter, &term.key), sort: Sort::Near { own } });
+        let terms = shape.others.near.iter();
+        let all: Vec<_> = terms.map(|term| tally(cache, counter, &term.key)).collect();
+        for tally in &all {
+            gates.push(Gate { tally: *tally, sort: Sort::Near { own, all: all.clone() } });
         }
     }
     for term in &shape.others.far {

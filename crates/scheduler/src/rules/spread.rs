@@ -12,6 +12,7 @@ use super::{Helps, Rejection, SCORE_MAX};
 use crate::cache::Cache;
 use crate::cache::counters::{Over, What};
 use crate::gates::{Gate, Sort};
+use crate::profile::Profile;
 use crate::shape::{Constraint, Shape};
 
 /// What it counts for beside other rules.
@@ -43,8 +44,9 @@ pub struct Wishes {
 }
 
 /// The domains that will do.
-pub fn gates(cache: &mut Cache, shape: &Shape) -> Vec<Gate> {
-    let hard: Vec<&Constraint> = shape.spread.iter().filter(|one| one.hard).collect();
+pub fn gates(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World) -> Vec<Gate> {
+    let defaults = if shape.spread.is_empty() { listed(shape, profile, world) } else { Vec::new() };
+    let hard: Vec<&Constraint> = shape.spread.iter().chain(&defaults).filter(|one| one.hard).collect();
     let keys: Vec<Box<str>> = hard.iter().map(|one| one.key.clone()).collect();
     let mut gates = Vec::with_capacity(hard.len());
     for one in hard {
@@ -59,15 +61,17 @@ pub fn gates(cache: &mut Cache, shape: &Shape) -> Vec<Gate> {
 }
 
 /// The wishes of a pod: its own, or those that follow from whose it is.
-pub fn wishes(cache: &mut Cache, shape: &Shape, spreads: bool, world: &World) -> Wishes {
+pub fn wishes(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World) -> Wishes {
     let own = !shape.spread.is_empty();
     let soft: Vec<Constraint> = if own {
         shape.spread.iter().filter(|one| !one.hard).cloned().collect()
-    } else if spreads {
+    } else if profile.spreads {
         by_default(shape, world)
     } else {
-        Vec::new()
+        listed(shape, profile, world).into_iter().filter(|one| !one.hard).collect()
     };
+    // Only what is built in counts nodes that lack one of the labels.
+    let own = own || !profile.spreads;
     let keys: Vec<Box<str>> = if own { soft.iter().map(|one| one.key.clone()).collect() } else { Vec::new() };
     let mut all = Vec::with_capacity(soft.len());
     for one in &soft {
@@ -92,6 +96,19 @@ fn over(shape: &Shape, one: &Constraint, keys: Vec<Box<str>>) -> Over {
         tolerations: one.by_taints.then(|| shape.tolerations.clone()),
         keys,
     }
+}
+
+/// How pods of a profile spread that do not say: with those that belong together with them, if there are such.
+fn listed(shape: &Shape, profile: &Profile, world: &World) -> Vec<Constraint> {
+    if profile.constraints.is_empty() {
+        return Vec::new();
+    }
+    let selector = kin(shape, world);
+    if selector.is_everything() {
+        return Vec::new();
+    }
+    let with = |one: &Constraint| Constraint { selector: selector.clone(), ..one.clone() };
+    profile.constraints.iter().map(with).collect()
 }
 
 fn by_default(shape: &Shape, world: &World) -> Vec<Constraint> {

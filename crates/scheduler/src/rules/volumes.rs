@@ -3,12 +3,14 @@
 //! A claim that waits for its first pod gets a node with it: the choice is written down, and the pod is bound once
 //! the claim is.
 
-use std::collections::BTreeSet;
+mod limits;
 
+use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Value, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::csi_node::CsiNode;
+use setpoint_reconcile::views::csi_driver::CsiDriver;
+use setpoint_reconcile::views::csi_storage_capacity::CsiStorageCapacity;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::storage_class::StorageClass;
@@ -17,7 +19,8 @@ use setpoint_reconcile::{Act, Object, World, Write};
 use super::{Helps, Rejection};
 use crate::cache::Cache;
 use crate::cache::node::Node;
-use crate::shape::{NodeTerm, Shape};
+use crate::shape::{Claim, NodeTerm, Shape};
+use limits::Limits;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -36,8 +39,10 @@ pub struct Needs {
     open: Vec<Open>,
     /// Whether a volume is gone.
     is_lost: bool,
-    /// Whether another pod has what only one may have.
-    is_taken: bool,
+    /// The claims that only one pod may use.
+    single: Vec<Box<str>>,
+    /// How many volumes nodes can have.
+    limits: Limits,
 }
 
 /// A volume that is there.
@@ -45,8 +50,6 @@ pub struct Needs {
 struct Fixed {
     terms: Option<Vec<NodeTerm>>,
     zones: Vec<(&'static str, Vec<Box<str>>)>,
-    driver: Box<str>,
-    handle: Box<str>,
     /// Whether its claim is bound to it by now.
     is_bound: bool,
 }
@@ -59,6 +62,18 @@ struct Open {
     volumes: Vec<(Object, Option<Vec<NodeTerm>>)>,
     is_made: bool,
     topologies: Vec<NodeTerm>,
+    /// The nodes from which its driver has room for it; nothing if the driver does not say.
+    room: Option<Vec<Selector>>,
+}
+
+/// What a claim finds on a node.
+enum Finds {
+    /// A volume, or room for one.
+    Volume,
+    /// Neither, and none can be made.
+    Nothing,
+    /// A driver without room for it.
+    NoRoom,
 }
 
 impl Needs {
@@ -79,9 +94,9 @@ fn barred(why: String) -> Rejection {
 /// If no node will do, and why.
 pub fn needs(shape: &Shape, world: &World) -> Result<Needs, Rejection> {
     let mut needs = Needs::default();
-    for (name, is_own) in &shape.claims {
+    for Claim { name, made_for } in &shape.claims {
         let Some((object, claim)) = world.view::<PersistentVolumeClaim>(&shape.namespace, name) else {
-            return Err(barred(if *is_own {
+            return Err(barred(if made_for.is_some() {
                 format!(
                     "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
                 )
@@ -92,6 +107,11 @@ pub fn needs(shape: &Shape, world: &World) -> Result<Needs, Rejection> {
         if object.meta().is_deleted() {
             return Err(barred(format!("persistentvolumeclaim \"{name}\" is being deleted")));
         }
+        if let Some((pod, _)) = made_for.as_ref().filter(|(_, uid)| !object.meta().is_controlled_by(uid)) {
+            let space = &shape.namespace;
+            let why = format!("PVC {space}/{name} was not created for pod {space}/{pod} (pod is not owner)");
+            return Err(barred(why));
+        }
         let volume = claim.spec.volume_name.as_str();
         if claim.status.phase == "Lost" {
             let why = format!(
@@ -99,8 +119,9 @@ pub fn needs(shape: &Shape, world: &World) -> Result<Needs, Rejection> {
             );
             return Err(barred(why));
         }
-        needs.is_taken |= claim.spec.access_modes.iter().any(|mode| mode == "ReadWriteOncePod")
-            && is_used(name, shape, world);
+        if claim.spec.access_modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+            needs.single.push(name.clone());
+        }
         if !volume.is_empty() && object.meta().annotations.get(BIND_COMPLETED).is_some() {
             match world.view::<PersistentVolume>("", volume) {
                 Some((object, volume)) => needs.fixed.push(fixed(object, volume, true)),
@@ -117,21 +138,8 @@ pub fn needs(shape: &Shape, world: &World) -> Result<Needs, Rejection> {
             None => needs.open.push(open(object, claim, class, world)),
         }
     }
+    needs.limits = Limits::of(shape, world);
     Ok(needs)
-}
-
-/// Whether a pod that has a node uses a claim.
-fn is_used(claim: &str, shape: &Shape, world: &World) -> bool {
-    use setpoint_reconcile::views::pod::Pod;
-    world.in_namespace("pods", &shape.namespace).any(|object| {
-        object.view::<Pod>().is_some_and(|pod| {
-            let mut claims =
-                pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
-            !pod.spec.node_name.is_empty()
-                && !pod.is_finished()
-                && claims.any(|used| used.claim_name == claim)
-        })
-    })
 }
 
 fn fixed(object: &Object, volume: &PersistentVolume, is_bound: bool) -> Fixed {
@@ -140,14 +148,7 @@ fn fixed(object: &Object, volume: &PersistentVolume, is_bound: bool) -> Fixed {
         let values = labels.get(key)?;
         Some((*key, values.split("__").map(Into::into).collect()))
     });
-    let csi = volume.spec.csi.as_ref();
-    Fixed {
-        terms: terms(volume),
-        zones: zones.collect(),
-        driver: csi.map(|csi| csi.driver.as_str().into()).unwrap_or_default(),
-        handle: csi.map(|csi| csi.volume_handle.as_str().into()).unwrap_or_default(),
-        is_bound,
-    }
+    Fixed { terms: terms(volume), zones: zones.collect(), is_bound }
 }
 
 fn terms(volume: &PersistentVolume) -> Option<Vec<NodeTerm>> {
@@ -155,10 +156,31 @@ fn terms(volume: &PersistentVolume) -> Option<Vec<NodeTerm>> {
     Some(terms.iter().filter_map(NodeTerm::of).collect())
 }
 
-fn open(object: &Object, claim: &PersistentVolumeClaim, class: &StorageClass, world: &World) -> Open {
-    let storage = |amounts: &Pairs| {
-        amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
+fn storage(amounts: &Pairs) -> Quantity {
+    amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
+}
+
+/// The nodes from which the driver of a class has room for a claim; nothing if the driver does not say.
+fn room(
+    claim: &PersistentVolumeClaim,
+    name: &str,
+    class: &StorageClass,
+    world: &World,
+) -> Option<Vec<Selector>> {
+    let (_, driver) = world.view::<CsiDriver>("", &class.provisioner)?;
+    let tells = driver.spec.storage_capacity == Some(true);
+    claim.spec.resources.requests.get("storage").filter(|_| tells)?;
+    let wanted = storage(&claim.spec.resources.requests);
+    let suffices = |one: &CsiStorageCapacity| {
+        let most = one.maximum_volume_size.as_deref().or(one.capacity.as_deref());
+        most.and_then(|text| Quantity::parse(text).ok()).is_some_and(|most| most >= wanted)
     };
+    let all = world.views::<CsiStorageCapacity>().map(|(_, one)| one);
+    let fitting = all.filter(|one| one.storage_class_name == name && suffices(one));
+    Some(fitting.map(|one| one.node_topology.clone()).collect())
+}
+
+fn open(object: &Object, claim: &PersistentVolumeClaim, class: &StorageClass, world: &World) -> Open {
     let wanted = storage(&claim.spec.resources.requests);
     let fits = |seen: &Object, volume: &PersistentVolume| {
         volume.spec.claim_ref.is_none()
@@ -191,6 +213,7 @@ fn open(object: &Object, claim: &PersistentVolumeClaim, class: &StorageClass, wo
         volumes: volumes.iter().map(|(seen, volume)| (seen.clone(), terms(volume))).collect(),
         is_made: !class.provisioner.is_empty() && class.provisioner != NO_PROVISIONER,
         topologies: topologies.collect(),
+        room: room(claim, claim.class(object), class, world),
     }
 }
 
@@ -208,14 +231,11 @@ pub fn filter(
     if shape.claims.is_empty() {
         return Ok(());
     }
-    if needs.is_taken {
+    if needs.single.iter().any(|claim| cache.users.of(&shape.namespace, claim) > 0) {
         let why = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
         return Err(Rejection::by_pods(why, Helps::PODS | Helps::VOLUMES));
     }
-    if exceeds(needs, node, cache, world) {
-        let helps = Helps::PODS | Helps::VOLUMES | Helps::NODES;
-        return Err(Rejection::by_pods("node(s) exceed max volume count", helps));
-    }
+    needs.limits.filter(shape, node, cache, world)?;
     let helps = Helps::VOLUMES | Helps::NODES;
     if needs.is_lost {
         let why = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
@@ -230,8 +250,13 @@ pub fn filter(
         return Err(Rejection::for_good("node(s) didn't match PersistentVolume's node affinity", helps));
     }
     let mut taken = Vec::new();
-    if !needs.open.iter().all(|open| open.finds(node, &mut taken)) {
-        return Err(Rejection::for_good("node(s) didn't find available persistent volumes to bind", helps));
+    for open in &needs.open {
+        let why = match open.finds(node, &mut taken) {
+            Finds::Volume => continue,
+            Finds::Nothing => "node(s) didn't find available persistent volumes to bind",
+            Finds::NoRoom => "node(s) did not have enough free storage",
+        };
+        return Err(Rejection::for_good(why, helps));
     }
     if !needs.fixed.iter().all(|fixed| fixed.is_in_zone(&node.offer.labels)) {
         return Err(Rejection::for_good("node(s) had no available volume zone", helps));
@@ -254,19 +279,24 @@ impl Fixed {
 
 impl Open {
     /// Whether the claim can have a volume on a node: one that is there and that no other claim of the pod took, or
-    /// one that is made.
-    fn finds<'a>(&'a self, node: &Node, taken: &mut Vec<&'a Object>) -> bool {
+    /// one that is made. A claim for which a node was chosen has its answer: what room it takes there may be gone.
+    fn finds<'a>(&'a self, node: &Node, taken: &mut Vec<&'a Object>) -> Finds {
         if let Some(selected) = &self.selected {
-            return *selected == node.name;
+            return if *selected == node.name { Finds::Volume } else { Finds::Nothing };
         }
         if let Some(volume) = self.there(node, taken) {
             taken.push(volume);
-            return true;
+            return Finds::Volume;
         }
         let labels = &node.offer.labels;
         let can_be_there =
             self.topologies.is_empty() || self.topologies.iter().any(|term| term.allows(&node.name, labels));
-        self.is_made && can_be_there
+        if !self.is_made || !can_be_there {
+            return Finds::Nothing;
+        }
+        let reaches = |nodes: &Selector| nodes.matches(|name| labels.get(name));
+        let has_room = self.room.as_ref().is_none_or(|room| room.iter().any(reaches));
+        if has_room { Finds::Volume } else { Finds::NoRoom }
     }
 
     fn there(&self, node: &Node, taken: &[&Object]) -> Option<&Object> {
@@ -278,37 +308,6 @@ impl Open {
         });
         reachable.map(|(volume, _)| volume)
     }
-}
-
-/// Whether a node could not have so many volumes of a driver.
-fn exceeds(needs: &Needs, node: &Node, cache: &Cache, world: &World) -> bool {
-    let wanted = needs.fixed.iter().filter(|fixed| !fixed.driver.is_empty());
-    let wanted: BTreeSet<(&str, &str)> = wanted.map(|fixed| (&*fixed.driver, &*fixed.handle)).collect();
-    if wanted.is_empty() {
-        return false;
-    }
-    let Some((_, limits)) = world.view::<CsiNode>("", &node.name) else { return false };
-    limits.spec.drivers.iter().any(|driver| {
-        let Some(most) = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count) else {
-            return false;
-        };
-        let mut all: BTreeSet<&str> = BTreeSet::new();
-        for shape in node.pods.iter().filter_map(|id| cache.shape_of(*id)) {
-            for (name, _) in &shape.claims {
-                all.extend(handle(world, &shape.namespace, name, &driver.name));
-            }
-        }
-        let before = all.len();
-        all.extend(wanted.iter().filter(|(of, _)| *of == driver.name).map(|(_, handle)| *handle));
-        all.len() > before && i64::try_from(all.len()).unwrap_or(i64::MAX) > most
-    })
-}
-
-/// What a driver calls the volume of a claim.
-fn handle<'a>(world: &'a World, namespace: &str, claim: &str, driver: &str) -> Option<&'a str> {
-    let (_, claim) = world.view::<PersistentVolumeClaim>(namespace, claim)?;
-    let (_, volume) = world.view::<PersistentVolume>("", &claim.spec.volume_name)?;
-    volume.spec.csi.as_ref().filter(|csi| csi.driver == driver).map(|csi| csi.volume_handle.as_str())
 }
 
 /// What to write so that the claims of a pod get volumes on a node.

@@ -37,8 +37,8 @@ const GIVEN: [&[&str]; 13] = [
     TOLD,
 ];
 /// The texts that only some have.
-const OPTIONAL: [&[&str]; 3] =
-    [&["involvedObject", "fieldPath"], &["source", "host"], &["reportingInstance"]];
+const OPTIONAL: [&[&str]; 4] =
+    [&["involvedObject", "fieldPath"], &["source", "host"], &["reportingInstance"], &["action"]];
 const NAMESPACE: &[&str] = &["metadata", "namespace"];
 /// The namespace of what the Event is about: that of the Event; none if it is about something that is in none.
 const ABOUT_NAMESPACE: &[&str] = &["involvedObject", "namespace"];

@@ -75,11 +75,12 @@ fn budget_of(
     let Some(budgets) = served::find("policy", "v1", "poddisruptionbudgets") else { return Ok(None) };
     let Some(table) = world.snapshot.table(&budgets.resource) else { return Ok(None) };
     let prefix = format!("{}/", metadata::namespace(pod));
+    let tags = record.tags();
     let mut found = table.range(&prefix, None).filter(|budget| {
         let budget = stored::object(budget);
         let selector = budget.at(&["spec", "selector"]).filter(|selector| !selector.is_null());
         let selector = selector.map(|one| Selector::from_parts(match_labels(one), expressions(one)));
-        selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| record.label(key))))
+        selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| tags.label(key))))
     });
     let first = found.next().cloned();
     if found.next().is_some() {

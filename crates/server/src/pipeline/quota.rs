@@ -242,7 +242,7 @@ fn add_up(
 
 fn object(served: &Served, value: &Value, world: &World<'_>) -> Option<Object> {
     let key = served.key(metadata::namespace(value), metadata::name(value)).ok()?;
-    Object::read(key, world.snapshot.revision(), world.now, json::to_vec(value).into()).ok()
+    Object::read(key, world.snapshot.revision(), world.now, json::to_vec(value)).ok()
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn collection(served: &Served) -> String {
 fn object(served: &Served, item: &Value, clock: &dyn Clock) -> Option<Object> {
     let revision = meta(item, "resourceVersion").parse().ok()?;
     let key = key(served, item)?;
-    Object::read(key, Revision(revision), arrived(clock), json::to_vec(item).into()).ok()
+    Object::read(key, Revision(revision), arrived(clock), json::to_vec(item)).ok()
 }
 
 fn key(served: &Served, item: &Value) -> Option<Key> {

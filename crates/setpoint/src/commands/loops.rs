@@ -1,13 +1,14 @@
 //! The loop beside the server: which controllers run, and whether the scheduler does.
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use setpoint_api::yaml;
 use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::holder::Holder;
 use setpoint_controllers::node_ipam::{Cidr, Range};
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
-use setpoint_scheduler::Scheduler;
+use setpoint_scheduler::{Profile, Scheduler, config};
 
 use crate::clock::entropy;
 
@@ -57,14 +58,19 @@ impl Choice {
 
     /// The loop over the controllers of the choice, the scheduler and simulated nodes, and over what every server does
     /// itself, as the one that leads because it has the store. Where none of them is chosen, somebody else may lead.
-    pub fn engine_of_store(&self, settings: &Settings, nodes: Fleet) -> Engine {
+    pub fn engine_of_store(
+        &self,
+        settings: &Settings,
+        nodes: Fleet,
+        profiles: Option<&SchedulerConfig>,
+    ) -> Engine {
         let mut chosen = self.controllers(settings);
         let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
         if !chosen.is_empty() {
             chosen.push(lead(LEASE));
         }
         if self.takes(SCHEDULER) {
-            chosen.push(Box::new(Scheduler::default()));
+            chosen.push(Box::new(scheduler(profiles)));
             chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
         let is_served = nodes.count > 0;
@@ -114,9 +120,23 @@ impl Choice {
     }
 }
 
+/// What a file says of the scheduler.
+#[derive(Clone, Debug)]
+pub struct SchedulerConfig(Vec<Profile>);
+
+/// Reads what a file says of the scheduler: a KubeSchedulerConfiguration, in YAML or JSON.
+pub fn scheduler_config(path: &str) -> anyhow::Result<SchedulerConfig> {
+    let text = std::fs::read(path).with_context(|| format!("cannot read {path}"))?;
+    Ok(SchedulerConfig(config::read(&yaml::parse_strict(&text)?.0)?))
+}
+
+fn scheduler(config: Option<&SchedulerConfig>) -> Scheduler {
+    config.map_or_else(Scheduler::default, |config| Scheduler::new(config.0.clone()))
+}
+
 /// The loop over the scheduler alone.
-pub fn scheduler() -> Engine {
-    Engine::new(vec![Box::new(Scheduler::default())], [])
+pub fn scheduler_alone(config: Option<&SchedulerConfig>) -> Engine {
+    Engine::new(vec![Box::new(scheduler(config))], [])
 }
 
 /// What controllers are told of the network, under the names that upstream gives it.

@@ -52,6 +52,9 @@ struct SchedulerArguments {
     /// How to reach the server
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
+    /// The profiles: a file with a KubeSchedulerConfiguration
+    #[arg(long, value_name = "PATH", value_parser = loops::scheduler_config)]
+    config: Option<loops::SchedulerConfig>,
     #[command(flatten)]
     election: ElectionArguments,
     #[command(flatten)]
@@ -76,7 +79,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let kubeconfig = read(&arguments.kubeconfig)?;
             let lease = setpoint_scheduler::planner::LEASE;
             let timing = arguments.election.timing()?;
-            runtime.block_on(lead("scheduler", lease, &kubeconfig, timing, loops::scheduler))
+            let engine = || loops::scheduler_alone(arguments.config.as_ref());
+            runtime.block_on(lead("scheduler", lease, &kubeconfig, timing, engine))
         }
     }
 }

@@ -72,6 +72,9 @@ pub struct Arguments {
     /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
+    /// The profiles of the scheduler: a file with a KubeSchedulerConfiguration
+    #[arg(long, value_name = "PATH", value_parser = loops::scheduler_config)]
+    scheduler_config: Option<loops::SchedulerConfig>,
     #[command(flatten)]
     network: loops::NetworkArguments,
     #[command(flatten)]
@@ -267,7 +270,7 @@ fn reconcile(
     if nodes.count > 0 {
         api.ask_usage(Arc::clone(&usage));
     }
-    let engine = arguments.controllers.engine_of_store(&settings, nodes);
+    let engine = arguments.controllers.engine_of_store(&settings, nodes, arguments.scheduler_config.as_ref());
     let oracle = Arc::new(Oracle::new(usage));
     oracle.sign_with(&pki.ca)?;
     let (answering, tolerations) = (Arc::clone(&oracle), arguments.tolerations.tolerations());

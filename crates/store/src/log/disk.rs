@@ -34,6 +34,9 @@ pub use reader::DiskReader;
 use reader::missing;
 use segment::{Reading, Segment, scan};
 
+/// How much room is kept between batches; only a rare one needs more.
+const FRAME_ROOM_BYTES_MAX: usize = 512 << 10;
+
 /// How a log is kept on disk.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
@@ -75,7 +78,7 @@ pub struct DiskLog {
     state: Arc<Mutex<State>>,
     /// The segments of this process, by first revision, that hold nothing exempt from history.
     plain: BTreeSet<Revision>,
-    /// The frame of the current batch; kept for its room.
+    /// The frame of the current batch; kept for its room, up to [`FRAME_ROOM_BYTES_MAX`].
     frame: Vec<u8>,
     syncs: u64,
 }
@@ -245,6 +248,9 @@ impl DiskLog {
         }
         self.head = Revision(self.head.0 + u64::from(count));
         self.state.lock().live_bytes += self.frame.len() as u64;
+        if self.frame.capacity() > FRAME_ROOM_BYTES_MAX {
+            self.frame = Vec::new();
+        }
         Ok(true)
     }
 

@@ -156,8 +156,9 @@ fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
     let slices = served::find("discovery.k8s.io", "v1", "endpointslices");
     let table = slices.and_then(|slices| snapshot.table(&slices.resource))?;
     let prefix = format!("{namespace}/");
-    let mut slices =
-        table.range(&prefix, None).filter(|record| record.label("kubernetes.io/service-name") == Some(name));
+    let mut slices = table
+        .range(&prefix, None)
+        .filter(|record| record.tags().label("kubernetes.io/service-name") == Some(name));
     slices.find_map(|record| {
         let slice = stored::object(record);
         let endpoints = slice.get("endpoints").and_then(Value::as_list).unwrap_or_default();

@@ -151,8 +151,8 @@ impl Used {
 fn in_use(snapshot: &Snapshot) -> impl Iterator<Item = i64> {
     let table = Resource::new("services").ok().and_then(|resource| snapshot.table(&resource));
     let records = table.into_iter().flat_map(setpoint_store::Table::iter);
-    let with_ports =
-        records.filter(|record| matches!(record.field("spec.type"), Some("NodePort" | "LoadBalancer")));
+    let with_ports = records
+        .filter(|record| matches!(record.tags().field("spec.type"), Some("NodePort" | "LoadBalancer")));
     with_ports.flat_map(|record| of_service(&stored::object(record)))
 }
 

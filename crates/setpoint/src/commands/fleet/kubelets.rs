@@ -168,7 +168,10 @@ impl Usage for Kubelets {
         let mut used: BTreeMap<&str, Used> = nodes.map(|node| (node.name(), nothing(node, now))).collect();
         let everything = Selector::EVERYTHING;
         for pod in records(&snapshot, "pods", "", Which { namespace: "", name: "", labels: &everything }) {
-            let Some(node) = pod.field("spec.nodeName").and_then(|node| used.get_mut(node)) else { continue };
+            let tags = pod.tags();
+            let Some(node) = tags.field("spec.nodeName").and_then(|node| used.get_mut(node)) else {
+                continue;
+            };
             let parts = asked.used(pod).into_iter().flat_map(BTreeMap::into_values);
             let sum = node.parts.entry(String::new()).or_default();
             for (resource, amount) in parts.flatten() {
@@ -194,7 +197,7 @@ fn nothing(record: &Record, now: Time) -> Used {
     Used {
         namespace: record.namespace().unwrap_or_default().to_owned(),
         name: record.name().to_owned(),
-        labels: record.labels().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        labels: record.tags().labels().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         parts: BTreeMap::new(),
         at: now,
         window: WINDOW,
@@ -206,7 +209,10 @@ fn records<'a>(snapshot: &'a Snapshot, resource: &str, place: &'a str, which: Wh
     let Some(table) = Resource::new(resource).ok().and_then(|resource| snapshot.table(&resource)) else {
         return Vec::new();
     };
-    let is_meant = |record: &&Record| which.labels.matches(|name| record.label(name));
+    let is_meant = |record: &&Record| {
+        let tags = record.tags();
+        which.labels.matches(|name| tags.label(name))
+    };
     match which.name {
         "" => table.range(place, None).filter(is_meant).collect(),
         name => table.get(&format!("{place}{name}")).into_iter().filter(is_meant).collect(),
@@ -249,7 +255,7 @@ impl Asked<'_> {
     /// What the containers of a pod use; nothing if its node cannot be asked, nothing runs, or it stands for what runs in
     /// this process.
     fn used(&mut self, pod: &Record) -> Option<Parts> {
-        let rules = self.rules(pod.field("spec.nodeName")?)?;
+        let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
         logs::used(&rules, &pod, self.now)
     }

@@ -34,7 +34,8 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
 
 fn object(resource: &Resource, record: &Record) -> Value {
     let body = record.body();
-    let cause = record.cause();
+    let tags = record.tags();
+    let cause = tags.cause();
     let pairs = |pairs: setpoint_store::record::Pairs<'_>| -> Value {
         pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into()
     };
@@ -43,8 +44,8 @@ fn object(resource: &Resource, record: &Record) -> Value {
         "path": record.path(),
         "revision": record.revision().0,
         "time": record.time().0,
-        "labels": pairs(record.labels()),
-        "fields": pairs(record.fields()),
+        "labels": pairs(tags.labels()),
+        "fields": pairs(tags.fields()),
         "cause": {
             "user": cause.user,
             "manager": cause.manager,

@@ -88,7 +88,7 @@ mod tests {
 
     fn object(resource: &str, path: &str, value: &Value) -> Object {
         let key = Key::from_path(&Resource::new(resource).unwrap(), path).unwrap();
-        Object::read(key, Revision(1), Time::EPOCH, json::to_vec(value).into()).unwrap()
+        Object::read(key, Revision(1), Time::EPOCH, json::to_vec(value)).unwrap()
     }
 
     fn pod(uid: &str, node: &str, phase: &str) -> Object {

@@ -137,7 +137,7 @@ mod tests {
         let pod = value!({
             "metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": {"nodeName": (node)},
         });
-        Object::read(key, Revision(revision), Time::EPOCH, json::to_vec(&pod).into()).unwrap()
+        Object::read(key, Revision(revision), Time::EPOCH, json::to_vec(&pod)).unwrap()
     }
 
     #[test]

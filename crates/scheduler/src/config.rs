@@ -1,0 +1,253 @@
+//! The profiles that a `KubeSchedulerConfiguration` describes.
+//!
+//! Understood is what there is here: scheduler names, the weights of rules, affinity that is added to that of pods, and
+//! how pods spread that do not say. Everything else is refused by its path, unless it says what is so anyhow or only
+//! how fast upstream's scheduler works: nobody is to believe that something is in force that is not.
+
+use setpoint_api::{Value, value};
+use setpoint_reconcile::object::Pairs;
+use thiserror::Error;
+
+use crate::planner::NAME;
+use crate::profile::{Profile, Weights};
+use crate::shape::{Constraint, NodeChoice, preferred_nodes};
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// It is something else.
+    #[error("want a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, not {0:?} of {1:?}")]
+    Kind(String, String),
+    /// It says something that does not exist here.
+    #[error("{0}: this scheduler does not know it")]
+    Unknown(String),
+    /// It says something that cannot be otherwise here.
+    #[error("{0}: this scheduler only knows {1}")]
+    Fixed(String, &'static str),
+    /// Two profiles have one name.
+    #[error("profiles: {0:?} is there twice")]
+    Twice(String),
+}
+
+/// What only says how fast upstream's scheduler works, or what it tells of itself.
+const PACE: [&str; 7] = [
+    "apiVersion",
+    "kind",
+    "parallelism",
+    "percentageOfNodesToScore",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "delayCacheUntilActive",
+];
+
+/// Reads the profiles of a configuration.
+///
+/// # Errors
+/// If it is none, or says something that is not known here.
+pub fn read(config: &Value) -> Result<Vec<Profile>, ConfigError> {
+    let (kind, version) = (config.str_at(&["kind"]), config.str_at(&["apiVersion"]));
+    if (kind, version) != ("KubeSchedulerConfiguration", "kubescheduler.config.k8s.io/v1") {
+        return Err(ConfigError::Kind(kind.to_owned(), version.to_owned()));
+    }
+    let own = ["podInitialBackoffSeconds", "podMaxBackoffSeconds", "leaderElection", "profiles"];
+    only(config, "", &[&PACE[..], &own[..]].concat())?;
+    fixed(config, "", "podInitialBackoffSeconds", &Value::Int(1), "1")?;
+    fixed(config, "", "podMaxBackoffSeconds", &Value::Int(10), "10")?;
+    if let Some(election) = config.get("leaderElection") {
+        only(election, "leaderElection.", &["leaderElect"])?;
+        fixed(election, "leaderElection.", "leaderElect", &Value::Bool(true), "true")?;
+    }
+    let mut profiles: Vec<Profile> = Vec::new();
+    for (at, one) in list(config, "profiles").iter().enumerate() {
+        let profile = profile(one, &format!("profiles[{at}]."))?;
+        if profiles.iter().any(|other| other.name == profile.name) {
+            return Err(ConfigError::Twice(profile.name.into()));
+        }
+        profiles.push(profile);
+    }
+    if profiles.is_empty() {
+        profiles.push(Profile::named(NAME));
+    }
+    Ok(profiles)
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value.get(field).and_then(Value::as_list).unwrap_or_default()
+}
+
+/// Refuses fields that are none of these.
+fn only(value: &Value, path: &str, known: &[&str]) -> Result<(), ConfigError> {
+    let fields = value.as_map().into_iter().flat_map(|map| map.iter());
+    let mut unknown = fields.filter(|(name, value)| !known.contains(name) && !value.is_null());
+    unknown.next().map_or(Ok(()), |(name, _)| Err(ConfigError::Unknown(format!("{path}{name}"))))
+}
+
+/// Refuses a field that says something else than this.
+fn fixed(
+    value: &Value,
+    path: &str,
+    field: &str,
+    known: &Value,
+    words: &'static str,
+) -> Result<(), ConfigError> {
+    let said = value.get(field).filter(|said| !said.is_null());
+    if said.is_none_or(|said| said == known) {
+        return Ok(());
+    }
+    Err(ConfigError::Fixed(format!("{path}{field}"), words))
+}
+
+fn profile(value: &Value, path: &str) -> Result<Profile, ConfigError> {
+    only(value, path, &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
+    let name = Some(value.str_at(&["schedulerName"])).filter(|name| !name.is_empty());
+    let mut profile = Profile::named(name.unwrap_or(NAME));
+    let points = value.get("plugins").and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
+    for (point, set) in points {
+        let path = format!("{path}plugins.{point}.");
+        only(set, &path, &["enabled", "disabled"])?;
+        for (at, one) in list(set, "disabled").iter().enumerate() {
+            disable(&mut profile.weights, point, one.str_at(&["name"]))
+                .ok_or_else(|| ConfigError::Unknown(format!("{path}disabled[{at}]")))?;
+        }
+        for (at, one) in list(set, "enabled").iter().enumerate() {
+            let weight = one.get("weight").and_then(Value::as_i64).filter(|weight| *weight != 0);
+            enable(&mut profile.weights, point, one.str_at(&["name"]), weight.unwrap_or(1))
+                .ok_or_else(|| ConfigError::Unknown(format!("{path}enabled[{at}]")))?;
+        }
+    }
+    for (at, one) in list(value, "pluginConfig").iter().enumerate() {
+        let args = one.get("args").cloned().unwrap_or_default();
+        configure(&mut profile, one.str_at(&["name"]), &args, &format!("{path}pluginConfig[{at}].args."))?;
+    }
+    Ok(profile)
+}
+
+/// Takes a rule its say. One that also keeps pods from nodes can only lose the former.
+fn disable(weights: &mut Weights, point: &str, plugin: &str) -> Option<()> {
+    let only_scores = matches!(plugin, "NodeResourcesBalancedAllocation" | "ImageLocality");
+    match (point, plugin) {
+        ("score", "*") => *weights = Weights::NONE,
+        ("score", _) => *weights.named(plugin)? = 0,
+        ("multiPoint", _) if only_scores => *weights.named(plugin)? = 0,
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Gives a rule its say.
+fn enable(weights: &mut Weights, point: &str, plugin: &str, weight: i64) -> Option<()> {
+    if !matches!(point, "score" | "multiPoint") {
+        return None;
+    }
+    *weights.named(plugin)? = weight;
+    Some(())
+}
+
+fn configure(profile: &mut Profile, plugin: &str, args: &Value, path: &str) -> Result<(), ConfigError> {
+    match plugin {
+        "NodeAffinity" => {
+            only(args, path, &["apiVersion", "kind", "addedAffinity"])?;
+            let Some(added) = args.get("addedAffinity").filter(|added| !added.is_null()) else {
+                return Ok(());
+            };
+            let affinity = value!({"nodeAffinity": (added.clone())});
+            let nodes = NodeChoice::of(&Pairs::default(), Some(&affinity));
+            profile.nodes = Some(nodes).filter(|nodes| !nodes.is_any());
+            profile.prefers = preferred_nodes(Some(&affinity));
+        }
+        "PodTopologySpread" => {
+            only(args, path, &["apiVersion", "kind", "defaultConstraints", "defaultingType"])?;
+            let constraints = list(args, "defaultConstraints");
+            match args.str_at(&["defaultingType"]) {
+                "List" => {
+                    profile.spreads = false;
+                    profile.constraints =
+                        constraints.iter().map(|one| Constraint::of(one, &Pairs::default())).collect();
+                }
+                "" | "System" if constraints.is_empty() => {}
+                _ => return Err(ConfigError::Fixed(format!("{path}defaultConstraints"), "type List")),
+            }
+        }
+        _ => only(args, path, &["apiVersion", "kind"])?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(profile: Value) -> Value {
+        value!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "profiles": [(profile)],
+        })
+    }
+
+    fn refusal(profile: Value) -> String {
+        read(&config(profile)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_weights_affinity_and_spread_are_understood() {
+        let term = value!({"matchExpressions": [{"key": "fast", "operator": "Exists"}]});
+        let required = value!({"nodeSelectorTerms": [(term)]});
+        let affinity = value!({"requiredDuringSchedulingIgnoredDuringExecution": (required)});
+        let spread = value!({"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"});
+        let read = read(&config(value!({
+            "schedulerName": "packed",
+            "plugins": {
+                "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "ImageLocality", "weight": 7}]},
+                "multiPoint": {"enabled": [{"name": "TaintToleration"}]},
+            },
+            "pluginConfig": [
+                {"name": "NodeAffinity", "args": {"addedAffinity": (affinity)}},
+                {"name": "PodTopologySpread",
+                    "args": {"defaultingType": "List", "defaultConstraints": [(spread)]}},
+            ],
+        })));
+        let read = read.unwrap();
+        let profile = &read[0];
+        assert_eq!((read.len(), &*profile.name), (1, "packed"));
+        assert_eq!(profile.weights, Weights { images: 7, taints: 1, ..Weights::NONE });
+        let labels: Pairs = [("fast", "yes")].into_iter().collect();
+        let nodes = profile.nodes.as_ref().unwrap();
+        assert!(nodes.allows("n", &labels) && !nodes.allows("n", &Pairs::default()));
+        assert_eq!(
+            (profile.spreads, profile.constraints[0].skew, profile.constraints[0].hard),
+            (false, 2, true)
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_its_path() {
+        let none = value!({"plugins": {"filter": {"disabled": [{"name": "NodePorts"}]}}});
+        assert_eq!(refusal(none), "profiles[0].plugins.filter.disabled[0]: this scheduler does not know it");
+        let most =
+            value!({"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}});
+        assert_eq!(
+            refusal(value!({"pluginConfig": [(most)]})),
+            "profiles[0].pluginConfig[0].args.scoringStrategy: this scheduler does not know it"
+        );
+        let whole = value!({"plugins": {"multiPoint": {"disabled": [{"name": "TaintToleration"}]}}});
+        assert!(refusal(whole).starts_with("profiles[0].plugins.multiPoint.disabled[0]"));
+        let mut other = config(value!({}));
+        other.make_map().insert("extenders", vec![value!({"urlPrefix": "http://x"})]);
+        assert_eq!(read(&other).unwrap_err(), ConfigError::Unknown("extenders".to_owned()));
+        other.make_map().remove("extenders");
+        other.make_map().insert("podMaxBackoffSeconds", Value::Int(60));
+        let refused = read(&other).unwrap_err().to_string();
+        assert_eq!(refused, "podMaxBackoffSeconds: this scheduler only knows 10");
+        assert!(matches!(read(&value!({"kind": "Pod", "apiVersion": "v1"})), Err(ConfigError::Kind(..))));
+    }
+
+    #[test]
+    fn two_profiles_cannot_have_one_name_and_none_is_the_default() {
+        let mut config = config(value!({}));
+        assert_eq!(&*read(&config).unwrap()[0].name, NAME);
+        config.make_map().insert("profiles", vec![value!({}), value!({"schedulerName": (NAME)})]);
+        assert_eq!(read(&config).unwrap_err(), ConfigError::Twice(NAME.to_owned()));
+        config.make_map().remove("profiles");
+        assert_eq!(read(&config).unwrap().len(), 1);
+    }
+}
