@@ -1,0 +1,36 @@
+//! What safe Rust has no words for: calls into the system, and into the allocator. No other crate has `unsafe` in it.
+
+use std::ffi::{c_int, c_long};
+use std::time::Duration;
+
+// Only linked: what is called of it has no binding there.
+use libmimalloc_sys as _;
+
+/// The option of the allocator that says for how long memory is kept that nobody uses.
+const PURGE_DELAY: c_int = 15;
+
+// SAFETY: the signatures are those of `mimalloc.h`; both take plain numbers, check the option against their table, and
+// touch nothing but that table.
+unsafe extern "C" {
+    safe fn mi_option_set_default(option: c_int, value: c_long);
+    #[cfg(test)]
+    safe fn mi_option_get(option: c_int) -> c_long;
+}
+
+/// Says after how long memory that nobody uses is given back to the system. What people set in the environment
+/// (`MIMALLOC_PURGE_DELAY`) counts more. It is for the start of a program, before there are threads.
+pub fn give_back_memory_after(delay: Duration) {
+    mi_option_set_default(PURGE_DELAY, c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_allocator_hears_when_to_give_memory_back() {
+        assert_ne!(mi_option_get(PURGE_DELAY), 70, "it is another one before");
+        give_back_memory_after(Duration::from_millis(70));
+        assert_eq!(mi_option_get(PURGE_DELAY), 70);
+    }
+}
