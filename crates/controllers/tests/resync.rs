@@ -85,9 +85,9 @@ fn edit(cluster: &mut Cluster) {
 #[test]
 fn without_faults_the_resync_never_finds_a_gap() {
     let mut cluster = Cluster::new(CONTROLLERS, 7);
-    // A schedule is due at full seconds and acted on a moment later, as upstream does it: the resync, which comes once
-    // a second, is kept out of that moment.
-    cluster.now = cluster.now.after(Duration::from_millis(500));
+    // A schedule is due at full seconds and acted on a moment later, as upstream does it, and a container starts in the
+    // middle of one: the resync, which comes once a second, is kept out of these moments.
+    cluster.now = cluster.now.after(Duration::from_millis(250));
     fill(&mut cluster);
     for _ in 0..EDITS {
         edit(&mut cluster);
