@@ -287,10 +287,7 @@ impl World {
     /// # Panics
     /// If there is no such index: planners and the world are put together in one place.
     pub fn indexed<'a>(&'a self, index: &str, value: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
-        let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
-        let (declared, entries) = declared.expect("the index was declared");
-        self.read(declared.resource);
-        self.entries(entries, value)
+        self.entries(self.index_of(index), value)
     }
 
     /// Whether an index holds anything at all: to make up a value to ask for may cost more than that.
@@ -299,10 +296,15 @@ impl World {
     /// As [`World::indexed`].
     #[must_use]
     pub fn has_indexed(&self, index: &str) -> bool {
+        !self.index_of(index).is_empty()
+    }
+
+    /// What an index holds, for who reads it.
+    fn index_of(&self, index: &str) -> &Entries {
         let declared = self.indexes.iter().find(|(declared, _)| declared.name == index);
         let (declared, entries) = declared.expect("the index was declared");
         self.read(declared.resource);
-        !entries.is_empty()
+        entries
     }
 
     fn entries<'a>(
