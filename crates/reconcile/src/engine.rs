@@ -501,15 +501,16 @@ impl Engine {
     }
 
     /// Tells people.
-    fn tell(&mut self, at: usize, key: &Key, note: Note, now: Time, turn: &mut Turn) {
+    fn tell(&mut self, at: usize, key: &Key, mut note: Note, now: Time, turn: &mut Turn) {
         let running = &self.running[at];
         let host = running.controller.node(key, &self.world);
         let name = running.controller.name();
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let by: Arc<str> = tag(name, &note.about.key).into();
-        let speaker =
-            Speaker { source: running.controller.source(), host: host.as_deref().unwrap_or_default() };
+        let (source, said_by) = (running.controller.source(), note.speaker.take());
+        let spoken = said_by.as_deref().unwrap_or(source);
+        let speaker = Speaker { source, name: spoken, host: host.as_deref().unwrap_or_default() };
         let Some(write) = self.recorder.record(speaker, note, now, nonce) else { return };
         let event = match &write {
             Write::Patch { key, .. } => Some(key.clone()),

@@ -30,6 +30,8 @@ pub const BURST_REFILL: Duration = Duration::from_secs(300);
 pub(crate) struct Speaker<'a> {
     /// Which part of the control plane.
     pub source: &'static str,
+    /// Under which name it speaks.
+    pub name: &'a str,
     /// On which node; empty if on none.
     pub host: &'a str,
 }
@@ -197,14 +199,14 @@ fn first(
     name: &str,
     now: Time,
 ) -> Value {
-    let Speaker { source, host } = speaker;
+    let Speaker { name: said_by, host, .. } = speaker;
     let time = Seconds(now).to_string();
     let severity = match note.severity {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
     };
     let map = |pairs: Vec<(&str, Value)>| Value::Map(pairs.into_iter().collect());
-    let mut component = vec![("component", source.into())];
+    let mut component = vec![("component", said_by.into())];
     if !host.is_empty() {
         component.push(("host", host.into()));
     }
@@ -220,7 +222,7 @@ fn first(
         ("lastTimestamp", time.into()),
         ("count", Value::Int(1)),
         ("type", severity.into()),
-        ("reportingComponent", source.into()),
+        ("reportingComponent", said_by.into()),
     ];
     if !host.is_empty() {
         event.push(("reportingInstance", host.into()));
@@ -254,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    const C: Speaker<'_> = Speaker { source: "c", host: "" };
+    const C: Speaker<'_> = Speaker { source: "c", name: "c", host: "" };
 
     fn subject() -> Subject {
         let key = key_of("pods", "a", "x").unwrap();

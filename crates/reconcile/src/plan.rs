@@ -323,6 +323,8 @@ pub struct Note {
     pub message: String,
     /// What was done, or tried; empty where nobody says so.
     pub action: &'static str,
+    /// Who says so, where it is not the controller under its own name.
+    pub speaker: Option<Box<str>>,
 }
 
 impl Note {
@@ -330,6 +332,12 @@ impl Note {
     #[must_use]
     pub fn by(self, action: &'static str) -> Note {
         Note { action, ..self }
+    }
+
+    /// The same, said by another.
+    #[must_use]
+    pub fn said_by(self, speaker: &str) -> Note {
+        Note { speaker: Some(speaker.into()), ..self }
     }
 }
 
@@ -384,7 +392,7 @@ impl Subject {
     }
 
     fn note(&self, severity: Severity, reason: &'static str, message: String) -> Note {
-        Note { about: self.clone(), severity, reason, message, action: "" }
+        Note { about: self.clone(), severity, reason, message, action: "", speaker: None }
     }
 }
 

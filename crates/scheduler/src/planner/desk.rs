@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::{Note, Subject};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, World, Write};
 
-use super::Scheduler;
 use super::status::{Words, status};
+use super::{NAME, Scheduler};
 use crate::cache::node::hash;
 use crate::cache::owed::{Owed, What};
 use crate::cache::{Cache, PodId};
@@ -285,6 +285,7 @@ impl<'a> Desk<'a> {
             .by("Binding");
         let failed = about.warning("FailedScheduling", "binding rejected: {error}").by("Scheduling");
         let write = Write::Post { key: key.clone(), part: "binding", object: binding };
+        let (done, failed) = (spoken(done, object), spoken(failed, object));
         self.plan.act(Act::from(write).on_done(done).on_failed(failed));
         self.cache.sent.push((id, object.clone()));
     }
@@ -300,7 +301,7 @@ impl<'a> Desk<'a> {
             let words = Words { reason: "SchedulerError", message, nominated: Some("") };
             self.tell(id, object, pod, &words, true);
             let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", message);
-            self.plan.notes.push(note.by("Scheduling"));
+            self.plan.notes.push(spoken(note.by("Scheduling"), object));
             self.lift(id);
             self.wait(id, Helps::VOLUMES, None);
             if let Some(waiting) = self.waiting(id) {
@@ -354,7 +355,7 @@ impl<'a> Desk<'a> {
             Words { reason: "Unschedulable", message: &verdict.message, nominated: nominated.as_deref() };
         self.tell(id, object, pod, &words, knows);
         let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", verdict.message);
-        self.plan.notes.push(note.by("Scheduling"));
+        self.plan.notes.push(spoken(note.by("Scheduling"), object));
         if let Outlook::Room(node, candidate) = found {
             self.make_room(id, object, pod, node, &candidate);
             self.displace(id, node);
@@ -414,7 +415,7 @@ impl<'a> Desk<'a> {
             let note =
                 format!("Preempted by pod {} on node {}", object.meta().uid, self.cache.nodes[node].name);
             let note = Subject::of(victim, "v1", "Pod").normal("Preempted", note).by("Preempting");
-            self.ends.push(Act::from(Write::delete(victim)).on_done(note));
+            self.ends.push(Act::from(Write::delete(victim)).on_done(spoken(note, object)));
         }
     }
 
@@ -463,6 +464,14 @@ enum Outlook {
     /// Room that is being made.
     Waits,
     Nothing,
+}
+
+/// A note under the name of the scheduler that a pod asked for: each profile speaks for itself.
+fn spoken(note: Note, pod: &Object) -> Note {
+    match pod.view::<Pod>().map(|pod| pod.spec.scheduler_name.as_str()) {
+        Some(name) if !name.is_empty() && name != NAME => note.said_by(name),
+        _ => note,
+    }
 }
 
 /// Why no node will do for a pod, and what can be done about it.

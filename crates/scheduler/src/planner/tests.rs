@@ -344,3 +344,29 @@ fn rules_about_other_pods_are_told_in_the_words_that_people_know() {
         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
     assert_eq!(why(&cluster, "lonely"), expected);
 }
+
+#[test]
+fn each_profile_speaks_under_its_own_name_and_others_are_left_alone() {
+    let scheduler = || {
+        let profiles = vec![Profile::named(NAME), Profile::named("mine")];
+        (vec![Box::new(Scheduler::new(profiles)) as Box<dyn Controller>], Vec::<Index>::new())
+    };
+    let mut cluster = Cluster::new(scheduler, 1);
+    add_node(&mut cluster, "n1", "4", value!({}));
+    for (name, whose) in [("a", NAME), ("b", "mine"), ("c", "theirs")] {
+        cluster.create("pods", "default", with(pod(name, "1"), "schedulerName", whose.into()));
+    }
+    cluster.create("pods", "default", with(pod("d", "8"), "schedulerName", "mine".into()));
+    cluster.settle();
+    assert_eq!(["a", "b", "c"].map(|name| node_of(&cluster, name)), ["n1", "n1", ""]);
+    let told = cluster.list("events");
+    let speakers = |pod: &str| -> Vec<(String, String)> {
+        let about = told.iter().filter(|event| event.str_at(&["involvedObject", "name"]) == pod);
+        let text = |event: &Value, path: &[&str]| event.str_at(path).to_owned();
+        about.map(|event| (text(event, &["reason"]), text(event, &["source", "component"]))).collect()
+    };
+    assert_eq!(speakers("a"), [("Scheduled".to_owned(), NAME.to_owned())]);
+    assert_eq!(speakers("b"), [("Scheduled".to_owned(), "mine".to_owned())]);
+    assert_eq!(speakers("c"), []);
+    assert_eq!(speakers("d"), [("FailedScheduling".to_owned(), "mine".to_owned())]);
+}
