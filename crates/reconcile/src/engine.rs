@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 
-use crate::events::{Recorder, Speaker};
+use crate::events::{Recorder, Speaker, Spoken};
 use crate::object::Object;
 use crate::plan::{Act, Ask, Note, Plan, Write};
 use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
@@ -177,7 +177,15 @@ impl Running {
 /// Whose write it is.
 enum Flight {
     Act { running: usize, key: Key, act: Box<Awaited> },
-    Note { event: Option<Key> },
+    Note(Box<Telling>),
+}
+
+/// An Event that is being written, and for whom.
+struct Telling {
+    running: usize,
+    user: Arc<str>,
+    by: Arc<str>,
+    spoken: Spoken,
 }
 
 /// What is left of an act whose write was handed out.
@@ -328,9 +336,10 @@ impl Engine {
         let Some(flight) = self.flights.remove(&ticket) else { return };
         let (at, key, act) = match flight {
             Flight::Act { running, key, act } => (running, key, *act),
-            Flight::Note { event } => {
-                if let (Outcome::Gone, Some(event)) = (&outcome, &event) {
-                    self.recorder.is_gone(event);
+            Flight::Note(telling) => {
+                let is_there = !matches!(outcome, Outcome::Gone | Outcome::Refused(_));
+                if let Some(write) = self.recorder.answered(&telling.spoken, is_there) {
+                    self.send_note(telling, write, turn);
                 }
                 return;
             }
@@ -511,16 +520,17 @@ impl Engine {
         let (source, said_by) = (running.controller.source(), note.speaker.take());
         let spoken = said_by.as_deref().unwrap_or(source);
         let speaker = Speaker { source, name: spoken, host: host.as_deref().unwrap_or_default() };
-        let Some(write) = self.recorder.record(speaker, note, now, nonce) else { return };
-        let event = match &write {
-            Write::Patch { key, .. } => Some(key.clone()),
-            _ => None,
-        };
+        let Some((write, spoken)) = self.recorder.record(speaker, note, now, nonce) else { return };
+        let user = host.map_or_else(|| Arc::clone(&running.user), |node| account(&node));
+        self.send_note(Box::new(Telling { running: at, user, by, spoken }), write, turn);
+    }
+
+    fn send_note(&mut self, telling: Box<Telling>, write: Write, turn: &mut Turn) {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.flights.insert(ticket, Flight::Note { event });
-        let user = host.map_or_else(|| Arc::clone(&running.user), |node| account(&node));
-        let (manager, seen) = (running.controller.manager(), self.world.revision());
+        let (user, by) = (Arc::clone(&telling.user), Arc::clone(&telling.by));
+        let (manager, seen) = (self.running[telling.running].controller.manager(), self.world.revision());
+        self.flights.insert(ticket, Flight::Note(telling));
         turn.writes.push(Sent { ticket, write, user, manager, by, seen });
     }
 

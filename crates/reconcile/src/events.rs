@@ -72,11 +72,35 @@ struct Told {
     words: Option<Box<str>>,
     event: Key,
     count: i64,
+    /// Whether a write of its Event is under way.
+    is_under_way: bool,
+    /// What was said since that write went out.
+    behind: Option<Box<Behind>>,
+}
+
+/// What was said while nobody knew whether there is an Event to say it in.
+struct Behind {
+    message: String,
+    last: Time,
+}
+
+/// Which note a write tells, for when the answer comes.
+pub(crate) struct Spoken {
+    source: &'static str,
+    about: Key,
+    event: Key,
 }
 
 impl Recorder {
-    /// The write that tells people; nothing if enough was said.
-    pub fn record(&mut self, speaker: Speaker<'_>, note: Note, now: Time, nonce: u64) -> Option<Write> {
+    /// The write that tells people; nothing if enough was said, or if it is said when the answer comes to what was said
+    /// before.
+    pub fn record(
+        &mut self,
+        speaker: Speaker<'_>,
+        note: Note,
+        now: Time,
+        nonce: u64,
+    ) -> Option<(Write, Spoken)> {
         self.forget_some();
         let talk = self.talks.entry((speaker.source, note.about.key.clone()));
         let talk =
@@ -93,25 +117,44 @@ impl Recorder {
             note.message.clone()
         };
         let words = (!is_combined).then_some(message.as_str());
+        let spoken = |event: &Key| Spoken {
+            source: speaker.source,
+            about: note.about.key.clone(),
+            event: event.clone(),
+        };
         if let Some(told) = topic.told.iter_mut().find(|told| told.words.as_deref() == words) {
             told.count += 1;
-            return Some(again(told, message, now));
+            let write = told.again(message, now)?;
+            return Some((write, spoken(&told.event)));
         }
         let namespace = note.about.key.namespace().unwrap_or("default");
         let name = format!("{}.{nonce:x}", note.about.key.name());
         let event = key_of("events", namespace, &name)?;
-        topic.told.push(Told { words: words.map(Into::into), event, count: 1 });
+        let spoken = spoken(&event);
+        let words = words.map(Into::into);
+        topic.told.push(Told { words, event, count: 1, is_under_way: true, behind: None });
         self.told += 1;
-        Some(Write::create("events", namespace, first(speaker, &note, message, namespace, &name, now)))
+        let event = first(speaker, &note, message, namespace, &name, now);
+        Some((Write::create("events", namespace, event), spoken))
     }
 
-    /// Forgets an Event that is gone, so that the next note makes another.
-    pub fn is_gone(&mut self, event: &Key) {
-        for topic in self.talks.values_mut().flat_map(|talk| &mut talk.topics) {
-            let before = topic.told.len();
-            topic.told.retain(|told| told.event != *event);
-            self.told -= before - topic.told.len();
+    /// Hears what became of a write: whether the Event can still be there. Says what is to be written now.
+    pub fn answered(&mut self, spoken: &Spoken, is_there: bool) -> Option<Write> {
+        let talk = self.talks.get_mut(&(spoken.source, spoken.about.clone()))?;
+        for topic in &mut talk.topics {
+            let Some(at) = topic.told.iter().position(|told| told.event == spoken.event) else { continue };
+            if !is_there {
+                // The next note makes another.
+                topic.told.swap_remove(at);
+                self.told -= 1;
+                return None;
+            }
+            let told = &mut topic.told[at];
+            told.is_under_way = false;
+            let Behind { message, last } = *told.behind.take()?;
+            return told.again(message, last);
         }
+        None
     }
 
     /// Keeps memory bounded: when too much is remembered, what was not talked about lately goes.
@@ -169,26 +212,34 @@ impl Topic {
     }
 }
 
+impl Told {
+    /// The write that tells it again, now or later.
+    fn again(&mut self, message: String, now: Time) -> Option<Write> {
+        if self.is_under_way {
+            self.behind = Some(Box::new(Behind { message, last: now }));
+            return None;
+        }
+        self.is_under_way = true;
+        let patch = [
+            ("count", Value::from(self.count)),
+            ("lastTimestamp", Value::from(Seconds(now).to_string())),
+            ("message", Value::from(message)),
+        ];
+        Some(Write::Patch {
+            key: self.event.clone(),
+            part: "",
+            sort: Sort::Merge,
+            patch: Value::Map(patch.into_iter().collect()),
+            uid: None,
+            revision: None,
+        })
+    }
+}
+
 fn median(times: impl Iterator<Item = Time>) -> Time {
     let mut times: Vec<Time> = times.collect();
     let middle = times.len() / 2;
     *times.select_nth_unstable(middle).1
-}
-
-fn again(told: &Told, message: String, now: Time) -> Write {
-    let patch = [
-        ("count", Value::from(told.count)),
-        ("lastTimestamp", Value::from(Seconds(now).to_string())),
-        ("message", Value::from(message)),
-    ];
-    Write::Patch {
-        key: told.event.clone(),
-        part: "",
-        sort: Sort::Merge,
-        patch: Value::Map(patch.into_iter().collect()),
-        uid: None,
-        revision: None,
-    }
 }
 
 fn first(
@@ -270,21 +321,46 @@ mod tests {
         }
     }
 
+    fn count(write: Write) -> (String, i64) {
+        let Write::Patch { key, patch, .. } = write else { panic!("{write:?}") };
+        let Some(Value::Int(count)) = patch.get("count") else { panic!("{patch:?}") };
+        (key.name().to_owned(), *count)
+    }
+
     #[test]
     fn the_same_note_again_counts_and_another_makes_another_event() {
         let mut recorder = Recorder::default();
         let note = subject().normal("Started", "it runs");
-        let first = recorder.record(C, note.clone(), Time::EPOCH, 1).unwrap();
+        let (first, spoken) = recorder.record(C, note.clone(), Time::EPOCH, 1).unwrap();
         let Write::Create { object, .. } = first else { panic!("{first:?}") };
         assert_eq!(object.str_at(&["metadata", "name"]), "x.1");
         assert_eq!(object.str_at(&["involvedObject", "resourceVersion"]), "3");
-        let second = recorder.record(C, note.clone(), Time::EPOCH, 2).unwrap();
-        let Write::Patch { key, patch, .. } = second else { panic!("{second:?}") };
-        assert_eq!((key.name(), patch.get("count")), ("x.1", Some(&Value::Int(2))));
+        assert!(recorder.answered(&spoken, true).is_none());
+        let (second, spoken) = recorder.record(C, note.clone(), Time::EPOCH, 2).unwrap();
+        assert_eq!(count(second), ("x.1".to_owned(), 2));
         let other = subject().normal("Started", "it runs well");
-        assert!(matches!(recorder.record(C, other, Time::EPOCH, 3), Some(Write::Create { .. })));
-        recorder.is_gone(&key);
-        assert!(matches!(recorder.record(C, note, Time::EPOCH, 4), Some(Write::Create { .. })));
+        let other = recorder.record(C, other, Time::EPOCH, 3).unwrap().0;
+        assert!(matches!(other, Write::Create { .. }));
+        assert!(recorder.answered(&spoken, false).is_none());
+        let again = recorder.record(C, note, Time::EPOCH, 4).unwrap().0;
+        assert!(matches!(again, Write::Create { .. }), "the Event was gone");
+    }
+
+    #[test]
+    fn what_is_said_while_a_write_is_under_way_is_told_in_one_when_it_is_done() {
+        let mut recorder = Recorder::default();
+        let note = || subject().normal("Started", "it runs");
+        let (_, made) = recorder.record(C, note(), Time::EPOCH, 1).unwrap();
+        for nonce in 2..5 {
+            assert!(recorder.record(C, note(), Time::EPOCH, nonce).is_none(), "nobody knows if there is one");
+        }
+        let behind = recorder.answered(&made, true).expect("three were said since");
+        assert_eq!(count(behind), ("x.1".to_owned(), 4));
+        assert!(recorder.record(C, note(), Time::EPOCH, 5).is_none(), "the patch is under way");
+        let behind = recorder.answered(&made, true).expect("one was said since");
+        assert_eq!(count(behind), ("x.1".to_owned(), 5));
+        assert!(recorder.answered(&made, true).is_none());
+        assert!(recorder.record(C, note(), Time::EPOCH, 6).is_some());
     }
 
     #[test]
@@ -293,7 +369,10 @@ mod tests {
         let mut said = Vec::new();
         for i in 0..100u64 {
             let note = subject().warning("Failed", format!("try {i}"));
-            said.extend(recorder.record(C, note, Time::EPOCH, i));
+            if let Some((write, spoken)) = recorder.record(C, note, Time::EPOCH, i) {
+                said.push(write);
+                assert!(recorder.answered(&spoken, true).is_none());
+            }
         }
         assert_eq!(said.len(), BURST_MAX as usize);
         let made = said.iter().filter(|write| matches!(write, Write::Create { .. })).count();
