@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use setpoint_api::{Key, Revision, Time, Value, json, rfc3339};
 use thiserror::Error;
@@ -147,11 +147,12 @@ impl Object {
     #[must_use]
     pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
         let (bytes, body) = (self.bytes(), self.head().body);
+        // All of it is looked at for what is no text at once, which is cheaper than string by string. Everything is read
+        // from text: each way to read makes code for every type that is read so.
         if body == 0 {
-            return serde_json::from_slice(&bytes).ok();
+            return serde_json::from_str(std::str::from_utf8(&bytes).ok()?).ok();
         }
-        // Who owns which field can be half of an object; so it is not even passed over. All of it is looked at for what is
-        // no text at once, which is cheaper than string by string.
+        // Who owns which field can be half of an object; so it is not even passed over.
         let mut rest = String::with_capacity(bytes.len() - body);
         rest.push('{');
         rest.push_str(std::str::from_utf8(&bytes[body + 1..]).ok()?);
@@ -200,7 +201,8 @@ impl Head {
     /// Reads any object up to its metadata.
     fn read_any(bytes: &[u8]) -> Result<Head, serde_json::Error> {
         let mut found = HeadReader { meta: None, is_first: true };
-        let mut reader = serde_json::Deserializer::from_slice(bytes);
+        let text = std::str::from_utf8(bytes).map_err(serde_json::Error::custom)?;
+        let mut reader = serde_json::Deserializer::from_str(text);
         let read = reader.deserialize_map(&mut found);
         match (found.meta, read) {
             (None, Err(error)) => Err(error),

@@ -180,7 +180,7 @@ fn images(world: &World, node: &str) -> Vec<Image> {
 
 /// Compares how a node says it is with how it is. Gives the identity of its last start that it told, too.
 pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (String, Wanted) {
-    let known = serde_json::from_slice::<Part>(&seat.object.bytes()).unwrap_or_default().status;
+    let known = seat.object.decode::<Part>().unwrap_or_default().status;
     let ranges = fleet.pod_ranges(seat, now);
     let mut wanted = plain(fleet, seat.number, &fleet.name(seat.number), seat.booted());
     wanted.conditions = conditions(!ranges.is_empty(), now);
