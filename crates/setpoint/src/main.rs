@@ -15,7 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// After how long memory that is not used goes back to the system: of a burst of writes much is left over, and idle
 /// servers should be small. Sooner costs more CPU than it is worth.
-const GIVE_BACK_AFTER: Duration = Duration::from_millis(50);
+const GIVE_BACK_AFTER: Duration = Duration::from_millis(10);
 
 /// A control plane that speaks the Kubernetes API.
 #[derive(Debug, Parser)]
