@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fastrand::Rng;
+use setpoint_api::decode::decode;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::{Engine, Object, Outcome, Seed, Sent, Turn, Write};
 use setpoint_scheduler::Scheduler;
@@ -181,6 +182,7 @@ impl Bench {
         let served = served::stored_form(&Resource::new(resource).unwrap()).unwrap();
         object.make_map().insert("kind", served.info.kind);
         object.make_map().insert("apiVersion", served.api_version());
+        let object = decode(object, served.stored_schema, &[]).unwrap().value;
         let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
         let writer =
             Writer { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
