@@ -9,9 +9,9 @@ use std::sync::Arc;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
-use crate::fleet::{Fleet, Seat};
+use crate::fleet::{Fleet, KUBELET, Seat};
 use crate::images::hex;
 
 /// Where they are.
@@ -58,20 +58,12 @@ impl Planner for ControlPlane {
         "node-control-plane"
     }
 
-    fn user(&self) -> String {
-        "system:nodes".to_owned()
+    fn role(&self) -> Option<Role> {
+        Some(KUBELET)
     }
 
     fn node(&self, key: &Key, _: &World) -> Option<String> {
         Some(key.name().to_owned())
-    }
-
-    fn manager(&self) -> &'static str {
-        "kubelet"
-    }
-
-    fn source(&self) -> &'static str {
-        "kubelet"
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use setpoint_api::{Time, rfc3339};
 use setpoint_reconcile::views::node::{Node, Taint};
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, Role, World};
 
 use crate::control_plane::Components;
 use crate::rules::PREFIX;
 use crate::rules::file::Rule;
+
+/// In whose name everything on a node is done.
+pub(crate) const KUBELET: Role = Role { user: "system:nodes", manager: "kubelet", source: "kubelet" };
 
 /// Where the addresses of nodes begin.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);

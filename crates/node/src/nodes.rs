@@ -17,9 +17,9 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
-use crate::fleet::{Fleet, Power, ROLE, Seat};
+use crate::fleet::{Fleet, KUBELET, Power, ROLE, Seat};
 use crate::images::hash;
 
 /// Where nodes renew their Leases.
@@ -52,20 +52,12 @@ impl Planner for Nodes {
         "node-status"
     }
 
-    fn user(&self) -> String {
-        "system:nodes".to_owned()
+    fn role(&self) -> Option<Role> {
+        Some(KUBELET)
     }
 
     fn node(&self, key: &Key, _: &World) -> Option<String> {
         Some(key.name().to_owned())
-    }
-
-    fn manager(&self) -> &'static str {
-        "kubelet"
-    }
-
-    fn source(&self) -> &'static str {
-        "kubelet"
     }
 
     fn watches(&self) -> &'static [Watch] {

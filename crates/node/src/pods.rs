@@ -12,12 +12,12 @@ use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
-use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, World};
 
 use crate::addresses;
 use crate::admission::{Room, refuse};
 use crate::attend::{Decided, attend};
-use crate::fleet::{FLEET, Fleet, Seat, is_played_with};
+use crate::fleet::{FLEET, Fleet, KUBELET, Seat, is_played_with};
 use crate::images::hash;
 use crate::needs::HELD_BY_NAMESPACE;
 use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
@@ -35,20 +35,12 @@ impl Planner for Admission {
         "node-admission"
     }
 
-    fn user(&self) -> String {
-        "system:nodes".to_owned()
+    fn role(&self) -> Option<Role> {
+        Some(KUBELET)
     }
 
     fn node(&self, key: &Key, _: &World) -> Option<String> {
         Some(key.name().to_owned())
-    }
-
-    fn manager(&self) -> &'static str {
-        "kubelet"
-    }
-
-    fn source(&self) -> &'static str {
-        "kubelet"
     }
 
     fn watches(&self) -> &'static [Watch] {
@@ -216,20 +208,12 @@ impl Planner for Pods {
         "node-pods"
     }
 
-    fn user(&self) -> String {
-        "system:nodes".to_owned()
+    fn role(&self) -> Option<Role> {
+        Some(KUBELET)
     }
 
     fn node(&self, key: &Key, world: &World) -> Option<String> {
         Some(world.get(key)?.view::<PodView>()?.spec.node_name.clone())
-    }
-
-    fn manager(&self) -> &'static str {
-        "kubelet"
-    }
-
-    fn source(&self) -> &'static str {
-        "kubelet"
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::config_map::ConfigMap;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, KUBELET};
 use crate::rules::file::{self, Rule};
 
 /// Where it is.
@@ -33,12 +33,8 @@ impl Planner for Published {
         "node-rules"
     }
 
-    fn user(&self) -> String {
-        "system:nodes".to_owned()
-    }
-
-    fn manager(&self) -> &'static str {
-        "kubelet"
+    fn role(&self) -> Option<Role> {
+        Some(KUBELET)
     }
 
     fn watches(&self) -> &'static [Watch] {

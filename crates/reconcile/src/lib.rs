@@ -30,5 +30,5 @@ pub mod world;
 pub use engine::{Engine, Observed, Outcome, Refusal, Sent, Ticket, Turn};
 pub use object::{Meta, Object, Owner, View};
 pub use plan::{Act, Ask, Note, Plan, Severity, Write};
-pub use planner::{Controller, Failure, Planner, Seed, Seen, Watch};
+pub use planner::{Controller, Failure, Planner, Role, Seed, Seen, Watch};
 pub use world::{Index, World};

@@ -15,6 +15,17 @@ use crate::object::Object;
 use crate::plan::Plan;
 use crate::world::World;
 
+/// In whose name several planners write and speak.
+#[derive(Clone, Copy, Debug)]
+pub struct Role {
+    /// Who writes, where no node does ([`Planner::node`]).
+    pub user: &'static str,
+    /// Under which name fields are owned.
+    pub manager: &'static str,
+    /// Who speaks in Events.
+    pub source: &'static str,
+}
+
 /// A controller.
 pub trait Planner: Send + Sync + 'static {
     /// What it may remember from one plan to the next. Losing it may cost time, never safety.
@@ -48,9 +59,17 @@ pub trait Planner: Send + Sync + 'static {
         self.plan(key, world, &seen, now, seed)
     }
 
+    /// In whose name it writes and speaks, if it is one of several that do so in the same.
+    fn role(&self) -> Option<Role> {
+        None
+    }
+
     /// Who writes. By default the service account that upstream gives the controller.
     fn user(&self) -> String {
-        format!("system:serviceaccount:kube-system:{}", self.name())
+        match self.role() {
+            Some(role) => role.user.to_owned(),
+            None => format!("system:serviceaccount:kube-system:{}", self.name()),
+        }
     }
 
     /// The node in whose name it acts for a key, as that node's own account; nothing if it acts as [`Planner::user`].
@@ -60,12 +79,12 @@ pub trait Planner: Send + Sync + 'static {
 
     /// Under which name fields are owned.
     fn manager(&self) -> &'static str {
-        "kube-controller-manager"
+        self.role().map_or("kube-controller-manager", |role| role.manager)
     }
 
     /// Who speaks in its Events. By default the controller by its name.
     fn source(&self) -> &'static str {
-        self.name()
+        self.role().map_or(self.name(), |role| role.source)
     }
 
     /// All keys there are to look at, for the resync: by default every object of the resources that it watches for
