@@ -1,11 +1,13 @@
 //! Who serves the metrics of resources: the APIService by which people and tools see that they are there.
 //!
 //! Upstream's API server keeps such an object for what it serves itself, so this runs beside a server, whichever
-//! controllers are chosen. One that somebody else made for another server is left alone.
+//! controllers are chosen. One that somebody else made for another server is left alone. What simulated containers use
+//! follows from their rules; so metrics are served for as long as there is a simulated node, wherever it is played.
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
@@ -15,10 +17,7 @@ const METRICS: &str = "v1beta1.metrics.k8s.io";
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Keeps the APIService for the metrics of resources.
-pub struct MetricsService {
-    /// Whether they are served.
-    pub is_served: bool,
-}
+pub struct MetricsService;
 
 impl Planner for MetricsService {
     type Memo = ();
@@ -36,7 +35,8 @@ impl Planner for MetricsService {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself(API_SERVICES)];
+        const WATCHES: [Watch; 2] =
+            [Watch::itself(API_SERVICES), Watch::via("nodes", of_node).when(is_other_now)];
         &WATCHES
     }
 
@@ -49,7 +49,7 @@ impl Planner for MetricsService {
         if key.name() != METRICS {
             return plan;
         }
-        match (world.get(key), self.is_served) {
+        match (world.get(key), world.all("nodes").any(is_simulated)) {
             (None, true) => {
                 let spec = value!({
                     "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
@@ -76,6 +76,22 @@ impl Planner for MetricsService {
     }
 }
 
+fn is_simulated(node: &Object) -> bool {
+    node.meta().labels.get(SIMULATED).is_some()
+}
+
+fn is_other_now(before: &Object, after: &Object) -> bool {
+    is_simulated(before) != is_simulated(after)
+}
+
+fn of_node(node: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+    if is_simulated(node)
+        && let Some(key) = key_of(API_SERVICES, "", METRICS)
+    {
+        wake(key);
+    }
+}
+
 fn is_ours(object: &Object) -> bool {
     object.meta().labels.get(MANAGED).is_some()
 }
@@ -93,12 +109,15 @@ mod tests {
 
     use super::*;
 
-    fn own(is_served: bool) -> (Vec<Box<dyn Controller>>, Vec<setpoint_reconcile::Index>) {
-        (vec![Box::new(MetricsService { is_served })], crate::indexes::all())
-    }
-
     fn cluster(is_served: bool) -> Cluster {
-        if is_served { Cluster::new(|| own(true), 1) } else { Cluster::new(|| own(false), 1) }
+        let own = || -> (Vec<Box<dyn Controller>>, Vec<setpoint_reconcile::Index>) {
+            (vec![Box::new(MetricsService)], crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(own, 1);
+        let mut labels = Map::new();
+        labels.insert(if is_served { SIMULATED } else { "node-role.kubernetes.io/worker" }, "");
+        cluster.create("nodes", "", value!({"metadata": {"name": "n", "labels": (labels)}}));
+        cluster
     }
 
     fn service(label: &str) -> Value {
@@ -120,6 +139,9 @@ mod tests {
         let conditions = found.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
         assert_eq!(conditions[0].str_at(&["reason"]), "Local");
         served.assert_quiet();
+        served.delete("nodes", "n", &value!({})).unwrap();
+        served.settle();
+        assert!(served.get(API_SERVICES, METRICS).is_none());
         let mut unserved = cluster(false);
         unserved.create(API_SERVICES, "", service(MANAGED));
         unserved.settle();

@@ -176,8 +176,6 @@ impl Power {
 pub const FLEET: &str = "setpoint.dev/fleet";
 /// What the fleet beside the server is called.
 pub const BESIDE_SERVER: &str = "setpoint-up";
-/// The label by which people see in `kubectl get nodes` that a node is simulated.
-pub const ROLE: &str = "node-role.kubernetes.io/simulated";
 /// The annotation that says whether a node works.
 pub const POWER: &str = "simulate.setpoint.dev/power";
 /// The annotation that says when a node was last started.

@@ -17,9 +17,10 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_reconcile::{Act, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
-use crate::fleet::{Fleet, KUBELET, Power, ROLE, Seat};
+use crate::fleet::{Fleet, KUBELET, Power, Seat};
 use crate::images::hash;
 
 /// Where nodes renew their Leases.
@@ -113,7 +114,7 @@ impl Nodes {
             ("kubernetes.io/arch", status::ARCHITECTURE),
             ("beta.kubernetes.io/os", "linux"),
             ("beta.kubernetes.io/arch", status::ARCHITECTURE),
-            (ROLE, ""),
+            (SIMULATED, ""),
         ] {
             labels.insert(label, value);
         }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use setpoint_api::{Map, Revision, Time, value};
 use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_reconcile::{Object, Plan, World, Write};
 
 use super::{LEASE, LEASES};
-use crate::fleet::{FLEET, Fleet, ROLE};
+use crate::fleet::{FLEET, Fleet};
 use crate::simulated::SCHEME;
 
 /// What is kept in mind of a node that another fleet has.
@@ -70,7 +71,7 @@ pub fn contend<M>(
 /// The write that makes a node one of a fleet, if it is still as it was seen.
 fn claim(fleet: &Fleet, node: &Object) -> Write {
     let mut labels = Map::new();
-    labels.insert(ROLE, "");
+    labels.insert(SIMULATED, "");
     Write::merge(node, "", value!({"metadata": {"annotations": (mark(fleet)), "labels": (labels)}}))
 }
 

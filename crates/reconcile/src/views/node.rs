@@ -6,6 +6,9 @@ use setpoint_api::Time;
 use super::{or_default, time, write_time};
 use crate::object::{Pairs, View};
 
+/// The label of a node on which no container runs for real: its role, so that people see it.
+pub const SIMULATED: &str = "node-role.kubernetes.io/simulated";
+
 /// A Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -44,7 +44,7 @@ impl Api {
 
     pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Answer, Status> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let measures = self.usage.get().is_some();
+        let measures = self.usage.get().is_some_and(|source| source.is_served());
         // The two documents of all groups, and the list of paths, are given whatever the method.
         if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
             let exists = discovery::document(&parts, &self.options.address, measures).is_some()

@@ -66,7 +66,7 @@ impl Api {
 
     /// Tells what nodes or pods use.
     pub(super) async fn measured(&self, request: &Request, about: &Measured) -> Result<Answer, Status> {
-        let Some(source) = self.usage.get() else {
+        let Some(source) = self.usage.get().filter(|source| source.is_served()) else {
             return Ok(answers::text(404, "404 page not found\n"));
         };
         let query = Query::parse(&request.query);

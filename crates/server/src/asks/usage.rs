@@ -28,6 +28,10 @@ pub struct Which<'a> {
 
 /// Knows what pods and nodes use. It is asked in the thread of the loop too, so it answers from memory.
 pub trait Usage: Send + Sync {
+    /// Whether anything is measured. Where nothing is, the group of metrics is not there, as in a cluster without it, so
+    /// that whoever asks for it hears why instead of waiting for numbers that never come.
+    fn is_served(&self) -> bool;
+
     /// What pods use. Those of which nothing is known are left out.
     ///
     /// # Errors
@@ -65,6 +69,10 @@ pub struct Used {
 pub struct Unserved;
 
 impl Usage for Unserved {
+    fn is_served(&self) -> bool {
+        false
+    }
+
     fn pods(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
         Err(UNSERVED.to_owned())
     }
@@ -202,6 +210,10 @@ mod tests {
     struct One;
 
     impl Usage for One {
+        fn is_served(&self) -> bool {
+            true
+        }
+
         fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
             assert_eq!((which.namespace, which.labels.to_string().as_str()), ("default", "app=web"));
             Ok(from_list(&list()))

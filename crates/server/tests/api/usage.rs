@@ -40,6 +40,10 @@ fn chosen(all: Vec<Used>, which: Which<'_>) -> Vec<Used> {
 }
 
 impl Usage for Two {
+    fn is_served(&self) -> bool {
+        true
+    }
+
     fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
         let web = used("default", "web", &[("a", 250, 1 << 20), ("b", 1000, 1 << 10)]);
         Ok(chosen(vec![web, used("other", "idle", &[("c", 0, 0)])], which))

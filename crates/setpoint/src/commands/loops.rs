@@ -73,15 +73,14 @@ impl Choice {
             chosen.push(Box::new(scheduler(profiles)));
             chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
-        let is_served = nodes.count > 0;
-        if is_served {
+        if nodes.count > 0 {
             chosen.extend(setpoint_node::planners(nodes));
         }
         let mut own = flow_control::own();
         if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
-        own.push(Box::new(MetricsService { is_served }));
+        own.push(Box::new(MetricsService));
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
         Engine::new(chosen.into_iter().chain(own).collect(), indexes)
     }

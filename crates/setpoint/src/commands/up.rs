@@ -21,7 +21,6 @@ use setpoint_controllers::Settings;
 use setpoint_node::control_plane::Components;
 use setpoint_server::api::Api;
 use setpoint_server::asks::Oracle;
-use setpoint_server::asks::usage::{Unserved, Usage};
 use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, Tls};
@@ -264,14 +263,9 @@ fn reconcile(
     arguments.controllers.told(&settings).iter().for_each(|(component, text)| rings.tell(component, text));
     let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), rings));
     api.ask_nodes(Arc::clone(&kubelets) as _);
-    // Where nothing is simulated nobody measures: then the group of metrics is not there, as in a cluster without it,
-    // so that whoever asks for it hears why instead of waiting for numbers that never come.
-    let usage: Arc<dyn Usage> = if nodes.count > 0 { kubelets } else { Arc::new(Unserved) };
-    if nodes.count > 0 {
-        api.ask_usage(Arc::clone(&usage));
-    }
+    api.ask_usage(Arc::clone(&kubelets) as _);
     let engine = arguments.controllers.engine_of_store(&settings, nodes, arguments.scheduler_config.as_ref());
-    let oracle = Arc::new(Oracle::new(usage));
+    let oracle = Arc::new(Oracle::new(kubelets));
     oracle.sign_with(&pki.ca)?;
     let (answering, tolerations) = (Arc::clone(&oracle), arguments.tolerations.tolerations());
     let clock = Arc::new(SystemClock);

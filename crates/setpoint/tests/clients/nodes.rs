@@ -39,6 +39,10 @@ fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
     let described = kubectl(&server, &["describe", "pod", "web"]);
     assert!(described.contains("Container started") && described.contains("kubelet"), "{described}");
     wait_for(&server, &["logs", "work"], |said| said == "at work\n");
+    let nodes = kubectl(&server, &["get", "--raw", "/apis/metrics.k8s.io/v1beta1/nodes"]);
+    assert!(nodes.contains("sim-0") && nodes.contains("sim-1"), "{nodes}");
+    let groups = kubectl(&server, &["get", "--raw", "/apis"]);
+    assert!(groups.contains("metrics.k8s.io/v1beta1"), "{groups}");
     let executed = kubectl(&server, &["exec", "web", "--", "true"]);
     assert!(executed.contains("the node of this pod is simulated"), "{executed}");
     for (deed, power) in [("stop", "off"), ("start", "on"), ("partition", "partitioned"), ("reboot", "on")] {

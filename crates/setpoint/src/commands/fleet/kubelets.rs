@@ -15,7 +15,8 @@ use setpoint_node::fleet::{FLEET, Power};
 use setpoint_node::rules::file::Rule;
 use setpoint_node::{Fleet, logs, nodes, published};
 use setpoint_reconcile::Object;
-use setpoint_server::asks::usage::{Parts, Usage, Used, Which};
+use setpoint_reconcile::views::node::SIMULATED;
+use setpoint_server::asks::usage::{Parts, UNSERVED, Usage, Used, Which};
 use setpoint_server::in_process;
 use setpoint_server::nodes::{Nodes, Said};
 use setpoint_store::{Clock, Record, Snapshot, Store};
@@ -87,6 +88,13 @@ impl Kubelets {
         Ok(rules)
     }
 
+    /// Whether there are simulated nodes, or will be in a moment: clients remember for long which groups they found.
+    fn simulates(&self, snapshot: &Snapshot) -> bool {
+        let table = Resource::new("nodes").ok().and_then(|nodes| snapshot.table(&nodes));
+        let is_simulated = |node: &Record| node.tags().label(SIMULATED).is_some();
+        self.fleet.count > 0 || table.is_some_and(|table| table.range("", None).any(is_simulated))
+    }
+
     /// The refusal of a log of a node that does not answer, in upstream's words where it has any.
     fn refused(
         &self,
@@ -146,8 +154,15 @@ impl Nodes for Kubelets {
 }
 
 impl Usage for Kubelets {
+    fn is_served(&self) -> bool {
+        self.simulates(&self.store.snapshot())
+    }
+
     fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
         let snapshot = self.store.snapshot();
+        if !self.simulates(&snapshot) {
+            return Err(UNSERVED.to_owned());
+        }
         let now = SystemClock.now();
         let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
         let place = place(which.namespace);
