@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 
-use crate::events::{Recorder, Speaker, Spoken};
+use crate::events::{Ended, Next, Recorder, Speaker, Spoken};
 use crate::object::Object;
 use crate::plan::{Act, Ask, Note, Plan, Write};
 use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
@@ -183,7 +183,9 @@ enum Flight {
 /// An Event that is being written, and for whom.
 struct Telling {
     running: usize,
-    user: Arc<str>,
+    note: Note,
+    /// The node in whose name it is told.
+    host: Option<String>,
     by: Arc<str>,
     spoken: Spoken,
 }
@@ -337,10 +339,7 @@ impl Engine {
         let (at, key, act) = match flight {
             Flight::Act { running, key, act } => (running, key, *act),
             Flight::Note(telling) => {
-                let is_there = !matches!(outcome, Outcome::Gone | Outcome::Refused(_));
-                if let Some(write) = self.recorder.answered(&telling.spoken, is_there) {
-                    self.send_note(telling, write, turn);
-                }
+                self.go_on_telling(*telling, &outcome, now, turn);
                 return;
             }
         };
@@ -510,28 +509,57 @@ impl Engine {
     }
 
     /// Tells people.
-    fn tell(&mut self, at: usize, key: &Key, mut note: Note, now: Time, turn: &mut Turn) {
+    fn tell(&mut self, at: usize, key: &Key, note: Note, now: Time, turn: &mut Turn) {
         let running = &self.running[at];
         let host = running.controller.node(key, &self.world);
-        let name = running.controller.name();
-        // Names of Events only have to differ; time and a counter see to that.
-        let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
-        let by: Arc<str> = tag(name, &note.about.key).into();
-        let (source, said_by) = (running.controller.source(), note.speaker.take());
-        let spoken = said_by.as_deref().unwrap_or(source);
-        let speaker = Speaker { source, name: spoken, host: host.as_deref().unwrap_or_default() };
-        let Some((write, spoken)) = self.recorder.record(speaker, note, now, nonce) else { return };
-        let user = host.map_or_else(|| Arc::clone(&running.user), |node| account(&node));
-        self.send_note(Box::new(Telling { running: at, user, by, spoken }), write, turn);
+        let by: Arc<str> = tag(running.controller.name(), &note.about.key).into();
+        self.tell_for(at, note, host, by, now, turn);
     }
 
-    fn send_note(&mut self, telling: Box<Telling>, write: Write, turn: &mut Turn) {
+    fn tell_for(
+        &mut self,
+        at: usize,
+        note: Note,
+        host: Option<String>,
+        by: Arc<str>,
+        now: Time,
+        turn: &mut Turn,
+    ) {
+        // Names of Events only have to differ; time and a counter see to that.
+        let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
+        let source = self.running[at].controller.source();
+        let name = note.speaker.as_deref().unwrap_or(source);
+        let speaker = Speaker { source, name, host: host.as_deref().unwrap_or_default() };
+        let Some((write, spoken)) = self.recorder.record(speaker, &note, now, nonce) else { return };
+        self.send_note(Telling { running: at, note, host, by, spoken }, write, turn);
+    }
+
+    fn send_note(&mut self, telling: Telling, write: Write, turn: &mut Turn) {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        let (user, by) = (Arc::clone(&telling.user), Arc::clone(&telling.by));
-        let (manager, seen) = (self.running[telling.running].controller.manager(), self.world.revision());
-        self.flights.insert(ticket, Flight::Note(telling));
-        turn.writes.push(Sent { ticket, write, user, manager, by, seen });
+        let running = &self.running[telling.running];
+        let user = telling.host.as_deref().map_or_else(|| Arc::clone(&running.user), account);
+        let (manager, seen) = (running.controller.manager(), self.world.revision());
+        turn.writes.push(Sent { ticket, write, user, manager, by: Arc::clone(&telling.by), seen });
+        self.flights.insert(ticket, Flight::Note(Box::new(telling)));
+    }
+
+    /// Tells what was said while an Event was being written, or what could not be told in one that is gone.
+    fn go_on_telling(&mut self, mut telling: Telling, outcome: &Outcome, now: Time, turn: &mut Turn) {
+        let end = match outcome {
+            Outcome::Gone => Ended::Gone,
+            Outcome::Refused(_) => Ended::Refused,
+            Outcome::Done { .. } | Outcome::Conflict | Outcome::Lost { .. } => Ended::There,
+        };
+        match self.recorder.answered(&mut telling.spoken, end) {
+            Some(Next::Write(write)) => self.send_note(telling, write, turn),
+            Some(Next::Anew(words)) => {
+                let Telling { running, mut note, host, by, .. } = telling;
+                note.message = words.unwrap_or(note.message);
+                self.tell_for(running, note, host, by, now, turn);
+            }
+            None => {}
+        }
     }
 
     /// Wakes the keys that no change wakes, since there is no such object as yet. Says when the first resync is due.

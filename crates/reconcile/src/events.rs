@@ -4,6 +4,9 @@
 //! their words are combined when they become many, and a source that says too much about one object is silenced
 //! for a while; the bounds are those that people know. What is remembered here is soft: losing it makes another
 //! Event, nothing worse.
+//!
+//! While a write of an Event is under way nobody knows whether the Event is there. What is said in the meantime waits for
+//! the answer, and is then told at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,9 +19,9 @@ use crate::planner::key_of;
 
 /// How many notes are remembered.
 pub const REMEMBERED_MAX: usize = 4096;
-/// How many similar notes within [`SIMILAR_WITHIN`] stay apart.
+/// With how many different words a topic is combined.
 pub const SIMILAR_MAX: u32 = 10;
-/// The time in which similar notes are counted.
+/// After how long without a word on it a topic is a new one.
 pub const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 /// How many Events a source may write about one object at once.
 pub const BURST_MAX: u32 = 25;
@@ -39,10 +42,19 @@ pub(crate) struct Speaker<'a> {
 /// Turns notes into writes of Events.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    /// What each source has said about each object.
-    talks: BTreeMap<(&'static str, Key), Talk>,
+    /// What has been said.
+    talks: BTreeMap<Whom, Talk>,
     /// How many notes are remembered in all of them.
     told: usize,
+}
+
+/// Who speaks about whom, in which tone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Whom {
+    source: &'static str,
+    severity: Severity,
+    about: Key,
+    uid: Box<str>,
 }
 
 /// What a source has said about an object.
@@ -58,11 +70,12 @@ struct Talk {
 /// Notes that differ only in their words.
 struct Topic {
     part: Box<str>,
-    uid: Box<str>,
     reason: &'static str,
-    /// How many there were lately, since when.
-    count: u32,
-    since: Time,
+    /// When it was last talked about, and how often it has been a new one.
+    last: Time,
+    round: u32,
+    /// With how many different words in this round.
+    words: u32,
     told: Vec<Told>,
 }
 
@@ -72,6 +85,8 @@ struct Told {
     words: Option<Box<str>>,
     event: Key,
     count: i64,
+    /// The round of its topic in which it was last told.
+    round: u32,
     /// Whether a write of its Event is under way.
     is_under_way: bool,
     /// What was said since that write went out.
@@ -80,95 +95,116 @@ struct Told {
 
 /// What was said while nobody knew whether there is an Event to say it in.
 struct Behind {
-    message: String,
+    words: String,
     last: Time,
 }
 
 /// Which note a write tells, for when the answer comes.
 pub(crate) struct Spoken {
-    source: &'static str,
-    about: Key,
+    whom: Whom,
     event: Key,
+    /// Whether the Event was believed to be there.
+    is_again: bool,
+}
+
+/// How a write of an Event ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The Event is there, for all that is known.
+    There,
+    /// There is no such Event.
+    Gone,
+    /// It may not be.
+    Refused,
+}
+
+/// What follows from how a write of an Event ended.
+pub(crate) enum Next {
+    /// It is to be written once more.
+    Write(Write),
+    /// The note is to be told anew, in these words if others came since.
+    Anew(Option<String>),
 }
 
 impl Recorder {
-    /// The write that tells people; nothing if enough was said, or if it is said when the answer comes to what was said
-    /// before.
+    /// The write that tells people; nothing if enough was said, or if it waits for the answer to what was said before.
     pub fn record(
         &mut self,
         speaker: Speaker<'_>,
-        note: Note,
+        note: &Note,
         now: Time,
         nonce: u64,
     ) -> Option<(Write, Spoken)> {
         self.forget_some();
-        let talk = self.talks.entry((speaker.source, note.about.key.clone()));
+        let about = &note.about;
+        let (source, severity) = (speaker.source, note.severity);
+        let whom = Whom { source, severity, about: about.key.clone(), uid: about.uid.clone() };
+        let talk = self.talks.entry(whom.clone());
         let talk =
             talk.or_insert_with(|| Talk { left: BURST_MAX, since: now, last: now, topics: Vec::new() });
         talk.last = now;
         if !talk.may_go_on(now) {
             return None;
         }
-        let topic = talk.topic(&note, now);
-        let is_combined = topic.count_one(now) > SIMILAR_MAX;
-        let message = if is_combined {
-            format!("(combined from similar events): {}", note.message)
-        } else {
-            note.message.clone()
-        };
-        let words = (!is_combined).then_some(message.as_str());
-        let spoken = |event: &Key| Spoken {
-            source: speaker.source,
-            about: note.about.key.clone(),
-            event: event.clone(),
-        };
+        let topic = talk.topic(note, now);
+        let words = if topic.is_combined(&note.message) { None } else { Some(note.message.as_str()) };
         if let Some(told) = topic.told.iter_mut().find(|told| told.words.as_deref() == words) {
             told.count += 1;
-            let write = told.again(message, now)?;
-            return Some((write, spoken(&told.event)));
+            let write = told.again(&note.message, now)?;
+            return Some((write, Spoken { whom, event: told.event.clone(), is_again: true }));
         }
-        let namespace = note.about.key.namespace().unwrap_or("default");
-        let name = format!("{}.{nonce:x}", note.about.key.name());
+        let namespace = about.key.namespace().unwrap_or("default");
+        let name = format!("{}.{nonce:x}", about.key.name());
         let event = key_of("events", namespace, &name)?;
-        let spoken = spoken(&event);
-        let words = words.map(Into::into);
-        topic.told.push(Told { words, event, count: 1, is_under_way: true, behind: None });
+        let spoken = Spoken { whom, event: event.clone(), is_again: false };
+        let (words, round) = (words.map(Into::into), topic.round);
+        let told = Told { words, event, count: 1, round, is_under_way: true, behind: None };
+        let first = first(speaker, note, told.message(&note.message), namespace, &name, now);
+        topic.told.push(told);
         self.told += 1;
-        let event = first(speaker, &note, message, namespace, &name, now);
-        Some((Write::create("events", namespace, event), spoken))
+        Some((Write::create("events", namespace, first), spoken))
     }
 
-    /// Hears what became of a write: whether the Event can still be there. Says what is to be written now.
-    pub fn answered(&mut self, spoken: &Spoken, is_there: bool) -> Option<Write> {
-        let talk = self.talks.get_mut(&(spoken.source, spoken.about.clone()))?;
+    /// Hears how a write ended.
+    pub fn answered(&mut self, spoken: &mut Spoken, end: Ended) -> Option<Next> {
+        let talk = self.talks.get_mut(&spoken.whom)?;
         for topic in &mut talk.topics {
             let Some(at) = topic.told.iter().position(|told| told.event == spoken.event) else { continue };
-            if !is_there {
-                // The next note makes another.
-                topic.told.swap_remove(at);
-                self.told -= 1;
-                return None;
+            if end == Ended::There {
+                let told = &mut topic.told[at];
+                told.is_under_way = false;
+                let Behind { words, last } = *told.behind.take()?;
+                spoken.is_again = true;
+                return told.again(&words, last).map(Next::Write);
             }
-            let told = &mut topic.told[at];
-            told.is_under_way = false;
-            let Behind { message, last } = *told.behind.take()?;
-            return told.again(message, last);
+            let told = topic.told.swap_remove(at);
+            self.told -= 1;
+            // Events go after a while, and people delete them. Where even a first one is not taken, no other would be.
+            if end == Ended::Gone && spoken.is_again {
+                talk.left += 1;
+                return Some(Next::Anew(told.behind.map(|behind| behind.words)));
+            }
         }
         None
     }
 
-    /// Keeps memory bounded: when too much is remembered, what was not talked about lately goes.
+    /// Keeps memory bounded: when too much is remembered, what was not talked about lately goes, unless somebody waits
+    /// for an answer about it.
     fn forget_some(&mut self) {
         if self.talks.len() < REMEMBERED_MAX && self.told < REMEMBERED_MAX {
             return;
         }
         let middle = median(self.talks.values().map(|talk| talk.last));
-        self.talks.retain(|_, talk| talk.last > middle);
-        self.told = self.talks.values().flat_map(|talk| &talk.topics).map(|topic| topic.told.len()).sum();
+        self.talks.retain(|_, talk| talk.last > middle || talk.told().any(|told| told.is_under_way));
+        self.told = self.talks.values().map(|talk| talk.told().count()).sum();
     }
 }
 
 impl Talk {
+    fn told(&self) -> impl Iterator<Item = &Told> {
+        self.topics.iter().flat_map(|topic| &topic.told)
+    }
+
     fn may_go_on(&mut self, now: Time) -> bool {
         let earned = now.since(self.since).as_secs() / BURST_REFILL.as_secs();
         if earned > 0 {
@@ -183,47 +219,60 @@ impl Talk {
 
     fn topic(&mut self, note: &Note, now: Time) -> &mut Topic {
         let Note { about, reason, .. } = note;
-        let is_same =
-            |topic: &Topic| topic.reason == *reason && *topic.part == *about.part && topic.uid == about.uid;
+        let is_same = |topic: &Topic| topic.reason == *reason && *topic.part == *about.part;
         let at = self.topics.iter().position(is_same).unwrap_or_else(|| {
-            self.topics.push(Topic {
-                part: about.part.as_str().into(),
-                uid: about.uid.clone(),
-                reason,
-                count: 0,
-                since: now,
-                told: Vec::with_capacity(1),
-            });
+            let (part, told) = (about.part.as_str().into(), Vec::with_capacity(1));
+            self.topics.push(Topic { part, reason, last: now, round: 0, words: 0, told });
             self.topics.len() - 1
         });
-        &mut self.topics[at]
+        let topic = &mut self.topics[at];
+        if now.since(topic.last) > SIMILAR_WITHIN {
+            topic.round = topic.round.wrapping_add(1);
+            topic.words = 0;
+        }
+        topic.last = now;
+        topic
     }
 }
 
 impl Topic {
-    /// Counts one more; says how many there were lately.
-    fn count_one(&mut self, now: Time) -> u32 {
-        if now.since(self.since) > SIMILAR_WITHIN {
-            self.count = 0;
-            self.since = now;
+    /// Whether a note in these words is told together with others. Those that stand apart already go on to do so.
+    fn is_combined(&mut self, words: &str) -> bool {
+        let known = self.told.iter_mut().find(|told| told.words.as_deref() == Some(words));
+        if known.as_ref().is_some_and(|told| told.round == self.round) {
+            return false;
         }
-        self.count += 1;
-        self.count
+        if self.words + 1 >= SIMILAR_MAX {
+            return true;
+        }
+        self.words += 1;
+        if let Some(told) = known {
+            told.round = self.round;
+        }
+        false
     }
 }
 
 impl Told {
-    /// The write that tells it again, now or later.
-    fn again(&mut self, message: String, now: Time) -> Option<Write> {
+    /// What its Event says where the last note is in these words.
+    fn message(&self, words: &str) -> String {
+        match self.words {
+            Some(_) => words.to_owned(),
+            None => format!("(combined from similar events): {words}"),
+        }
+    }
+
+    /// The write that tells it again; nothing if that has to wait.
+    fn again(&mut self, words: &str, now: Time) -> Option<Write> {
         if self.is_under_way {
-            self.behind = Some(Box::new(Behind { message, last: now }));
+            self.behind = Some(Box::new(Behind { words: words.to_owned(), last: now }));
             return None;
         }
         self.is_under_way = true;
         let patch = [
             ("count", Value::from(self.count)),
             ("lastTimestamp", Value::from(Seconds(now).to_string())),
-            ("message", Value::from(message)),
+            ("message", Value::from(self.message(words))),
         ];
         Some(Write::Patch {
             key: self.event.clone(),
@@ -327,59 +376,102 @@ mod tests {
         (key.name().to_owned(), *count)
     }
 
+    fn write(next: Option<Next>) -> Write {
+        match next {
+            Some(Next::Write(write)) => write,
+            _ => panic!("there is nothing to write"),
+        }
+    }
+
     #[test]
     fn the_same_note_again_counts_and_another_makes_another_event() {
         let mut recorder = Recorder::default();
         let note = subject().normal("Started", "it runs");
-        let (first, spoken) = recorder.record(C, note.clone(), Time::EPOCH, 1).unwrap();
+        let (first, mut spoken) = recorder.record(C, &note, Time::EPOCH, 1).unwrap();
         let Write::Create { object, .. } = first else { panic!("{first:?}") };
         assert_eq!(object.str_at(&["metadata", "name"]), "x.1");
         assert_eq!(object.str_at(&["involvedObject", "resourceVersion"]), "3");
-        assert!(recorder.answered(&spoken, true).is_none());
-        let (second, spoken) = recorder.record(C, note.clone(), Time::EPOCH, 2).unwrap();
+        assert!(recorder.answered(&mut spoken, Ended::There).is_none());
+        let (second, mut spoken) = recorder.record(C, &note, Time::EPOCH, 2).unwrap();
         assert_eq!(count(second), ("x.1".to_owned(), 2));
+        assert!(recorder.answered(&mut spoken, Ended::There).is_none());
         let other = subject().normal("Started", "it runs well");
-        let other = recorder.record(C, other, Time::EPOCH, 3).unwrap().0;
+        let other = recorder.record(C, &other, Time::EPOCH, 3).unwrap().0;
         assert!(matches!(other, Write::Create { .. }));
-        assert!(recorder.answered(&spoken, false).is_none());
-        let again = recorder.record(C, note, Time::EPOCH, 4).unwrap().0;
-        assert!(matches!(again, Write::Create { .. }), "the Event was gone");
     }
 
     #[test]
     fn what_is_said_while_a_write_is_under_way_is_told_in_one_when_it_is_done() {
         let mut recorder = Recorder::default();
-        let note = || subject().normal("Started", "it runs");
-        let (_, made) = recorder.record(C, note(), Time::EPOCH, 1).unwrap();
+        let note = subject().normal("Started", "it runs");
+        let (_, mut made) = recorder.record(C, &note, Time::EPOCH, 1).unwrap();
         for nonce in 2..5 {
-            assert!(recorder.record(C, note(), Time::EPOCH, nonce).is_none(), "nobody knows if there is one");
+            assert!(recorder.record(C, &note, Time::EPOCH, nonce).is_none(), "nobody knows if there is one");
         }
-        let behind = recorder.answered(&made, true).expect("three were said since");
+        let behind = write(recorder.answered(&mut made, Ended::There));
         assert_eq!(count(behind), ("x.1".to_owned(), 4));
-        assert!(recorder.record(C, note(), Time::EPOCH, 5).is_none(), "the patch is under way");
-        let behind = recorder.answered(&made, true).expect("one was said since");
+        assert!(recorder.record(C, &note, Time::EPOCH, 5).is_none(), "the patch is under way");
+        let behind = write(recorder.answered(&mut made, Ended::There));
         assert_eq!(count(behind), ("x.1".to_owned(), 5));
-        assert!(recorder.answered(&made, true).is_none());
-        assert!(recorder.record(C, note(), Time::EPOCH, 6).is_some());
+        assert!(recorder.answered(&mut made, Ended::There).is_none());
+        assert!(recorder.record(C, &note, Time::EPOCH, 6).is_some());
+    }
+
+    #[test]
+    fn a_note_whose_event_is_gone_is_told_anew_and_one_that_is_not_taken_is_not() {
+        let mut recorder = Recorder::default();
+        let note = subject().normal("Started", "it runs");
+        let (_, mut made) = recorder.record(C, &note, Time::EPOCH, 1).unwrap();
+        assert!(recorder.answered(&mut made, Ended::There).is_none());
+        let (_, mut again) = recorder.record(C, &note, Time::EPOCH, 2).unwrap();
+        assert!(matches!(recorder.answered(&mut again, Ended::Gone), Some(Next::Anew(None))));
+        let (anew, mut made) = recorder.record(C, &note, Time::EPOCH, 3).unwrap();
+        assert!(matches!(anew, Write::Create { .. }));
+        assert!(recorder.answered(&mut made, Ended::Gone).is_none(), "its namespace is gone");
+        let (anew, mut made) = recorder.record(C, &note, Time::EPOCH, 4).unwrap();
+        assert!(matches!(anew, Write::Create { .. }));
+        assert!(recorder.answered(&mut made, Ended::Refused).is_none());
+        assert_eq!(recorder.told, 0);
+    }
+
+    /// Tells notes one after another, and counts the Events.
+    fn tell(recorder: &mut Recorder, notes: impl IntoIterator<Item = Note>, now: Time) -> (usize, usize) {
+        let (mut made, mut said) = (0, 0);
+        for (i, note) in notes.into_iter().enumerate() {
+            if let Some((write, mut spoken)) = recorder.record(C, &note, now, i as u64) {
+                said += 1;
+                made += usize::from(matches!(write, Write::Create { .. }));
+                assert!(recorder.answered(&mut spoken, Ended::There).is_none());
+            }
+        }
+        (made, said)
     }
 
     #[test]
     fn many_similar_notes_become_one_and_too_many_fall_silent() {
         let mut recorder = Recorder::default();
-        let mut said = Vec::new();
-        for i in 0..100u64 {
-            let note = subject().warning("Failed", format!("try {i}"));
-            if let Some((write, spoken)) = recorder.record(C, note, Time::EPOCH, i) {
-                said.push(write);
-                assert!(recorder.answered(&spoken, true).is_none());
-            }
-        }
-        assert_eq!(said.len(), BURST_MAX as usize);
-        let made = said.iter().filter(|write| matches!(write, Write::Create { .. })).count();
-        assert_eq!(made, SIMILAR_MAX as usize + 1, "ten of their own, one for all the rest");
+        let failed = |i: i32| subject().warning("Failed", format!("try {i}"));
+        let apart = SIMILAR_MAX as usize - 1;
+        let said = tell(&mut recorder, (0..100).map(failed), Time::EPOCH);
+        assert_eq!(said, (apart + 1, BURST_MAX as usize), "nine of their own, one for all the rest");
         let later = Time::EPOCH.after(BURST_REFILL);
-        assert!(recorder.record(C, subject().warning("Failed", "late"), later, 1000).is_some());
-        assert!(recorder.record(C, subject().warning("Failed", "late"), later, 1001).is_none());
+        assert_eq!(tell(&mut recorder, (0..2).map(failed), later), (0, 1), "one more, which stands apart");
+        let other = Subject { uid: "v".into(), ..subject() };
+        assert_eq!(tell(&mut recorder, [other.warning("Failed", "try 1")], later), (1, 1), "another object");
+        assert_eq!(tell(&mut recorder, [subject().normal("Started", "")], later), (1, 1), "in another tone");
+    }
+
+    #[test]
+    fn the_same_words_are_never_combined_and_a_pause_begins_anew() {
+        let mut recorder = Recorder::default();
+        let same = (0..20).map(|_| subject().warning("Failed", "as ever"));
+        assert_eq!(tell(&mut recorder, same, Time::EPOCH), (1, 20));
+        let mut recorder = Recorder::default();
+        let failed = |i: i32| subject().warning("Failed", format!("try {i}"));
+        let apart = SIMILAR_MAX as usize - 1;
+        tell(&mut recorder, (0..9).map(failed), Time::EPOCH);
+        let later = Time::EPOCH.after(2 * SIMILAR_WITHIN);
+        assert_eq!(tell(&mut recorder, (100..111).map(failed), later).0, apart + 1);
     }
 
     #[test]
@@ -387,7 +479,8 @@ mod tests {
         let mut recorder = Recorder::default();
         for i in 0..20_000 {
             let about = Subject { key: key_of("pods", "a", &format!("p{i}")).unwrap(), ..subject() };
-            recorder.record(C, about.normal("Made", "made"), Time(i), 0);
+            let (_, mut spoken) = recorder.record(C, &about.normal("Made", "made"), Time(i), 0).unwrap();
+            assert!(recorder.answered(&mut spoken, Ended::There).is_none());
         }
         assert!(recorder.told <= REMEMBERED_MAX && recorder.talks.len() <= REMEMBERED_MAX);
         assert!(recorder.told > REMEMBERED_MAX / 4, "half of it is kept");

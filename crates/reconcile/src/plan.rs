@@ -302,7 +302,7 @@ pub fn value_of(part: &impl Serialize) -> Value {
 }
 
 /// Whether a note is good news.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// What was meant to happen happened.
     Normal,
