@@ -160,7 +160,7 @@ impl Class {
         Cell {
             verdict: 0,
             discouraged: u16::try_from(taints::discouragements(shape, seen)).unwrap_or(u16::MAX),
-            base: i32::try_from(base).unwrap_or(0),
+            base: i32::try_from(base).unwrap_or(i32::MAX),
             liking: i32::try_from(node_affinity::liking(shape, seen, profile)).unwrap_or(i32::MAX),
             hash,
         }

@@ -24,10 +24,16 @@ pub enum ConfigError {
     /// It says something that cannot be otherwise here.
     #[error("{0}: this scheduler only knows {1}")]
     Fixed(String, &'static str),
+    /// It says something in a form that nobody can read.
+    #[error("{0}: want {1}")]
+    Malformed(String, &'static str),
     /// Two profiles have one name.
     #[error("profiles: {0:?} is there twice")]
     Twice(String),
 }
+
+/// The most that a rule can count for: scores of all nodes are to be told apart.
+const WEIGHT_MAX: i64 = 1_000_000;
 
 /// What only says how fast upstream's scheduler works, or what it tells of itself.
 const PACE: [&str; 7] = [
@@ -58,7 +64,7 @@ pub fn read(config: &Value) -> Result<Vec<Profile>, ConfigError> {
         fixed(election, "leaderElection.", "leaderElect", &Value::Bool(true), "true")?;
     }
     let mut profiles: Vec<Profile> = Vec::new();
-    for (at, one) in list(config, "profiles").iter().enumerate() {
+    for (at, one) in list(config, "", "profiles")?.iter().enumerate() {
         let profile = profile(one, &format!("profiles[{at}]."))?;
         if profiles.iter().any(|other| other.name == profile.name) {
             return Err(ConfigError::Twice(profile.name.into()));
@@ -71,12 +77,16 @@ pub fn read(config: &Value) -> Result<Vec<Profile>, ConfigError> {
     Ok(profiles)
 }
 
-fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_list).unwrap_or_default()
+fn list<'a>(value: &'a Value, path: &str, field: &str) -> Result<&'a [Value], ConfigError> {
+    let Some(said) = value.get(field).filter(|said| !said.is_null()) else { return Ok(&[]) };
+    said.as_list().ok_or_else(|| ConfigError::Malformed(format!("{path}{field}"), "a list"))
 }
 
 /// Refuses fields that are none of these.
 fn only(value: &Value, path: &str, known: &[&str]) -> Result<(), ConfigError> {
+    if value.as_map().is_none() && !value.is_null() {
+        return Err(ConfigError::Malformed(path.trim_end_matches('.').to_owned(), "fields"));
+    }
     let fields = value.as_map().into_iter().flat_map(|map| map.iter());
     let mut unknown = fields.filter(|(name, value)| !known.contains(name) && !value.is_null());
     unknown.next().map_or(Ok(()), |(name, _)| Err(ConfigError::Unknown(format!("{path}{name}"))))
@@ -99,27 +109,45 @@ fn fixed(
 
 fn profile(value: &Value, path: &str) -> Result<Profile, ConfigError> {
     only(value, path, &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
-    let name = Some(value.str_at(&["schedulerName"])).filter(|name| !name.is_empty());
-    let mut profile = Profile::named(name.unwrap_or(NAME));
+    let name = match value.get("schedulerName") {
+        None | Some(Value::Null) => NAME,
+        Some(Value::Str(name)) if name.is_empty() => NAME,
+        Some(Value::Str(name)) => name,
+        Some(_) => return Err(ConfigError::Malformed(format!("{path}schedulerName"), "a text")),
+    };
+    let mut profile = Profile::named(name);
     let points = value.get("plugins").and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
-    for (point, set) in points {
-        let path = format!("{path}plugins.{point}.");
-        only(set, &path, &["enabled", "disabled"])?;
-        for (at, one) in list(set, "disabled").iter().enumerate() {
-            disable(&mut profile.weights, point, one.str_at(&["name"]))
-                .ok_or_else(|| ConfigError::Unknown(format!("{path}disabled[{at}]")))?;
-        }
-        for (at, one) in list(set, "enabled").iter().enumerate() {
-            let weight = one.get("weight").and_then(Value::as_i64).filter(|weight| *weight != 0);
-            enable(&mut profile.weights, point, one.str_at(&["name"]), weight.unwrap_or(1))
-                .ok_or_else(|| ConfigError::Unknown(format!("{path}enabled[{at}]")))?;
-        }
+    // What is said of all points at once comes first, wherever it stands: what is said of one counts more.
+    let (all, each): (Vec<_>, Vec<_>) = points.partition(|(point, _)| *point == "multiPoint");
+    for (point, set) in all.into_iter().chain(each) {
+        weigh(&mut profile.weights, point, set, &format!("{path}plugins.{point}."))?;
     }
-    for (at, one) in list(value, "pluginConfig").iter().enumerate() {
+    for (at, one) in list(value, path, "pluginConfig")?.iter().enumerate() {
         let args = one.get("args").cloned().unwrap_or_default();
         configure(&mut profile, one.str_at(&["name"]), &args, &format!("{path}pluginConfig[{at}].args."))?;
     }
     Ok(profile)
+}
+
+/// Reads what rules count for at one point.
+fn weigh(weights: &mut Weights, point: &str, set: &Value, path: &str) -> Result<(), ConfigError> {
+    only(set, path, &["enabled", "disabled"])?;
+    for (at, one) in list(set, path, "disabled")?.iter().enumerate() {
+        disable(weights, point, one.str_at(&["name"]))
+            .ok_or_else(|| ConfigError::Unknown(format!("{path}disabled[{at}]")))?;
+    }
+    for (at, one) in list(set, path, "enabled")?.iter().enumerate() {
+        let path = format!("{path}enabled[{at}]");
+        let weight = match one.get("weight") {
+            None | Some(Value::Null | Value::Int(0)) => 1,
+            Some(Value::Int(weight)) if (1..=WEIGHT_MAX).contains(weight) => *weight,
+            Some(_) => {
+                return Err(ConfigError::Malformed(format!("{path}.weight"), "a number from 1 to 1000000"));
+            }
+        };
+        enable(weights, point, one.str_at(&["name"]), weight).ok_or(ConfigError::Unknown(path))?;
+    }
+    Ok(())
 }
 
 /// Takes a rule its say. One that also keeps pods from nodes can only lose the former.
@@ -157,7 +185,7 @@ fn configure(profile: &mut Profile, plugin: &str, args: &Value, path: &str) -> R
         }
         "PodTopologySpread" => {
             only(args, path, &["apiVersion", "kind", "defaultConstraints", "defaultingType"])?;
-            let constraints = list(args, "defaultConstraints");
+            let constraints = list(args, path, "defaultConstraints")?;
             match args.str_at(&["defaultingType"]) {
                 "List" => {
                     profile.spreads = false;
@@ -209,7 +237,7 @@ mod tests {
         let read = read.unwrap();
         let profile = &read[0];
         assert_eq!((read.len(), &*profile.name), (1, "packed"));
-        assert_eq!(profile.weights, Weights { images: 7, taints: 1, ..Weights::NONE });
+        assert_eq!(profile.weights, Weights { images: 7, ..Weights::NONE });
         let labels: Pairs = [("fast", "yes")].into_iter().collect();
         let nodes = profile.nodes.as_ref().unwrap();
         assert!(nodes.allows("n", &labels) && !nodes.allows("n", &Pairs::default()));
@@ -217,6 +245,36 @@ mod tests {
             (profile.spreads, profile.constraints[0].skew, profile.constraints[0].hard),
             (false, 2, true)
         );
+    }
+
+    #[test]
+    fn what_is_said_of_one_point_counts_more_wherever_it_stands() {
+        let all = ("multiPoint", value!({"enabled": [{"name": "ImageLocality", "weight": 3}]}));
+        let one = ("score", value!({"enabled": [{"name": "ImageLocality", "weight": 7}]}));
+        for points in [[all.clone(), one.clone()], [one, all]] {
+            let points = Value::Map(points.into_iter().collect());
+            let read = read(&config(value!({"plugins": (points)}))).unwrap();
+            assert_eq!(read[0].weights, Weights { images: 7, ..Weights::default() });
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_by_its_path() {
+        let weighed = |weight: Value| {
+            let enabled = value!([{"name": "ImageLocality", "weight": (weight)}]);
+            refusal(value!({"plugins": {"score": {"enabled": (enabled)}}}))
+        };
+        let path = "profiles[0].plugins.score.enabled[0].weight: want a number from 1 to 1000000";
+        for weight in [value!("5"), value!(-1), Value::Int(i64::MAX), value!(21474837)] {
+            assert_eq!(weighed(weight), path);
+        }
+        let set = value!({"plugins": {"score": {"enabled": {"name": "ImageLocality"}}}});
+        assert_eq!(refusal(set), "profiles[0].plugins.score.enabled: want a list");
+        assert_eq!(refusal(value!({"schedulerName": 5})), "profiles[0].schedulerName: want a text");
+        assert_eq!(refusal(value!("mine")), "profiles[0]: want fields");
+        let mut profiles = config(value!({}));
+        profiles.make_map().insert("profiles", value!({"schedulerName": "mine"}));
+        assert_eq!(read(&profiles).unwrap_err().to_string(), "profiles: want a list");
     }
 
     #[test]
