@@ -6,6 +6,7 @@
 
 pub mod claims;
 pub mod counters;
+mod news;
 pub mod node;
 pub mod owed;
 
@@ -27,6 +28,7 @@ use crate::shape::Shape;
 use crate::waiting::Waiting;
 use claims::Users;
 use counters::{Counters, NEAR_WEIGHT, Weights, What};
+use news::News;
 use node::{Node, Offer};
 use owed::Owed;
 
@@ -39,6 +41,8 @@ pub type ShapeId = u32;
 const TOUCHES_PER_NODE: usize = 4;
 /// How many counters there may be before all are dropped and those that are needed are made anew.
 const COUNTERS_MAX: usize = 1024;
+/// How many nodes may be remembered that do not exist, beside as many as do.
+const GONE_MAX: usize = 1024;
 /// How many shapes may have results.
 const CLASSES_MAX: usize = 256;
 
@@ -121,8 +125,10 @@ pub struct Cache {
     pub made: usize,
     /// Counts the tries, to know which results were used last.
     pub ticks: u64,
-    /// What the changes since the last plan may have helped.
-    pub helps: Helps,
+    /// What the changes since the last plan may have helped, and by which pods and claims.
+    news: News,
+    /// How many counters were needed when all were last made anew.
+    counters_kept: usize,
     then: Thens,
 }
 
@@ -138,7 +144,7 @@ struct Thens {
 
 const VOLUMES: [&str; 8] = [
     "persistentvolumes",
-    "persistentvolumeclaims",
+    CLAIMS,
     "storageclasses.storage.k8s.io",
     "csinodes.storage.k8s.io",
     "csidrivers.storage.k8s.io",
@@ -146,6 +152,8 @@ const VOLUMES: [&str; 8] = [
     "resourceclaims.resource.k8s.io",
     ATTACHMENTS,
 ];
+/// Of these each helps those that use it.
+const CLAIMS: &str = "persistentvolumeclaims";
 /// Of these only that one goes helps anybody.
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
@@ -153,6 +161,9 @@ const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
 impl Cache {
     /// Takes in what changed since the last time. `is_ours` says which pods want a node of us.
     pub fn follow(&mut self, world: &World, is_ours: impl Fn(&Object, &Pod) -> bool) {
+        if self.is_mostly_gone() {
+            *self = Cache::default();
+        }
         self.follow_namespaces(world);
         self.follow_nodes(world);
         let then = std::mem::replace(&mut self.then.pods, world.then("pods"));
@@ -167,19 +178,33 @@ impl Cache {
         self.collect();
         for (at, resource) in VOLUMES.iter().enumerate() {
             let then = std::mem::replace(&mut self.then.volumes[at], world.then(resource));
-            let helps = |now: Option<&Object>| *resource != ATTACHMENTS || now.is_none();
-            if world.changes_since(&then, resource).any(|(_, now)| helps(now)) {
-                self.helps |= Helps::VOLUMES;
+            for (was, now) in world.changes_since(&then, resource) {
+                match (*resource, was.or(now)) {
+                    (CLAIMS, Some(claim)) => {
+                        self.news.claims.insert(claim.key().path().into());
+                    }
+                    (ATTACHMENTS, _) if now.is_some() => {}
+                    _ => self.news.helps |= Helps::VOLUMES,
+                }
             }
         }
         self.follow_owners(world);
-        if self.counters.all.len() > COUNTERS_MAX {
+        if self.counters.all.len() > COUNTERS_MAX.max(2 * self.counters_kept) {
             self.recount();
         }
         if self.touched.len() > TOUCHES_PER_NODE * self.nodes.len() + 1024 {
             self.touch_all();
         }
         self.drop_old_classes();
+    }
+
+    /// Whether most of the nodes that are known went, or never were: they cost as much as others. Begun anew, only those
+    /// are known that exist or have pods.
+    fn is_mostly_gone(&self) -> bool {
+        self.nodes.len() > 2 * self.existing + GONE_MAX && {
+            let is_gone = |node: &&Node| !node.exists && node.pods.is_empty();
+            self.nodes.iter().filter(is_gone).count() > self.nodes.len() / 2
+        }
     }
 
     fn follow_namespaces(&mut self, world: &World) {
@@ -205,7 +230,7 @@ impl Cache {
         };
         if changed && self.counters.all.iter().any(|counter| by_labels(&counter.what)) {
             self.recount();
-            self.helps |= Helps::PODS;
+            self.news.helps |= Helps::PODS;
         }
     }
 
@@ -227,7 +252,7 @@ impl Cache {
                 || node.offer.labels != offer.labels
                 || node.offer.taints != offer.taints;
             images |= node.offer.images != offer.images;
-            self.helps |= if exists { Helps::NODES } else { Helps::NODES_GONE };
+            self.news.helps |= if exists { Helps::NODES } else { Helps::NODES_GONE };
             self.existing = self.existing + usize::from(exists) - usize::from(node.exists);
             (node.exists, node.offer) = (exists, offer);
             self.touched.push(at);
@@ -385,7 +410,7 @@ impl Cache {
         match node {
             Some(node) => {
                 self.attach(id, node);
-                self.helps |= Helps::PODS_CAME;
+                self.note_came(id);
             }
             None => {
                 self.line.insert(place, id);
@@ -397,7 +422,7 @@ impl Cache {
         let Some(id) = self.ids.remove(key) else { return };
         if self.pods[id as usize].as_ref().is_some_and(|entry| entry.node.is_some()) {
             self.detach(id);
-            self.helps |= Helps::PODS;
+            self.news.helps |= Helps::PODS;
         }
         let Some(entry) = self.pods[id as usize].take() else { return };
         self.free.push(id);
@@ -487,6 +512,8 @@ impl Cache {
         for shape in shapes {
             self.listen(&shape);
         }
+        self.counters_kept = self.counters.all.len();
+        self.news.are_counters_new = true;
     }
 
     /// Puts a pod on a node.
@@ -601,3 +628,6 @@ impl Cache {
 fn place(object: &Object, priority: i64) -> Place {
     (Reverse(priority), object.meta().created(), object.key().clone())
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,8 @@ pub struct Waiting {
     pub tries: u32,
     /// Whether something may have helped.
     pub is_stirred: bool,
+    /// Whether it was something that this very pod waits for: then it need not wait out its time.
+    pub is_pressing: bool,
     /// The node on which room is kept for it meanwhile.
     pub holds: Option<usize>,
     /// Since when its node is known and its volumes are not: it counts there as if it ran.
@@ -39,13 +41,16 @@ impl Waiting {
     #[must_use]
     pub fn after(last: Option<Waiting>, helps: Helps, now: Time) -> Waiting {
         let tries = last.map_or(0, |last| last.tries).saturating_add(1);
-        Waiting { helps, since: now, tries, is_stirred: false, holds: None, settles: None, is_refused: false }
-    }
-
-    /// Whether something may have helped, after changes that help so.
-    #[must_use]
-    pub fn stirred(&self, changes: Helps) -> bool {
-        self.is_stirred || self.helps.meets(changes)
+        Waiting {
+            helps,
+            since: now,
+            tries,
+            is_stirred: false,
+            is_pressing: false,
+            holds: None,
+            settles: None,
+            is_refused: false,
+        }
     }
 
     /// When it is to be tried again.

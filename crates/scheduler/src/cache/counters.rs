@@ -175,6 +175,13 @@ impl Counters {
         }
     }
 
+    /// The counters of pods that others must be near to, or spread with, in which a pod counts.
+    pub fn drawing(&self, weights: &Weights, deleted: bool) -> impl Iterator<Item = usize> {
+        let list = if deleted { &weights.deleted } else { &weights.alive };
+        let draws = |at: &usize| matches!(self.all[*at].what, What::Meant(_) | What::Selected { .. });
+        list.iter().map(|(number, _)| *number as usize).filter(draws)
+    }
+
     /// Counts a pod on a node, or with -1 no longer, in the counters from one on.
     pub fn count(&mut self, weights: &Weights, deleted: bool, node: usize, times: i64, from: usize) {
         let list = if deleted { &weights.deleted } else { &weights.alive };

@@ -76,7 +76,7 @@ impl Cache {
     fn stir(&mut self, id: PodId, tries: u32) {
         let found = self.pods.get_mut(id as usize).and_then(Option::as_mut);
         if let Some(waiting) = found.and_then(|entry| entry.waiting.as_mut()) {
-            waiting.is_stirred = true;
+            (waiting.is_stirred, waiting.is_pressing) = (true, true);
             waiting.is_refused |= waiting.tries > tries;
         }
     }

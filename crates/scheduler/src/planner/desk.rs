@@ -166,28 +166,20 @@ impl<'a> Desk<'a> {
 
     /// The pods to look at, in their order, and which of them to try.
     fn line(&mut self) -> Vec<InLine> {
-        let (now, helps) = (self.now, self.cache.helps);
-        let is_active = |waiting: Option<Waiting>| {
-            waiting
-                .is_none_or(|waiting| Waiting { is_stirred: waiting.stirred(helps), ..waiting }.due() <= now)
-        };
-        let waits = self.cache.line.values().filter_map(|id| Some(self.cache.pod(*id)?.waiting));
-        // Where nobody else wants to be tried, those that something may have helped need not wait.
-        let early = !waits.into_iter().any(is_active);
+        let now = self.now;
+        self.cache.stir_waiting();
+        let mut waits = self.cache.line.values().filter_map(|id| Some(self.cache.pod(*id)?.waiting));
+        // Where nobody else wants to be tried, those that something has helped need not wait.
+        let early = !waits.any(|waiting| waiting.is_none_or(|waiting| waiting.due() <= now));
         let ids: Vec<(i64, PodId)> = self.cache.line.iter().map(|(place, id)| (place.0.0, *id)).collect();
-        let (mut line, mut due, mut is_cut) = (Vec::new(), 0, false);
+        let (mut line, mut due) = (Vec::new(), 0);
         for (priority, id) in ids {
-            let Some(entry) = self.cache.pods[id as usize].as_mut() else { continue };
-            if let Some(waiting) = &mut entry.waiting {
-                waiting.is_stirred = waiting.stirred(helps);
-            }
+            let Some(entry) = self.cache.pod(id) else { continue };
             let mut is_due = entry
                 .waiting
-                .is_none_or(|one| one.due() <= now || (early && one.is_stirred && !one.is_refused));
+                .is_none_or(|one| one.due() <= now || (early && one.is_pressing && !one.is_refused));
             if is_due && due == PODS_MAX {
-                // What may have helped is looked at again with the rest.
                 self.plan.look_again_at(now);
-                is_cut = true;
                 is_due = false;
                 if self.cache.held == 0 {
                     break;
@@ -201,9 +193,6 @@ impl<'a> Desk<'a> {
             if is_due || holds.is_some() {
                 line.push(InLine { id, priority, is_due });
             }
-        }
-        if !is_cut {
-            self.cache.helps = Helps::NONE;
         }
         line
     }
@@ -268,7 +257,7 @@ impl<'a> Desk<'a> {
     fn place(&mut self, id: PodId, object: &Object, node: usize, class: &Class) {
         self.cache.attach(id, node);
         self.cache.assumed.push(id);
-        self.cache.helps |= Helps::PODS_CAME;
+        self.cache.note_came(id);
         if !class.needs.are_met() || !class.devices.are_kept() {
             self.settle(id, object, node, class);
             return;
@@ -350,7 +339,8 @@ impl<'a> Desk<'a> {
         let promised = nominated.as_deref().unwrap_or(self.promise(id, pod));
         let holds = self.cache.numbers.get(promised).copied();
         let knows = self.cache.pod(id).is_some_and(|entry| entry.waiting.is_some());
-        self.wait(id, verdict.helps | Helps::PODS, holds);
+        let goes = if matches!(found, Outlook::Nothing) { Helps::NONE } else { Helps::PODS };
+        self.wait(id, verdict.helps | goes, holds);
         let words =
             Words { reason: "Unschedulable", message: &verdict.message, nominated: nominated.as_deref() };
         self.tell(id, object, pod, &words, knows);
@@ -389,7 +379,7 @@ impl<'a> Desk<'a> {
                 continue;
             }
             let waiting = entry.waiting.unwrap_or_else(|| Waiting::after(None, Helps::NONE, self.now));
-            entry.waiting = Some(Waiting { holds: None, is_stirred: true, ..waiting });
+            entry.waiting = Some(Waiting { holds: None, is_stirred: true, is_pressing: true, ..waiting });
             freed.push((id, entry.object.clone()));
         }
         for (id, object) in freed {

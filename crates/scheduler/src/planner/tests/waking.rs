@@ -98,3 +98,42 @@ fn a_pod_that_waits_for_its_volumes_shows_its_node_and_starts_over_in_the_end() 
     assert_eq!(again.str_at(&["status", "nominatedNodeName"]), "n");
     cluster.assert_quiet();
 }
+
+/// How often people were told that a pod has no node.
+fn vain_tries(cluster: &Cluster, pod: &str) -> i64 {
+    let events = cluster.list("events");
+    let told = events.iter().filter(|event| {
+        event.str_at(&["reason"]) == "FailedScheduling" && event.str_at(&["involvedObject", "name"]) == pod
+    });
+    told.map(|event| event.get("count").and_then(Value::as_i64).unwrap_or(0)).sum()
+}
+
+#[test]
+fn pods_that_nobody_waits_for_and_claims_of_others_wake_nobody() {
+    let mut cluster = cluster();
+    add_node(&mut cluster, "n", "40", value!({"zone": "z"}));
+    cluster.create("pods", "default", near("near", "friend"));
+    let claim = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]);
+    cluster.create("pods", "default", with(pod("claims", "1"), "volumes", claim));
+    cluster.create("pods", "default", with(pod("choosy", "1"), "nodeSelector", value!({"disk": "fast"})));
+    cluster.settle();
+    for i in 0..8 {
+        cluster.create("pods", "default", pod(&format!("p{i}"), "1"));
+        let claim = value!({"metadata": {"name": (format!("c{i}"))}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}});
+        cluster.create("persistentvolumeclaims", "default", claim);
+        cluster.run(Duration::from_secs(2));
+    }
+    cluster.delete("pods", "default/p0", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.run(Duration::from_secs(2));
+    let tries = ["claims", "choosy"].map(|name| vain_tries(&cluster, name));
+    assert_eq!(tries, [1, 1], "nothing happened that they wait for");
+    // That one went may leave room to the first: upstream, too, tries it again then.
+    assert!(vain_tries(&cluster, "near") <= 2, "{}", vain_tries(&cluster, "near"));
+    let mut friend = pod("friend", "1");
+    friend.get_mut("metadata").unwrap().make_map().insert("labels", value!({"app": "friend"}));
+    cluster.create("pods", "default", friend);
+    cluster.settle();
+    assert_eq!(node_of(&cluster, "near"), "n");
+    cluster.assert_quiet();
+}

@@ -1,0 +1,88 @@
+//! What happened that may help pods for which no node would do, told apart as far as that is cheap: whoever is tried in
+//! vain costs time, and is told to people.
+
+use std::collections::BTreeSet;
+
+use super::{Cache, PodEntry, PodId};
+use crate::gates::Sort;
+use crate::rules::Helps;
+use crate::waiting::Waiting;
+
+/// What happened since pods were last stirred.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    /// What may help anybody who waits for it.
+    pub helps: Helps,
+    /// Claims that changed, as `namespace/name`.
+    pub claims: BTreeSet<Box<str>>,
+    /// Counters of pods that others must be near to, or spread with, in which a pod counts that came to a node.
+    came: BTreeSet<usize>,
+    /// Whether counters have other numbers than before.
+    pub are_counters_new: bool,
+}
+
+impl News {
+    fn is_none(&self) -> bool {
+        self.helps == Helps::NONE && self.claims.is_empty() && self.came.is_empty() && !self.are_counters_new
+    }
+}
+
+impl Cache {
+    /// A pod came to a node: that helps those that want to be where it is, or count it.
+    pub fn note_came(&mut self, id: PodId) {
+        let Some(entry) = self.pods[id as usize].as_ref() else { return };
+        if let Some(shape) = self.shapes[entry.shape as usize].as_ref() {
+            self.news.came.extend(self.counters.drawing(&shape.weights, entry.is_deleted));
+        }
+    }
+
+    /// Stirs the waiting pods that what happened may have helped.
+    pub fn stir_waiting(&mut self) {
+        let news = std::mem::take(&mut self.news);
+        if news.is_none() {
+            return;
+        }
+        for id in self.line.values() {
+            let Some(entry) = self.pods[*id as usize].as_ref() else { continue };
+            let Some(waiting) = entry.waiting else { continue };
+            let is_pressing = self.is_pressed(entry, waiting, &news);
+            let may_help = is_pressing || waiting.helps.meets(news.helps);
+            if let Some(waiting) = self.pods[*id as usize].as_mut().and_then(|entry| entry.waiting.as_mut()) {
+                waiting.is_pressing |= is_pressing;
+                waiting.is_stirred |= may_help;
+            }
+        }
+    }
+
+    /// Whether what happened is what this very pod waits for.
+    fn is_pressed(&self, entry: &PodEntry, waiting: Waiting, news: &News) -> bool {
+        let by_itself = [Helps::NODES, Helps::NODES_GONE, Helps::PODS];
+        if by_itself.into_iter().any(|sort| news.helps.meets(sort) && waiting.helps.meets(sort)) {
+            return true;
+        }
+        let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return true };
+        if waiting.helps.meets(Helps::VOLUMES) && !news.claims.is_empty() {
+            let namespace = &shape.shape.namespace;
+            let is_own =
+                |name: &str| news.claims.iter().any(|path| path.split_once('/') == Some((namespace, name)));
+            if shape.shape.claims.iter().any(|claim| is_own(&claim.name)) {
+                return true;
+            }
+        }
+        if !waiting.helps.meets(Helps::PODS_CAME) {
+            return false;
+        }
+        match &shape.class {
+            Some(class) if !news.are_counters_new => class.gates.iter().any(|gate| {
+                let others = match &gate.sort {
+                    Sort::Near { all, .. } => &all[..],
+                    Sort::Spread { .. } | Sort::Far | Sort::Shunned => &[],
+                };
+                let mut counters = others.iter().chain([&gate.tally]).map(|(counter, _)| counter);
+                counters.any(|counter| news.came.contains(counter))
+            }),
+            // Nobody knows any more what it counts.
+            _ => news.are_counters_new || !news.came.is_empty(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Claims about how much the cache does and keeps.
+
+use setpoint_api::{Revision, Time, Value, json, value};
+use setpoint_reconcile::planner::key_of;
+
+use super::*;
+
+fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: &Value) {
+    let key = key_of(resource, namespace, name).unwrap();
+    let revision = Revision(world.revision().0 + 1);
+    let bytes = bytes::Bytes::from(json::to_text(object));
+    world.put(Object::read(key, revision, Time::EPOCH, bytes).unwrap());
+    world.reach(revision);
+}
+
+fn remove(world: &mut World, resource: &str, namespace: &str, name: &str) {
+    let revision = Revision(world.revision().0 + 1);
+    world.remove(&key_of(resource, namespace, name).unwrap(), revision);
+    world.reach(revision);
+}
+
+fn put_pod(world: &mut World, name: &str, node: &str, affinity: Value) {
+    let metadata = value!({"name": (name), "namespace": "a", "uid": (name), "labels": {"app": (name)}});
+    let spec = value!({"nodeName": (node), "containers": [], "affinity": (affinity)});
+    put(world, "pods", "a", name, &value!({"metadata": (metadata), "spec": (spec)}));
+}
+
+#[test]
+fn many_pods_that_shun_their_own_are_not_counted_anew_with_every_change() {
+    let mut world = World::default();
+    put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
+    for i in 0..COUNTERS_MAX + 100 {
+        let name = format!("p{i}");
+        let term =
+            value!({"labelSelector": {"matchLabels": {"app": (name.as_str())}}, "topologyKey": "zone"});
+        let far = value!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [(term)]}});
+        put_pod(&mut world, &name, "n", far);
+    }
+    let mut cache = Cache::default();
+    cache.follow(&world, |_, _| true);
+    assert!(cache.counters.all.len() > COUNTERS_MAX && cache.news.are_counters_new);
+    cache.stir_waiting();
+    for i in 0..5 {
+        put_pod(&mut world, &format!("more{i}"), "n", Value::Null);
+        cache.follow(&world, |_, _| true);
+    }
+    assert!(!cache.news.are_counters_new);
+}
+
+#[test]
+fn nodes_that_went_are_forgotten_and_those_that_are_left_keep_their_pods() {
+    let mut world = World::default();
+    let mut cache = Cache::default();
+    put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
+    put_pod(&mut world, "stays", "n", Value::Null);
+    for i in 0..GONE_MAX + 10 {
+        put_pod(&mut world, "astray", &format!("nowhere{i}"), Value::Null);
+        cache.follow(&world, |_, _| true);
+        remove(&mut world, "pods", "a", "astray");
+        cache.follow(&world, |_, _| true);
+    }
+    assert!(cache.nodes.len() < GONE_MAX, "{} nodes are known", cache.nodes.len());
+    let n = &cache.nodes[cache.numbers["n"]];
+    assert!(n.exists && n.pods.len() == 1);
+}
