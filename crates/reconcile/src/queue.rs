@@ -133,14 +133,20 @@ impl Queue {
         match entry.state {
             State::Ready => entry.only_resync &= why == Why::Resync,
             State::Busy => {
-                let stronger = entry.again.is_none_or(|was| was != Why::Other);
-                if stronger {
+                let is_stronger = match entry.again {
+                    None => true,
+                    Some(Why::Other) => false,
+                    Some(Why::Own | Why::Resync) => why != Why::Resync,
+                };
+                if is_stronger {
                     entry.again = Some(why);
                 }
             }
             State::Idle if entry.backing_off && why != Why::Other => {}
             State::Idle => {
-                entry.only_resync = why == Why::Resync;
+                // Its own timer would have woken it at this moment.
+                let is_due = entry.due.is_some_and(|due| due <= now);
+                entry.only_resync = why == Why::Resync && !is_due;
                 self.enlist(key, now);
             }
         }
@@ -222,8 +228,8 @@ impl Queue {
             let due = now.after(backoff(entry.failures));
             entry.backing_off = true;
             self.set_timer(key, due);
-        } else if let Some(why) = again.or((end == End::Conflict).then_some(Why::Own)) {
-            entry.only_resync = why == Why::Resync;
+        } else if again.is_some() || end == End::Conflict {
+            entry.only_resync = again == Some(Why::Resync) && end != End::Conflict;
             self.enlist(key.clone(), now);
         } else if let Some(due) = look_again {
             self.set_timer(key, due);
@@ -296,6 +302,24 @@ mod tests {
         assert_eq!(backoff(2), Duration::from_millis(10));
         assert_eq!(backoff(17), BACKOFF_MAX);
         assert_eq!(backoff(u32::MAX), BACKOFF_MAX);
+    }
+
+    #[test]
+    fn what_a_timer_a_conflict_or_an_own_change_wakes_is_no_gap_that_a_resync_found() {
+        let (mut queue, world) = (Queue::default(), World::default());
+        let is_gap = |queue: &mut Queue| queue.pop(&world).unwrap().only_resync;
+        queue.wake(key("a"), Why::Resync, at(0));
+        assert!(is_gap(&mut queue));
+        queue.finish(&key("a"), End::Done, Some(at(5)), at(1));
+        queue.wake(key("a"), Why::Resync, at(5));
+        assert!(!is_gap(&mut queue), "the timer was due");
+        queue.wake(key("a"), Why::Own, at(6));
+        queue.wake(key("a"), Why::Resync, at(6));
+        queue.finish(&key("a"), End::Done, None, at(7));
+        assert!(!is_gap(&mut queue), "its own write woke it");
+        queue.wake(key("a"), Why::Resync, at(8));
+        queue.finish(&key("a"), End::Conflict, None, at(9));
+        assert!(!is_gap(&mut queue), "the conflict woke it");
     }
 
     #[test]

@@ -190,11 +190,12 @@ impl World {
     /// The object at a key.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Object> {
-        let table = self.tables.get(key.resource())?;
+        let table = self.tables.get(key.resource());
         if self.notebook.own.as_ref() != Some(key) {
-            self.notebook.note(Reads::of(table));
+            // A resource that is not there yet has no bit of its own.
+            self.notebook.note(table.map_or(Reads::ALL, Reads::of));
         }
-        table.objects.get(key)
+        table?.objects.get(key)
     }
 
     /// The object of a resource in a namespace (empty for none) with a name.
