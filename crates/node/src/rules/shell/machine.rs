@@ -12,6 +12,10 @@ use crate::rules::env::{Env, Value};
 /// How many commands are gone through. A script that is longer goes on for longer than anybody looks.
 const COMMANDS_MAX: u32 = 10_000;
 
+/// How deep sequences are run in one another at most, in one shell and in those that it runs. Of what goes deeper nobody
+/// knows what it does: each level takes some of a small stack.
+const DEPTH_MAX: u32 = 100;
+
 /// Commands that do nothing which can be seen from outside, and succeed.
 const QUIET: [&str; 15] = [
     ":", "true", "cd", "chmod", "chown", "date", "df", "env", "id", "ls", "mkdir", "pwd", "sync", "trap",
@@ -52,6 +56,8 @@ pub(super) struct Machine {
     shell: Shell,
     /// How many commands it has gone through.
     commands: u32,
+    /// In how many sequences it is.
+    depth: u32,
 }
 
 /// Where output goes: to a file, and whether to its end.
@@ -61,7 +67,7 @@ impl Machine {
     /// One that begins where these files and variables are.
     pub fn new(files: BTreeMap<String, String>, env: Env) -> Machine {
         let shell = Shell { env, ..Shell::default() };
-        Machine { files, now: Duration::ZERO, course: Course::default(), shell, commands: 0 }
+        Machine { files, now: Duration::ZERO, course: Course::default(), shell, commands: 0, depth: 0 }
     }
 
     /// Runs one command; what it says goes to a file if one is named.
@@ -81,7 +87,7 @@ impl Machine {
             "exit" => return self.exit(rest),
             "false" => return Step::Code(1),
             "exec" if !rest.is_empty() => {
-                return match self.run(rest, into) {
+                return match self.deeper(|machine| machine.run(rest, into)) {
                     Step::Code(code) => Step::Exit(code),
                     other => other,
                 };
@@ -117,6 +123,17 @@ impl Machine {
             _ => return Step::Endless,
         }
         Step::Code(0)
+    }
+
+    /// Runs something that is in something else, unless that is too deep.
+    fn deeper(&mut self, run: impl FnOnce(&mut Machine) -> Step) -> Step {
+        if self.depth == DEPTH_MAX {
+            return Step::Endless;
+        }
+        self.depth += 1;
+        let step = run(self);
+        self.depth -= 1;
+        step
     }
 
     /// Makes files, or removes them.
@@ -181,6 +198,10 @@ impl Machine {
 
     /// Runs one command after the other, as far as each is due.
     fn sequence(&mut self, commands: &[Command]) -> Step {
+        self.deeper(|machine| machine.one_by_one(commands))
+    }
+
+    fn one_by_one(&mut self, commands: &[Command]) -> Step {
         let mut code = 0;
         for (at, command) in commands.iter().enumerate() {
             let is_due = match command.after {
@@ -346,7 +367,7 @@ impl Machine {
     fn fork(&self) -> Machine {
         let shell = Shell { jobs: Vec::new(), ..self.shell.clone() };
         let (files, course) = (self.files.clone(), Course::default());
-        Machine { files, now: self.now, course, shell, commands: self.commands }
+        Machine { files, now: self.now, course, shell, commands: self.commands, depth: self.depth }
     }
 
     /// Writes down what another did.
@@ -463,14 +484,16 @@ impl Machine {
         Step::Code(code)
     }
 
-    fn test(&self, words: &[&str]) -> Step {
-        let code = |holds: bool| Step::Code(i64::from(!holds));
+    fn test(&self, mut words: &[&str]) -> Step {
+        let mut negated = false;
+        while let ["!", rest @ ..] = words
+            && !rest.is_empty()
+        {
+            (words, negated) = (rest, !negated);
+        }
+        let code = |holds: bool| Step::Code(i64::from(holds == negated));
         match words {
             [] => code(false),
-            ["!", rest @ ..] if !rest.is_empty() => match self.test(rest) {
-                Step::Code(found) => code(found != 0),
-                other => other,
-            },
             ["-e" | "-f" | "-r", file] => code(self.files.contains_key(*file)),
             ["-s", file] => code(self.files.get(*file).is_some_and(|text| !text.is_empty())),
             ["-z", text] => code(text.is_empty()),

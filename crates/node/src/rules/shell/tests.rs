@@ -216,3 +216,40 @@ fn a_script_that_is_too_long_to_look_through_goes_on() {
     }
     assert_eq!(told(&format!("{open} true {close}")).0, None);
 }
+
+#[test]
+fn what_stands_too_deep_in_itself_is_not_known_and_harms_nobody() {
+    let many = 20_000;
+    for words in ["if ", "while ", "for i in 1; do ", "if true; then ", "if x; then y; el"] {
+        assert_eq!(told(&words.repeat(many)).0, None, "{words}");
+    }
+    let elifs = format!("if false; then :; {} fi", "elif false; then :; ".repeat(many));
+    assert_eq!(told(&elifs).0, None);
+    assert_eq!(told(&format!("true {}", "& ".repeat(many))).0, None);
+    assert_eq!(told(&format!("true {}", "& && true ".repeat(many))).0, None);
+    assert_eq!(end(&[&vec!["exec"; 9_999][..], &["true"]].concat()), None);
+    let mut env = Env::default();
+    for script in
+        ["sh -c \"$X\"", "if true; then sh -c \"$X\"; fi", "while true; do sh -c \"$X\" & wait; done"]
+    {
+        env.set("X", Value::sure(script));
+        let words = ["sh", "-c", "sh -c \"$X\""].map(str::to_owned);
+        assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "{script}");
+    }
+    let nested =
+        |depth: usize| format!("{} exit 3; {}", "if true; then ".repeat(depth), "fi; ".repeat(depth));
+    env.set("X", Value::sure(&nested(60).replace("exit 3", "sh -c \"$X\"")));
+    let words = ["sh", "-c", "sh -c \"$X\""].map(str::to_owned);
+    assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "many levels in each of many shells");
+    assert_eq!((told(&nested(64)).0, told(&nested(65)).0), (Some((0, 3)), None));
+    let nested = |depth: usize| vec!["exec"; depth].into_iter().chain(["false"]).collect::<Vec<&str>>();
+    assert_eq!(end(&nested(9)), Some((0, 1)));
+}
+
+#[test]
+fn a_test_is_negated_as_often_as_it_says() {
+    for (count, code) in [(0, 0), (1, 1), (2, 0), (200_001, 1)] {
+        assert_eq!(end(&[&["test"], &vec!["!"; count][..], &["x"]].concat()), Some((0, code)), "{count}");
+    }
+    assert_eq!((end(&["test", "!"]), end(&["test", "!", "!"])), (Some((0, 0)), Some((0, 1))));
+}
