@@ -126,7 +126,11 @@ pub fn script(rules: &[Rule], container: &Container, restarts: i64, pod: &Pod, m
     let mut env = Env::default();
     if !words.is_empty() || !container.env.is_empty() {
         env = Env::of(container, pod, meta);
-        words.iter_mut().filter(|word| word.contains('$')).for_each(|word| *word = env.expand(word));
+        let mut room = env::ROOM;
+        for word in words.iter_mut().filter(|word| word.contains('$')) {
+            *word = env.expand(word, room);
+            room = room.saturating_sub(word.len());
+        }
     }
     let course = course(container, &words, restarts, &env);
     let rule = rules.iter().find(|rule| rule.selects(container, &words, &meta.labels));

@@ -29,6 +29,11 @@ impl Value {
     fn unsure(text: String) -> Value {
         Value { text, sure: false }
     }
+
+    /// The value of a variable that is not known here.
+    fn elsewhere(name: &str) -> Value {
+        Value::unsure(format!("${name}"))
+    }
 }
 
 /// Variables with their values.
@@ -38,6 +43,9 @@ pub struct Env {
     /// Whether there are others.
     is_open: bool,
 }
+
+/// How many bytes the variables of a container take at most, and its words: no system gives a program more.
+pub const ROOM: usize = 2 << 20;
 
 /// How the names of variables end that tell of services.
 const SERVICE: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
@@ -58,17 +66,24 @@ impl Env {
             (false, name) => name,
         };
         env.set("HOSTNAME", Value::sure(host));
+        let mut room = ROOM;
         for variable in &container.env {
-            let value = env.value(variable, pod, meta);
+            let mut value = env.value(variable, pod, meta, room);
+            match room.checked_sub(value.text.len()) {
+                Some(left) => room = left,
+                None => value = Value::elsewhere(&variable.name),
+            }
             env.set(&variable.name, value);
         }
         env
     }
 
-    /// What is said of a variable, where those before it are known.
-    fn value(&self, variable: &Variable, pod: &Pod, meta: &Meta) -> Value {
-        let elsewhere = || Value::unsure(format!("${}", variable.name));
-        let Some(source) = &variable.value_from else { return Value::sure(&self.expand(&variable.value)) };
+    /// What is said of a variable, where those before it are known and there is room for so many bytes.
+    fn value(&self, variable: &Variable, pod: &Pod, meta: &Meta, room: usize) -> Value {
+        let elsewhere = || Value::elsewhere(&variable.name);
+        let Some(source) = &variable.value_from else {
+            return Value::sure(&self.expand(&variable.value, room));
+        };
         let Some(field) = &source.field_ref else { return elsewhere() };
         let path = field.field_path.as_str();
         let keyed = |prefix: &str| path.strip_prefix(prefix)?.strip_prefix("['")?.strip_suffix("']");
@@ -98,7 +113,7 @@ impl Env {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Value> {
         let may_be = || self.is_open || SERVICE.iter().any(|end| name.ends_with(end));
-        let unsure = || may_be().then(|| Value::unsure(format!("${name}")));
+        let unsure = || may_be().then(|| Value::elsewhere(name));
         self.known.get(name).cloned().or_else(unsure)
     }
 
@@ -108,21 +123,30 @@ impl Env {
         self.find(name).unwrap_or_else(|| Value::sure(""))
     }
 
-    /// A text with `$(NAME)` replaced as nodes do it in commands and arguments: `$$` is a plain dollar sign, and the name
-    /// of what nobody knows stays.
+    /// How many bytes it takes, more or less.
     #[must_use]
-    pub fn expand(&self, text: &str) -> String {
+    pub fn size(&self) -> usize {
+        self.known.iter().map(|(name, value)| name.len() + value.text.len()).sum()
+    }
+
+    /// A text with `$(NAME)` replaced as nodes do it in commands and arguments: `$$` is a plain dollar sign, and the name
+    /// of what nobody knows stays, and of what is too long for a text of so many bytes.
+    #[must_use]
+    pub fn expand(&self, text: &str, room: usize) -> String {
         let mut whole = String::with_capacity(text.len());
         let mut rest = text;
+        let last_close = text.rfind(')').unwrap_or(0);
         while let Some(at) = rest.find('$') {
             whole.push_str(&rest[..at]);
             rest = &rest[at + 1..];
             if let Some(after) = rest.strip_prefix('$') {
                 whole.push('$');
                 rest = after;
-            } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'))
+            } else if text.len() - rest.len() < last_close
+                && let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'))
             {
                 let known = self.known.get(name).filter(|value| value.sure || !value.text.starts_with('$'));
+                let known = known.filter(|value| whole.len() + value.text.len() <= room);
                 match known.filter(|_| !name.is_empty()) {
                     Some(value) => whole.push_str(&value.text),
                     None => whole.extend(["$(", name, ")"]),
@@ -162,7 +186,7 @@ mod tests {
             ("a$", "a$"),
             ("$()", "$()"),
         ] {
-            assert_eq!(env.expand(text), expected, "{text}");
+            assert_eq!(env.expand(text, ROOM), expected, "{text}");
         }
     }
 
@@ -187,5 +211,19 @@ mod tests {
         );
         assert!(env.get("N").sure && !env.get("I").sure && !env.get("OTHER").sure);
         assert_eq!(Env::default().get("OTHER"), Value::sure(""));
+    }
+
+    #[test]
+    fn values_that_grow_without_end_are_left_out() {
+        let doubling =
+            (1..40).map(|at| format!(r#"{{"name":"V{at}","value":"$(V{})$(V{})"}}"#, at - 1, at - 1));
+        let all: Vec<String> =
+            [r#"{"name":"V0","value":"0123456789"}"#.to_owned()].into_iter().chain(doubling).collect();
+        let env = env(&format!(r#"{{"env":[{}]}}"#, all.join(",")));
+        assert_eq!(env.get("V3").text.len(), 80);
+        assert!(env.size() < ROOM + 10_000, "{}", env.size());
+        assert!(env.expand(&"$(V13)".repeat(100_000), 500_000).len() < 500_000 + 600_000);
+        assert_eq!(env.expand(&"$(".repeat(500_000), 1), "$(".repeat(500_000), "what ends nowhere");
+        assert_eq!(env.expand("$(V0)$($$", ROOM), "0123456789$($");
     }
 }

@@ -5,6 +5,7 @@
 //! the rest. Of anything else it says that it goes on until it is stopped: a guess about a program that nobody runs
 //! would be worse.
 
+mod budget;
 mod escapes;
 mod machine;
 mod tokens;

@@ -40,8 +40,9 @@ fn code(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, base: u32, digits: 
     char::from_u32(code & 0xff).unwrap_or('\0')
 }
 
-/// What `printf` says: the format, as often as there are words for it. Nothing if the format is not known here.
-pub(super) fn printf(words: &[&str]) -> Option<String> {
+/// What `printf` says: the format, as often as there are words for it. Nothing if the format is not known here, or if
+/// that is much more than so many bytes.
+pub(super) fn printf(words: &[&str], bytes_max: usize) -> Option<String> {
     let (format, mut arguments) = words.split_first()?;
     let mut said = String::new();
     loop {
@@ -49,6 +50,9 @@ pub(super) fn printf(words: &[&str]) -> Option<String> {
         let is_over = once(format, &mut arguments, &mut said)?;
         if is_over || arguments.is_empty() || arguments.len() == before {
             return Some(said);
+        }
+        if said.len() > bytes_max {
+            return None;
         }
     }
 }
@@ -100,9 +104,10 @@ mod tests {
 
     #[test]
     fn a_format_is_said_as_often_as_there_are_words_for_it() {
-        assert_eq!(printf(&["hello\\n"]).as_deref(), Some("hello\n"));
-        assert_eq!(printf(&["%s=%d;", "a", "1", "b"]).as_deref(), Some("a=1;b=0;"));
-        assert_eq!(printf(&["100%%\\n", "x"]).as_deref(), Some("100%\n"));
-        assert_eq!((printf(&["%5.2f", "1"]), printf(&["%"]), printf(&[])), (None, None, None));
+        assert_eq!(printf(&["hello\\n"], 9).as_deref(), Some("hello\n"));
+        assert_eq!(printf(&["%s=%d;", "a", "1", "b"], 9).as_deref(), Some("a=1;b=0;"));
+        assert_eq!(printf(&["100%%\\n", "x"], 9).as_deref(), Some("100%\n"));
+        assert_eq!((printf(&["%5.2f", "1"], 9), printf(&["%"], 9), printf(&[], 9)), (None, None, None));
+        assert_eq!(printf(&["12345%s", "a", "b", "c"], 9), None, "more than there is room for");
     }
 }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::budget::{Budget, cost};
 use super::escapes::{printf, unescape};
 use super::tokens::{Part, Word};
 use super::words::{After, Command, What, parse};
 use super::{Course, Cycle};
 use crate::rules::env::{Env, Value};
 
-/// How many commands are gone through. A script that is longer goes on for longer than anybody looks.
-const COMMANDS_MAX: u32 = 10_000;
+/// How deep sequences are run in one another at most, in one shell and in those that it runs. Of what goes deeper nobody
+/// knows what it does: each level takes some of a small stack.
+const DEPTH_MAX: u32 = 100;
 
 /// Commands that do nothing which can be seen from outside, and succeed.
 const QUIET: [&str; 15] = [
@@ -50,8 +52,9 @@ pub(super) struct Machine {
     pub now: Duration,
     pub course: Course,
     shell: Shell,
-    /// How many commands it has gone through.
-    commands: u32,
+    budget: Budget,
+    /// In how many sequences it is.
+    depth: u32,
 }
 
 /// Where output goes: to a file, and whether to its end.
@@ -61,15 +64,26 @@ impl Machine {
     /// One that begins where these files and variables are.
     pub fn new(files: BTreeMap<String, String>, env: Env) -> Machine {
         let shell = Shell { env, ..Shell::default() };
-        Machine { files, now: Duration::ZERO, course: Course::default(), shell, commands: 0 }
+        Machine {
+            files,
+            now: Duration::ZERO,
+            course: Course::default(),
+            shell,
+            budget: Budget::new(),
+            depth: 0,
+        }
     }
 
     /// Runs one command; what it says goes to a file if one is named.
     pub fn run(&mut self, words: &[&str], into: Into<'_>) -> Step {
-        self.commands += 1;
-        if self.commands > COMMANDS_MAX {
+        if !self.budget.command() {
             return Step::Endless;
         }
+        let step = self.run_known(words, into);
+        if self.budget.is_spent() { Step::Endless } else { step }
+    }
+
+    fn run_known(&mut self, words: &[&str], into: Into<'_>) -> Step {
         let Some((program, rest)) = words.split_first() else {
             self.say("", into);
             return Step::Code(0);
@@ -81,7 +95,7 @@ impl Machine {
             "exit" => return self.exit(rest),
             "false" => return Step::Code(1),
             "exec" if !rest.is_empty() => {
-                return match self.run(rest, into) {
+                return match self.deeper(|machine| machine.run(rest, into)) {
                     Step::Code(code) => Step::Exit(code),
                     other => other,
                 };
@@ -95,7 +109,7 @@ impl Machine {
                     _ => Step::Endless,
                 };
             }
-            "printf" => match printf(rest) {
+            "printf" => match printf(rest, self.budget.room()) {
                 Some(text) => self.say(&text, into),
                 None => return Step::Endless,
             },
@@ -119,11 +133,25 @@ impl Machine {
         Step::Code(0)
     }
 
+    /// Runs something that is in something else, unless that is too deep.
+    fn deeper(&mut self, run: impl FnOnce(&mut Machine) -> Step) -> Step {
+        if self.depth == DEPTH_MAX {
+            return Step::Endless;
+        }
+        self.depth += 1;
+        let step = run(self);
+        self.depth -= 1;
+        step
+    }
+
     /// Makes files, or removes them.
     fn write_all(&mut self, words: &[&str], are_made: bool) {
         for file in words.iter().filter(|word| !word.starts_with('-')) {
             let text = are_made.then(|| self.files.get(*file).cloned().unwrap_or_default());
             self.write(file, text);
+            if self.budget.is_spent() {
+                break;
+            }
         }
     }
 
@@ -167,6 +195,10 @@ impl Machine {
             }
         }
         let Some(script) = words.get(at).filter(|_| has_script) else { return Step::Endless };
+        // A token takes several times the room of its text.
+        if !self.budget.handle(script.len().saturating_mul(4)) || !self.budget.handle(self.shell.env.size()) {
+            return Step::Endless;
+        }
         let own = words[at + 1..].iter().map(|word| (*word).to_owned()).collect();
         let inner = Shell { env: self.shell.env.clone(), is_strict, words: own, ..Shell::default() };
         let outer = std::mem::replace(&mut self.shell, inner);
@@ -181,8 +213,15 @@ impl Machine {
 
     /// Runs one command after the other, as far as each is due.
     fn sequence(&mut self, commands: &[Command]) -> Step {
+        self.deeper(|machine| machine.one_by_one(commands))
+    }
+
+    fn one_by_one(&mut self, commands: &[Command]) -> Step {
         let mut code = 0;
         for (at, command) in commands.iter().enumerate() {
+            if !self.budget.handle(0) {
+                return Step::Endless;
+            }
             let is_due = match command.after {
                 After::Any => true,
                 After::Success => code == 0,
@@ -244,11 +283,18 @@ impl Machine {
     fn plain(&mut self, words: &[Word], into: Option<&(Word, bool)>) -> Step {
         let assigned: Vec<(&str, Value)> = words.iter().map_while(|word| self.assignment(word)).collect();
         let (words, is_sure) = self.expand(&words[assigned.len()..]);
-        let into = into.map(|(file, appends)| (self.value_of(file), *appends));
+        let into = into.map(|(file, appends)| (self.value_of(&file.parts), *appends));
         let is_sure_where = into.as_ref().is_none_or(|(file, _)| file.sure);
         let into = into.as_ref().map(|(file, appends)| (file.text.as_str(), *appends));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let before = (!words.is_empty() && !assigned.is_empty()).then(|| self.shell.env.clone());
+        let is_for_now = !words.is_empty() && !assigned.is_empty();
+        if is_for_now {
+            self.budget.handle(self.shell.env.size());
+        }
+        if self.budget.is_spent() {
+            return Step::Endless;
+        }
+        let before = is_for_now.then(|| self.shell.env.clone());
         for (name, value) in assigned {
             self.shell.env.set(name, value);
         }
@@ -265,64 +311,72 @@ impl Machine {
     }
 
     /// What a word assigns, if it does.
-    fn assignment<'a>(&self, word: &'a Word) -> Option<(&'a str, Value)> {
-        let Some(Part::Text(first)) = word.parts.first() else { return None };
+    fn assignment<'a>(&mut self, word: &'a Word) -> Option<(&'a str, Value)> {
+        let Some((Part::Text(first), rest)) = word.parts.split_first() else { return None };
         let (name, text) = first.split_once('=')?;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
         }
-        let rest = self.value_of(&Word { parts: word.parts[1..].to_vec(), quoted: true });
+        self.budget.handle(text.len());
+        let rest = self.value_of(rest);
         Some((name, Value { text: format!("{text}{}", rest.text), sure: rest.sure }))
     }
 
-    /// The text of a word that stays one.
-    fn value_of(&self, word: &Word) -> Value {
+    /// The text of a word that stays one; some of it, if that is more than can be afforded.
+    fn value_of(&mut self, parts: &[Part]) -> Value {
         let mut whole = Value::sure("");
-        for part in &word.parts {
-            match part {
-                Part::Text(text) => whole.text.push_str(text),
-                Part::Variable { name, fallback, .. } => {
-                    let value = self.variable(name, fallback.as_ref());
-                    whole.text.push_str(&value.text);
-                    whole.sure &= value.sure;
-                }
+        for part in parts {
+            let value = self.part(part);
+            if self.budget.is_spent() {
+                break;
             }
+            whole.text.push_str(&value.text);
+            whole.sure &= value.sure;
         }
         whole
     }
 
-    /// The words that words come to, and whether they are known for sure.
-    fn expand(&self, words: &[Word]) -> (Vec<String>, bool) {
+    /// The words that words come to, and whether they are known for sure; some of them, if they are more than can be
+    /// afforded.
+    fn expand(&mut self, words: &[Word]) -> (Vec<String>, bool) {
         let (mut all, mut is_sure) = (Vec::new(), true);
         for word in words {
             let mut open = word.quoted.then(String::new);
             for part in &word.parts {
-                match part {
-                    Part::Text(text) => open.get_or_insert_default().push_str(text),
-                    Part::Variable { name, fallback, quoted } => {
-                        let value = self.variable(name, fallback.as_ref());
-                        is_sure &= value.sure;
-                        if *quoted {
-                            open.get_or_insert_default().push_str(&value.text);
-                            continue;
-                        }
-                        // What is not quoted falls into words.
-                        let pieces: Vec<&str> = value.text.split(char::is_whitespace).collect();
-                        for (at, piece) in pieces.iter().enumerate() {
-                            if at > 0 {
-                                all.extend(open.take());
-                            }
-                            if !piece.is_empty() {
-                                open.get_or_insert_default().push_str(piece);
-                            }
-                        }
+                let value = self.part(part);
+                if self.budget.is_spent() {
+                    return (all, false);
+                }
+                is_sure &= value.sure;
+                if !matches!(part, Part::Variable { quoted: false, .. }) {
+                    open.get_or_insert_default().push_str(&value.text);
+                    continue;
+                }
+                // What is not quoted falls into words.
+                for (at, piece) in value.text.split(char::is_whitespace).enumerate() {
+                    if at > 0 && open.is_some() {
+                        self.budget.handle(0);
+                        all.extend(open.take());
+                    }
+                    if !piece.is_empty() {
+                        open.get_or_insert_default().push_str(piece);
                     }
                 }
             }
             all.extend(open);
         }
         (all, is_sure)
+    }
+
+    /// What a part of a word comes to.
+    fn part(&mut self, part: &Part) -> Value {
+        let value = match part {
+            Part::Text(text) => Value::sure(text),
+            Part::Variable { name, fallback, .. } => self.variable(name, fallback.as_ref()),
+        };
+        self.budget.handle(value.text.len());
+        value
     }
 
     fn variable(&self, name: &str, fallback: Option<&(String, bool)>) -> Value {
@@ -343,15 +397,18 @@ impl Machine {
     }
 
     /// The same machine, of which nothing is written down yet.
-    fn fork(&self) -> Machine {
+    fn fork(&mut self) -> Machine {
+        let files = self.files.iter().flat_map(|(name, text)| [name.as_str(), text]);
+        let copied = cost(files.chain(self.shell.words.iter().map(String::as_str)));
+        self.budget.handle(copied + self.shell.env.size());
         let shell = Shell { jobs: Vec::new(), ..self.shell.clone() };
         let (files, course) = (self.files.clone(), Course::default());
-        Machine { files, now: self.now, course, shell, commands: self.commands }
+        Machine { files, now: self.now, course, shell, budget: self.budget, depth: self.depth }
     }
 
     /// Writes down what another did.
     fn take_in(&mut self, other: Machine) {
-        self.commands = other.commands;
+        self.budget = other.budget;
         self.course.log.extend(other.course.log);
         self.course.files.extend(other.course.files);
         if self.course.cycle.is_none() {
@@ -364,7 +421,7 @@ impl Machine {
         let mut once = self.fork();
         match once.sequence(body) {
             Step::Code(_) => {
-                self.commands = once.commands;
+                self.budget = once.budget;
                 let (begin, period) = (self.now, once.now.saturating_sub(self.now));
                 if !period.is_zero() && !once.course.log.is_empty() {
                     let mut log = once.course.log;
@@ -404,10 +461,9 @@ impl Machine {
         let jobs: Vec<Option<(Duration, i64)>> = match words {
             [] => self.shell.jobs.clone(),
             words => {
-                let numbers =
-                    words.iter().map(|word| (1..=self.shell.jobs.len()).find(|at| pid(*at) == *word));
-                let Some(numbers) = numbers.collect::<Option<Vec<usize>>>() else { return Step::Endless };
-                numbers.into_iter().map(|number| self.shell.jobs[number - 1]).collect()
+                let jobs = words.iter().map(|word| self.shell.jobs.get(job(word)?.checked_sub(1)?).copied());
+                let Some(jobs) = jobs.collect() else { return Step::Endless };
+                jobs
             }
         };
         for job in jobs {
@@ -416,6 +472,10 @@ impl Machine {
             code = if words.is_empty() { 0 } else { ended };
         }
         // What they left behind is there from now on.
+        let texts = self.course.files.iter().flat_map(|(_, name, text)| [Some(name), text.as_ref()]);
+        if !self.budget.handle(cost(texts.flatten().map(String::as_str))) {
+            return Step::Endless;
+        }
         let mut files = self.course.files.clone();
         files.retain(|(at, _, _)| *at <= self.now);
         files.sort_by_key(|(at, _, _)| *at);
@@ -459,18 +519,23 @@ impl Machine {
                 Some(text) => self.say(&text, into),
                 None => code = 1,
             }
+            if self.budget.is_spent() {
+                break;
+            }
         }
         Step::Code(code)
     }
 
-    fn test(&self, words: &[&str]) -> Step {
-        let code = |holds: bool| Step::Code(i64::from(!holds));
+    fn test(&self, mut words: &[&str]) -> Step {
+        let mut negated = false;
+        while let ["!", rest @ ..] = words
+            && !rest.is_empty()
+        {
+            (words, negated) = (rest, !negated);
+        }
+        let code = |holds: bool| Step::Code(i64::from(holds == negated));
         match words {
             [] => code(false),
-            ["!", rest @ ..] if !rest.is_empty() => match self.test(rest) {
-                Step::Code(found) => code(found != 0),
-                other => other,
-            },
             ["-e" | "-f" | "-r", file] => code(self.files.contains_key(*file)),
             ["-s", file] => code(self.files.get(*file).is_some_and(|text| !text.is_empty())),
             ["-z", text] => code(text.is_empty()),
@@ -496,7 +561,11 @@ impl Machine {
     fn say(&mut self, text: &str, into: Into<'_>) {
         match into {
             Some(("/dev/null", _)) => {}
-            Some(("/dev/stdout" | "/dev/stderr", _)) | None => self.course.say(self.now, text),
+            Some(("/dev/stdout" | "/dev/stderr", _)) | None => {
+                if self.budget.keep(cost(text.split_inclusive('\n'))) {
+                    self.course.say(self.now, text);
+                }
+            }
             Some((file, appends)) => {
                 let before = self.files.get(file).filter(|_| appends).cloned().unwrap_or_default();
                 self.write(file, Some(before + text));
@@ -505,6 +574,9 @@ impl Machine {
     }
 
     fn write(&mut self, file: &str, text: Option<String>) {
+        if !self.budget.keep(file.len() + text.as_ref().map_or(0, String::len)) {
+            return;
+        }
         match &text {
             Some(text) => self.files.insert(file.to_owned(), text.clone()),
             None => self.files.remove(file),
@@ -513,9 +585,18 @@ impl Machine {
     }
 }
 
+/// How many processes there are before the first that goes on beside a shell.
+const PIDS: usize = 6;
+
 /// The number of the process that goes on beside a shell as the so many-th; nothing before the first.
 fn pid(job: usize) -> String {
-    if job == 0 { String::new() } else { (job + 6).to_string() }
+    if job == 0 { String::new() } else { (job + PIDS).to_string() }
+}
+
+/// The so many-th that goes on beside a shell is the process of this number, if any is.
+fn job(pid: &str) -> Option<usize> {
+    let job = pid.parse::<usize>().ok()?.checked_sub(PIDS)?;
+    (self::pid(job) == pid).then_some(job)
 }
 
 /// What `echo` makes of its words.

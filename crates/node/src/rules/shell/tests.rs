@@ -216,3 +216,92 @@ fn a_script_that_is_too_long_to_look_through_goes_on() {
     }
     assert_eq!(told(&format!("{open} true {close}")).0, None);
 }
+
+#[test]
+fn what_stands_too_deep_in_itself_is_not_known_and_harms_nobody() {
+    let many = 20_000;
+    for words in ["if ", "while ", "for i in 1; do ", "if true; then ", "if x; then y; el"] {
+        assert_eq!(told(&words.repeat(many)).0, None, "{words}");
+    }
+    let elifs = format!("if false; then :; {} fi", "elif false; then :; ".repeat(many));
+    assert_eq!(told(&elifs).0, None);
+    assert_eq!(told(&format!("true {}", "& ".repeat(many))).0, None);
+    assert_eq!(told(&format!("true {}", "& && true ".repeat(many))).0, None);
+    assert_eq!(end(&[&vec!["exec"; 9_999][..], &["true"]].concat()), None);
+    let mut env = Env::default();
+    for script in
+        ["sh -c \"$X\"", "if true; then sh -c \"$X\"; fi", "while true; do sh -c \"$X\" & wait; done"]
+    {
+        env.set("X", Value::sure(script));
+        let words = ["sh", "-c", "sh -c \"$X\""].map(str::to_owned);
+        assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "{script}");
+    }
+    let nested =
+        |depth: usize| format!("{} exit 3; {}", "if true; then ".repeat(depth), "fi; ".repeat(depth));
+    env.set("X", Value::sure(&nested(60).replace("exit 3", "sh -c \"$X\"")));
+    let words = ["sh", "-c", "sh -c \"$X\""].map(str::to_owned);
+    assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "many levels in each of many shells");
+    assert_eq!((told(&nested(64)).0, told(&nested(65)).0), (Some((0, 3)), None));
+    let nested = |depth: usize| vec!["exec"; depth].into_iter().chain(["false"]).collect::<Vec<&str>>();
+    assert_eq!(end(&nested(9)), Some((0, 1)));
+}
+
+#[test]
+fn a_test_is_negated_as_often_as_it_says() {
+    for (count, code) in [(0, 0), (1, 1), (2, 0), (200_001, 1)] {
+        assert_eq!(end(&[&["test"], &vec!["!"; count][..], &["x"]].concat()), Some((0, code)), "{count}");
+    }
+    assert_eq!((end(&["test", "!"]), end(&["test", "!", "!"])), (Some((0, 0)), Some((0, 1))));
+}
+
+#[test]
+fn a_script_that_makes_more_than_there_is_room_for_goes_on() {
+    let doubled = |times: usize| format!("x=aaaaaaaaaaaaaaaa;{}", "x=$x$x;".repeat(times));
+    assert_eq!(told(&format!("{} echo $x", doubled(10))).1[0].len(), 16 << 10);
+    let course = course(&["sh", "-c", &format!("{} echo $x", doubled(40))]);
+    assert_eq!((course.end, course.log.len()), (None, 0));
+    let (many, empties) = ("$x".repeat(100_000), "if ; then ; fi; ".repeat(1000));
+    let loops = ["a", "b", "c", "d", "e", "f"].map(|name| format!("for {name} in $x; do "));
+    for script in [
+        format!("{} echo {many}", doubled(15)),
+        format!("{} y={many}", doubled(15)),
+        format!("{} echo x > {many}", doubled(15)),
+        format!("{} printf \"$x%s\" {}", doubled(10), "a ".repeat(100_000)),
+        format!("{} echo $x > f; cat {}", doubled(10), "f ".repeat(100_000)),
+        format!("{} echo $x > f; touch {}", doubled(10), "f ".repeat(100_000)),
+        format!("{} {}", doubled(15), "x=$x sh -c true; ".repeat(1000)),
+        format!("{} echo $x > f; {}", doubled(10), "true & ".repeat(5000)),
+        format!("{} echo $x > f; {}", doubled(10), "wait; ".repeat(5000)),
+        format!("x='{}'; {}", "a ".repeat(1000), "set -- $x; true & ".repeat(3000)),
+        format!("x='1 2 3 4 5 6 7 8 9'; {} {empties} {}", loops.concat(), "; done".repeat(6)),
+        format!("x='1 2 3 4 5 6 7 8 9'; {} {} {}", loops.concat(), loops.concat(), "; done".repeat(12)),
+    ] {
+        assert_eq!(told(&script).0, None, "{}", &script[script.len() - 40..]);
+    }
+}
+
+#[test]
+fn a_file_that_is_appended_to_is_kept_as_long_as_there_is_room() {
+    let appends = |times: usize| format!("for i in {}; do echo $BIG >> f; done", "1 ".repeat(times));
+    let mut env = Env::default();
+    env.set("BIG", Value::sure(&"x".repeat(10_000)));
+    let course = |times: usize| {
+        let words = ["sh".to_owned(), "-c".to_owned(), appends(times)];
+        read(&words, BTreeMap::new(), &env)
+    };
+    let few = course(10);
+    assert_eq!((few.end, few.files_at(Duration::ZERO)["f"].len()), (Some((Duration::ZERO, 0)), 100_010));
+    let many = course(5000);
+    let kept: usize = many.files.iter().filter_map(|(_, _, text)| text.as_ref()).map(String::len).sum();
+    assert!(many.end.is_none() && kept < 2 << 20, "{kept}");
+}
+
+#[test]
+fn processes_are_waited_for_by_their_numbers() {
+    assert_eq!(told("sleep 2 && exit 3 & a=$!; sleep 1 & wait $a; echo $? $a; wait $a $!").1, ["3 7"]);
+    for script in ["wait 7", "true & wait 6", "true & wait 07", "true & wait 8", "true & wait x"] {
+        assert_eq!(told(script).0, None, "{script}");
+    }
+    let script = format!("{} wait {}", "true & ".repeat(2000), "$! ".repeat(20_000));
+    assert_eq!(told(&script).0, Some((0, 0)), "however many they are");
+}

@@ -39,13 +39,19 @@ pub(super) enum What {
 /// Words that begin something that is not known here.
 const UNKNOWN: [&str; 5] = ["until", "case", "function", "{", "("];
 
+/// How deep commands stand in one another at most. What stands deeper is not known: whoever goes through the tree calls
+/// itself once for each level, and a stack is small.
+const DEPTH_MAX: usize = 64;
+
 /// The commands of a script. Nothing follows the first one that is not known.
 pub(super) fn parse(text: &str) -> Vec<Command> {
-    Parser { tokens: tokens(text).into_iter().peekable() }.sequence(&[])
+    Parser { tokens: tokens(text).into_iter().peekable(), depth: 0 }.sequence(&[])
 }
 
 struct Parser {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    /// In how many commands it is.
+    depth: usize,
 }
 
 impl Parser {
@@ -62,23 +68,41 @@ impl Parser {
                     self.tokens.next();
                     // All that depends on one another goes together.
                     let from = commands.iter().rposition(|command| command.after == After::Any).unwrap_or(0);
-                    let what = What::Beside(commands.split_off(from));
+                    let group = commands.split_off(from);
+                    // Nothing came since the last of these: that is no script.
+                    let is_known = group.iter().all(|command| !matches!(command.what, What::Beside(_)));
+                    let what = if is_known { What::Beside(group) } else { self.unknown() };
                     commands.push(Command { after: After::Any, negated: false, what });
                     after = After::Any;
                 }
                 Token::Word(word) if word.plain().is_some_and(|word| ends.contains(&word)) => break,
                 _ => {
-                    let (negated, what) = self.command();
-                    let is_unknown = matches!(what, What::Unknown);
-                    commands.push(Command { after, negated, what });
-                    if is_unknown {
-                        // Where it ends is not known either.
-                        self.tokens = Vec::new().into_iter().peekable();
+                    let (negated, mut what) = self.command();
+                    if matches!(what, What::Unknown) {
+                        what = self.unknown();
                     }
+                    commands.push(Command { after, negated, what });
                 }
             }
         }
         commands
+    }
+
+    /// What is not known. Where it ends is not known either.
+    fn unknown(&mut self) -> What {
+        self.tokens = Vec::new().into_iter().peekable();
+        What::Unknown
+    }
+
+    /// Reads something that has others in it, unless it stands too deep.
+    fn inside(&mut self, read: impl FnOnce(&mut Parser) -> Option<What>) -> Option<What> {
+        if self.depth == DEPTH_MAX {
+            return None;
+        }
+        self.depth += 1;
+        let what = read(self);
+        self.depth -= 1;
+        what
     }
 
     /// The unquoted word that comes next.
@@ -96,9 +120,9 @@ impl Parser {
             negated = !negated;
         }
         let what = match self.next_plain() {
-            Some("if") => self.branch(),
-            Some("while") => self.cycle(),
-            Some("for") => self.each(),
+            Some("if") => self.inside(Parser::branch),
+            Some("while") => self.inside(Parser::cycle),
+            Some("for") => self.inside(Parser::each),
             Some(word) if UNKNOWN.contains(&word) => None,
             _ => return (negated, self.plain()),
         };
@@ -114,7 +138,10 @@ impl Parser {
         self.tokens.next()?;
         let then = self.sequence(&["elif", "else", "fi"]);
         let otherwise = match self.next_plain()? {
-            "elif" => vec![Command { after: After::Any, negated: false, what: self.branch()? }],
+            "elif" => {
+                let what = self.inside(Parser::branch)?;
+                vec![Command { after: After::Any, negated: false, what }]
+            }
             "else" => {
                 self.tokens.next();
                 let otherwise = self.sequence(&["fi"]);
