@@ -4,7 +4,7 @@
 //!   time. Every runtime uses it.
 //! - [`runtime`]: what the life cycle asks of a runtime, and what it tells it to do.
 //! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
-//!   [`logs`]: what they say.
+//!   [`logs`]: what they say. [`ticks`]: what comes again and again.
 //! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`admission`]: which pods
 //!   a node takes up. [`resizing`]: which it gives what they ask for later. [`needs`]: what they wait for.
 //!   [`control_plane`]: the pods of what runs in this process. [`published`]: the rules of a fleet that runs elsewhere.
@@ -26,6 +26,7 @@ pub mod resizing;
 pub mod rules;
 pub mod runtime;
 pub mod simulated;
+pub mod ticks;
 
 #[cfg(test)]
 mod tests;

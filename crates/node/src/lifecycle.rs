@@ -4,6 +4,7 @@
 //! to report and when to look again come out. Init containers run one after the other, sidecars start before what
 //! follows them and stop last, and what ended is started again as its policy says.
 
+pub mod change;
 pub mod conditions;
 pub mod phase;
 pub mod resize;
@@ -329,25 +330,28 @@ impl<'a, R: Runtime> Looking<'a, R> {
         true
     }
 
-    /// Whether somebody gave a container another image since it was started. What runs first is left alone.
+    /// Whether somebody gave a container another image since it was started.
     fn is_changed(&self, container: &Container, run: &Run) -> bool {
-        let runs_first = || {
-            let mut first = self.case.pod.spec.init_containers.iter();
-            !container.is_sidecar() && first.any(|one| one.name == container.name)
-        };
-        !run.has_image_of(container) && !runs_first()
+        !run.has_image_of(container) && change::is_followed(&self.case.pod.spec, container)
+    }
+
+    /// Stops a container that was given another image, as soon as those have stopped that were before it.
+    fn replace(&mut self, container: &'a Container) {
+        let begun = change::begun(self.case, container);
+        let mut before = self.case.pod.spec.all().filter(|one| change::begun(self.case, one).is_some());
+        let still_stops = |run: &Run, one: &Container| run.is_running() && self.is_changed(one, run);
+        if begun.is_none() && before.any(|one| self.run(one).is_some_and(|run| still_stops(run, one))) {
+            return;
+        }
+        let why = format!("Container {} definition changed, will be restarted", container.name);
+        self.stop(container, begun.unwrap_or(self.case.now), self.grace(), Some(why), begun.is_none());
     }
 
     /// Looks after a container that runs, and stops it if it is not what is wanted any more, or if a probe condemns
     /// it. Says whether it may go on.
     fn watch_over(&mut self, container: &'a Container, run: &Run) -> bool {
         if self.is_changed(container, run) {
-            // Nobody wrote down when it changed, but it is not reported before it is seen.
-            let Case { pod, meta, written, now, .. } = self.case;
-            let begins = pod.status.observed_generation != Some(meta.generation);
-            let since = if begins { *now } else { *written };
-            let why = format!("Container {} definition changed, will be restarted", container.name);
-            self.stop(container, since, self.grace(), Some(why), begins);
+            self.replace(container);
             return false;
         }
         if resize::needs_restart(self.case, container, run) {

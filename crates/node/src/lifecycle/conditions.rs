@@ -2,11 +2,11 @@
 
 use setpoint_reconcile::views::{Condition, condition};
 
-use super::{Case, resize, whole};
+use super::{Case, change, resize, whole};
 use crate::pod::{Container, Status};
 
 /// The conditions that a node owns.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -14,6 +14,7 @@ const OWN: [&str; 7] = [
     "PodScheduled",
     resize::PENDING,
     resize::IN_PROGRESS,
+    change::CHANGING,
 ];
 
 /// Status, reason, message.
@@ -43,6 +44,7 @@ pub fn conditions(case: &Case<'_>, status: &Status, has_sandbox: bool) -> Vec<Co
         all.push(new);
     }
     all.extend(resize::conditions(case, status));
+    all.extend(change::condition_of(case, status));
     all
 }
 
@@ -50,7 +52,8 @@ fn has_network(case: &Case<'_>, has_sandbox: bool) -> Finding {
     (has_sandbox && !case.pod_ips.is_empty(), "", String::new())
 }
 
-fn names(containers: &[&Container]) -> String {
+/// Containers as messages name them: `[a b]`.
+pub(super) fn names(containers: &[&Container]) -> String {
     let names: Vec<&str> = containers.iter().map(|one| one.name.as_str()).collect();
     format!("[{}]", names.join(" "))
 }

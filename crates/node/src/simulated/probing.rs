@@ -11,6 +11,7 @@ use super::outcome;
 use crate::pod::{Container, Probe};
 use crate::rules::{Script, shell};
 use crate::runtime::{POST_START, Probed, Sick};
+use crate::ticks::Ticks;
 
 fn seconds(number: i64) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
@@ -72,6 +73,8 @@ struct Findings {
 }
 
 impl Findings {
+    /// What it finds changes only when something happens in the container, so it is asked once between any two such
+    /// moments, however long after each other they are: the rest is arithmetic.
     fn of(
         probe: &Probe,
         script: &Script,
@@ -79,32 +82,41 @@ impl Findings {
         first: bool,
         holds: &dyn Fn(Duration) -> bool,
     ) -> Findings {
-        let period = seconds(probe.period_seconds.unwrap_or(10)).max(Duration::from_secs(1));
-        let successes = probe.success_threshold.unwrap_or(1).max(1);
-        let failures = probe.failure_threshold.unwrap_or(3).max(1);
-        let said = [script.said.ready_after, script.said.unwell_after].into_iter().flatten();
-        let files = script.course.files.iter().map(|(at, _, _)| *at);
-        let begin = begin.max(seconds(probe.initial_delay_seconds));
-        // After the last thing that happens, a probe finds the same for ever.
-        let last = said.chain(files).max().unwrap_or_default().max(begin);
-        let settled = u32::try_from(successes.max(failures)).unwrap_or(u32::MAX).saturating_add(1);
-        let end = last.saturating_add(period.saturating_mul(settled));
-        let (mut tick, mut state, mut streak, mut same) = (begin, first, 0, None);
+        let ticks = ticks(probe, begin);
+        let threshold = |number: Option<i64>, otherwise| {
+            number.map_or(otherwise, |number| u128::try_from(number).unwrap_or(0).max(1))
+        };
+        let successes = threshold(probe.success_threshold, 1);
+        let failures = threshold(probe.failure_threshold, 3);
+        let moments = moments(probe, script, ticks.begin);
+        let (mut state, mut streak, mut same) = (first, 0_u128, None);
         let (mut changes, mut spells) = (Vec::new(), Vec::new());
-        while tick <= end {
-            let found = holds(tick) && answers(probe, script, tick);
+        for (at, moment) in moments.iter().enumerate() {
+            let tick = ticks.next(*moment);
+            let next = moments.get(at + 1).map(|next| ticks.next(*next));
+            // Nobody asks between two moments that are close to each other.
+            if next == Some(tick) {
+                continue;
+            }
+            let Some(asked) = ticks.at(tick) else { break };
+            let found = holds(asked) && answers(probe, script, asked);
             if found == same.is_some_and(|same: bool| !same) {
-                spells.push((tick, !found));
+                spells.push((asked, !found));
             }
-            streak = if same == Some(found) { streak + 1 } else { 1 };
-            same = Some(found);
-            let is_enough = streak >= if found { successes } else { failures };
+            if same.replace(found) != Some(found) {
+                streak = 0;
+            }
+            let missing = if found { successes } else { failures }.saturating_sub(streak).max(1);
+            let enough = tick.saturating_add(missing - 1);
             // A failure counts even where nothing was found yet: a start that never comes must end.
-            if is_enough && (state != found || changes.is_empty() && !found) {
+            if (state != found || changes.is_empty() && !found)
+                && next.is_none_or(|next| enough < next)
+                && let Some(at) = ticks.at(enough)
+            {
                 state = found;
-                changes.push((tick, found));
+                changes.push((at, found));
             }
-            tick += period;
+            streak = streak.saturating_add(next.map_or(0, |next| next - tick));
         }
         Findings { first, spells, changes }
     }
@@ -126,6 +138,24 @@ impl Findings {
     fn times(&self) -> impl Iterator<Item = Duration> {
         self.changes.iter().map(|(at, _)| *at)
     }
+}
+
+/// When a probe is asked.
+fn ticks(probe: &Probe, begin: Duration) -> Ticks {
+    let period = seconds(probe.period_seconds.unwrap_or(10)).max(Duration::from_secs(1));
+    Ticks { begin: begin.max(seconds(probe.initial_delay_seconds)), period }
+}
+
+/// The beginning, and when after it a probe may find something else than before: when the container gets ready or unwell,
+/// and when one of its files changes, if somebody looks at those.
+fn moments(probe: &Probe, script: &Script, begin: Duration) -> Vec<Duration> {
+    let said = [script.said.ready_after, script.said.unwell_after].into_iter().flatten();
+    let files = script.course.files.iter().filter(|_| probe.exec.is_some()).map(|(at, _, _)| *at);
+    let mut moments = vec![begin];
+    moments.extend(said.chain(files).filter(|at| *at > begin));
+    moments.sort_unstable();
+    moments.dedup();
+    moments
 }
 
 /// What the container answers at a time, as far as that is known.
@@ -152,6 +182,8 @@ fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::pod::Command;
     use crate::rules::Said;
@@ -230,6 +262,126 @@ mod tests {
             let probe = Probe { exec: exec(words), ..Probe::default() };
             let container = Container { readiness_probe: Some(probe), ..Container::default() };
             assert_eq!(at(&container, &Script::default(), 0).ready, is_ready, "{words:?}");
+        }
+    }
+
+    /// What a probe finds, asked again and again until nothing can change any more.
+    fn step_by_step(
+        probe: &Probe,
+        script: &Script,
+        begin: Duration,
+        first: bool,
+        holds: &dyn Fn(Duration) -> bool,
+    ) -> Findings {
+        let Ticks { begin, period } = ticks(probe, begin);
+        let successes = probe.success_threshold.unwrap_or(1).max(1);
+        let failures = probe.failure_threshold.unwrap_or(3).max(1);
+        let said = [script.said.ready_after, script.said.unwell_after].into_iter().flatten();
+        let files = script.course.files.iter().map(|(at, _, _)| *at);
+        let last = said.chain(files).max().unwrap_or_default().max(begin);
+        let end = last + period * u32::try_from(successes.max(failures) + 1).unwrap();
+        let (mut tick, mut state, mut streak, mut same) = (begin, first, 0, None);
+        let (mut changes, mut spells) = (Vec::new(), Vec::new());
+        while tick <= end {
+            let found = holds(tick) && answers(probe, script, tick);
+            if found == same.is_some_and(|same: bool| !same) {
+                spells.push((tick, !found));
+            }
+            streak = if same == Some(found) { streak + 1 } else { 1 };
+            same = Some(found);
+            let is_enough = streak >= if found { successes } else { failures };
+            if is_enough && (state != found || changes.is_empty() && !found) {
+                state = found;
+                changes.push((tick, found));
+            }
+            tick += period;
+        }
+        Findings { first, spells, changes }
+    }
+
+    fn some_script() -> impl Strategy<Value = Script> {
+        let moment = || proptest::option::of((0_u64..40_000).prop_map(Duration::from_millis));
+        let file = (0_u64..30_000, any::<bool>()).prop_map(|(at, is_made)| {
+            (Duration::from_millis(at), "/tmp/x".to_owned(), is_made.then(String::new))
+        });
+        let files = proptest::collection::vec(file, 0..8);
+        let end = proptest::option::of(Just((Duration::from_secs(60), 0)));
+        (moment(), moment(), files, end).prop_map(|(ready_after, unwell_after, mut files, end)| {
+            files.sort_by_key(|(at, _, _)| *at);
+            let said = Said { ready_after, unwell_after, ..Said::default() };
+            let mut script = Script { said, ..Script::default() };
+            (script.course.end, script.course.files) = (end, files);
+            script
+        })
+    }
+
+    fn some_probe() -> impl Strategy<Value = Probe> {
+        let number = |range: std::ops::Range<i64>| proptest::option::of(range);
+        (0_i64..20, number(-1..8), number(-1..6), number(-1..6), any::<bool>()).prop_map(
+            |(initial_delay_seconds, period_seconds, success_threshold, failure_threshold, looks)| Probe {
+                initial_delay_seconds,
+                period_seconds,
+                success_threshold,
+                failure_threshold,
+                exec: exec(&["cat", "/tmp/x"]).filter(|_| looks),
+                ..Probe::default()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_what_asking_every_time_finds(
+            probe in some_probe(),
+            script in some_script(),
+            begin in 0_u64..5_000,
+            first in any::<bool>(),
+        ) {
+            let said = &script.said;
+            let holds = |at: Duration| {
+                said.ready_after.is_none_or(|ready| at >= ready) && said.unwell_after.is_none_or(|end| at < end)
+            };
+            let begin = Duration::from_millis(begin);
+            let found = Findings::of(&probe, &script, begin, first, &holds);
+            let expected = step_by_step(&probe, &script, begin, first, &holds);
+            prop_assert_eq!(found.changes, expected.changes);
+            prop_assert_eq!(found.spells, expected.spells);
+        }
+    }
+
+    #[test]
+    fn what_takes_for_ever_is_found_at_once() {
+        let patient = Probe {
+            period_seconds: Some(1),
+            failure_threshold: Some(i64::from(i32::MAX)),
+            exec: exec(&["false"]),
+            ..Probe::default()
+        };
+        let container = Container { startup_probe: Some(patient), ..Container::default() };
+        let plain = Script::default();
+        let last = i64::from(i32::MAX) - 1;
+        assert_eq!(at(&container, &plain, last - 1).sick, None);
+        assert_eq!(at(&container, &plain, 0).until, Some(Time::from_seconds(last)));
+        assert_eq!(at(&container, &plain, last).sick.map(|sick| sick.probe), Some("startup"));
+        for far in [Duration::from_secs(99_999_999_999), Duration::MAX] {
+            let said = Said { ready_after: Some(far), unwell_after: Some(far), ..Said::default() };
+            let mut script = Script { said, ..Script::default() };
+            script.course.files = vec![(far, "/tmp/x".to_owned(), None)];
+            for number in [1, i64::MAX] {
+                let probe = Probe {
+                    period_seconds: Some(number),
+                    failure_threshold: Some(i64::MAX),
+                    success_threshold: Some(i64::MAX),
+                    ..Probe::default()
+                };
+                let container = Container {
+                    readiness_probe: Some(probe.clone()),
+                    liveness_probe: Some(probe),
+                    ..Container::default()
+                };
+                let found = at(&container, &script, 1_000_000_000);
+                assert_eq!((found.started, found.ready, found.sick), (true, false, None));
+            }
         }
     }
 }

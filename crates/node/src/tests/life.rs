@@ -88,8 +88,13 @@ fn a_deadline_is_told_when_it_passes() {
 }
 
 fn set_image(cluster: &mut Cluster, name: &str, image: &str) {
+    set_image_of(cluster, name, 0, image);
+}
+
+fn set_image_of(cluster: &mut Cluster, name: &str, number: usize, image: &str) {
     let mut spec = get(cluster, name).get("spec").cloned().unwrap();
-    spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap()[0].make_map().insert("image", image);
+    let containers = spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap();
+    containers[number].make_map().insert("image", image);
     cluster.patch("pods", &format!("default/{name}"), "", value!({"spec": (spec)})).unwrap();
     cluster.settle();
 }
@@ -122,6 +127,59 @@ fn a_container_with_another_image_is_stopped_and_started_again() {
     seconds(&mut cluster, 3);
     assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x2", "web:3"));
     assert!(events(&cluster, "Failed").contains(&"Error: ErrImagePull".to_owned()));
+    cluster.assert_quiet();
+}
+
+/// A pod with containers that take 25 s to stop.
+fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
+    let object = value!({
+        "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/stop-takes": "25s"}},
+        "spec": {"nodeName": "node-0", "containers": (containers)},
+    });
+    cluster.create("pods", "default", object);
+    seconds(cluster, 5);
+}
+
+#[test]
+fn a_container_with_another_image_stops_in_time_whoever_writes_its_pod() {
+    let mut cluster = cluster(slowly);
+    slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}]));
+    set_image(&mut cluster, "a", "web:2");
+    let changing = |cluster: &Cluster| condition(&get(cluster, "a"), "setpoint.dev/ContainersChanging");
+    for number in ["1", "2", "3"] {
+        assert_eq!(
+            (shown(&cluster, "a").as_str(), &*changing(&cluster)),
+            ("Running | ready", "True ImageChanged")
+        );
+        seconds(&mut cluster, 8);
+        let patch = value!({"metadata": {"annotations": {"note": (number)}}});
+        cluster.patch("pods", "default/a", "", patch).unwrap();
+        cluster.settle();
+    }
+    cluster.crash();
+    seconds(&mut cluster, 3);
+    assert_eq!((shown(&cluster, "a").as_str(), &*changing(&cluster)), ("Running | ready x1", ""));
+    assert_eq!(counted(&cluster, "Killing"), 1);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn a_container_that_changes_while_another_stops_has_its_turn_and_its_time() {
+    let mut cluster = cluster(slowly);
+    slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}, {"name": "d", "image": "web:1"}]));
+    set_image_of(&mut cluster, "a", 0, "web:2");
+    seconds(&mut cluster, 20);
+    set_image_of(&mut cluster, "a", 1, "web:2");
+    assert_eq!(shown(&cluster, "a"), "Running | ready, ready");
+    assert_eq!(counted(&cluster, "Killing"), 1);
+    seconds(&mut cluster, 7);
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready");
+    assert_eq!(counted(&cluster, "Killing"), 2);
+    seconds(&mut cluster, 20);
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready", "it takes as long as the other");
+    seconds(&mut cluster, 7);
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready x1");
+    assert_eq!(counted(&cluster, "Killing"), 2);
     cluster.assert_quiet();
 }
 

@@ -1,0 +1,51 @@
+//! Moments that come again and again, without going through them: how many there were is a division, so that neither a
+//! short period nor a long time costs anything, and nothing overflows.
+
+use std::time::Duration;
+
+/// A moment, and all others that are a whole number of periods after it. The first has the number 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks {
+    /// The first.
+    pub begin: Duration,
+    /// How long it is from one to the next. One that is zero counts as the shortest there is.
+    pub period: Duration,
+}
+
+impl Ticks {
+    fn period(&self) -> u128 {
+        self.period.as_nanos().max(1)
+    }
+
+    /// The number of the first that is not before a moment.
+    #[must_use]
+    pub fn next(&self, moment: Duration) -> u128 {
+        moment.saturating_sub(self.begin).as_nanos().div_ceil(self.period())
+    }
+
+    /// When one of them is; nothing if no clock goes so far.
+    #[must_use]
+    pub fn at(&self, number: u128) -> Option<Duration> {
+        const SECOND: u128 = 1_000_000_000;
+        let nanos = self.period().checked_mul(number)?.checked_add(self.begin.as_nanos())?;
+        let part = u32::try_from(nanos % SECOND).ok()?;
+        Some(Duration::new(u64::try_from(nanos / SECOND).ok()?, part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_counted_and_found_again() {
+        let ticks = Ticks { begin: Duration::from_millis(500), period: Duration::from_secs(2) };
+        let next = |millis| ticks.next(Duration::from_millis(millis));
+        assert_eq!([0, 500, 501, 2_500, 2_501].map(next), [0, 0, 1, 1, 2]);
+        assert_eq!(ticks.at(2), Some(Duration::from_millis(4_500)));
+        assert_eq!((ticks.at(u128::MAX), ticks.at(u128::from(u64::MAX))), (None, None));
+        assert_eq!(ticks.at(ticks.next(Duration::MAX)), None);
+        let all = Ticks { begin: Duration::ZERO, period: Duration::ZERO };
+        assert_eq!(all.at(all.next(Duration::MAX)), Some(Duration::MAX));
+    }
+}
