@@ -132,7 +132,7 @@ impl Planner for NodeLifecycle {
             plan.look_again_at(deadline.after(Duration::from_micros(1)));
         }
         plan.stage(mend(object, node, world, now, &self.0.pace));
-        if node.readiness() == Some("Unknown") {
+        if node.is_silent() {
             plan.stage(mark_pods(object, world, now));
         }
         if !node.is_ready() {
@@ -148,8 +148,7 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     else {
         return;
     };
-    let silent = |(_, node): (&Object, &Node)| node.readiness() == Some("Unknown");
-    if world.view::<Node>("", &pod.spec.node_name).is_some_and(silent)
+    if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_silent())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);
