@@ -212,7 +212,11 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
         }),
         Some(_) => None,
     };
-    HEARD.into_iter().filter_map(unknown).collect()
+    let mut changed: Vec<NodeCondition> = HEARD.into_iter().filter_map(unknown).collect();
+    // What is known stays in its place, and what is missing follows.
+    let place = |one: &NodeCondition| node.status.conditions.iter().position(|known| known.kind == one.kind);
+    changed.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
+    changed
 }
 
 /// Brings taints and labels in line with the conditions, in one write.
