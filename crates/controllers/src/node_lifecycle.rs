@@ -132,7 +132,7 @@ impl Planner for NodeLifecycle {
             plan.look_again_at(deadline.after(Duration::from_micros(1)));
         }
         plan.stage(mend(object, node, world, now, &self.0.pace));
-        if node.readiness() == Some("Unknown") {
+        if node.is_silent() {
             plan.stage(mark_pods(object, world, now));
         }
         if !node.is_ready() {
@@ -148,8 +148,7 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     else {
         return;
     };
-    let silent = |(_, node): (&Object, &Node)| node.readiness() == Some("Unknown");
-    if world.view::<Node>("", &pod.spec.node_name).is_some_and(silent)
+    if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_silent())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);
@@ -213,7 +212,11 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
         }),
         Some(_) => None,
     };
-    HEARD.into_iter().filter_map(unknown).collect()
+    let mut changed: Vec<NodeCondition> = HEARD.into_iter().filter_map(unknown).collect();
+    // What is known stays in its place, and what is missing follows.
+    let place = |one: &NodeCondition| node.status.conditions.iter().position(|known| known.kind == one.kind);
+    changed.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
+    changed
 }
 
 /// Brings taints and labels in line with the conditions, in one write.

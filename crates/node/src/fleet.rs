@@ -126,13 +126,16 @@ impl Fleet {
         node.meta().annotations.get(FLEET) == Some(self.owner.as_str())
     }
 
-    /// A node that is one of these, registered, and switched on.
+    /// A node that is one of these, registered, switched on, and not taken for silent. One that returns says so first:
+    /// what it said of its pods before would be taken back.
     #[must_use]
     pub fn running<'a>(&self, name: &str, world: &'a World) -> Option<Seat<'a>> {
         let number = self.number(name)?;
         let (object, node) = world.view::<Node>("", name).filter(|(object, _)| self.owns(object))?;
         let seat = Seat { object, node, number };
-        (seat.power() == Power::On).then_some(seat)
+        // A node that goes says nothing more, but lets its pods go.
+        let is_heard = !node.is_silent() || object.meta().is_deleted();
+        (seat.power() == Power::On && is_heard).then_some(seat)
     }
 
     /// The addresses that pods on a node get: those it was given, or its own if nobody gives any.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, World};
 
@@ -220,7 +221,7 @@ impl Planner for Pods {
         const WATCHES: [Watch; 5] = [
             Watch::via("pods", of_old),
             Watch::via("nodes", of_node),
-            Watch::via("nodes", of_claimed).when(is_claimed),
+            Watch::via("nodes", of_returned).when(returns),
             Watch::via("configmaps", of_needed),
             Watch::via("secrets", of_needed),
         ];
@@ -275,12 +276,14 @@ fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a node has come to another fleet.
-fn is_claimed(before: &Object, after: &Object) -> bool {
+/// Whether a node has come to another fleet, or is heard again.
+fn returns(before: &Object, after: &Object) -> bool {
+    let is_silent = |node: &Object| node.view::<Node>().is_some_and(Node::is_silent);
     before.meta().annotations.get(FLEET) != after.meta().annotations.get(FLEET)
+        || is_silent(before) && !is_silent(after)
 }
 
 /// Whoever has a node from now on looks after the pods on it.
-fn of_claimed(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_returned(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     world.indexed(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
 }

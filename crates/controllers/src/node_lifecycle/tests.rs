@@ -178,3 +178,18 @@ fn a_node_that_never_said_anything_is_unknown_in_the_end() {
     cluster.settle();
     assert!(reasons(&cluster).contains(&"RemovingNode".to_owned()));
 }
+
+#[test]
+fn conditions_of_a_silent_node_stay_in_their_places_and_missing_ones_follow() {
+    let mut cluster = cluster(&["a", "b"]);
+    let condition = |kind: &str| value!({"type": (kind), "status": "False", "reason": "r", "message": "m"});
+    let conditions: Vec<Value> = ["Other", "PIDPressure", "DiskPressure", "Ready"].map(condition).to_vec();
+    cluster.patch("nodes", "a", "status", value!({"status": {"conditions": (conditions)}})).unwrap();
+    live(&mut cluster, 70, &["b"]);
+    let node = cluster.get("nodes", "a").unwrap();
+    let conditions = node.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
+    let shown = conditions.iter().map(|one| (one.str_at(&["type"]), one.str_at(&["status"])));
+    let unknown = ["PIDPressure", "DiskPressure", "Ready", "MemoryPressure"].map(|kind| (kind, "Unknown"));
+    assert_eq!(shown.collect::<Vec<_>>(), [&[("Other", "False")][..], &unknown].concat());
+    cluster.assert_quiet();
+}

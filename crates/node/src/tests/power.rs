@@ -84,3 +84,56 @@ fn a_pod_begins_anew_on_a_node_that_was_started_again() {
     assert_eq!(events(&cluster, "SandboxChanged"), told);
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_node_that_returns_is_ready_before_its_pods_are_and_these_become_so_once() {
+    for booted in [true, false] {
+        let mut cluster = cluster(at_once);
+        pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+        set(&mut cluster, if booted { "off" } else { "partitioned" }, false);
+        seconds(&mut cluster, 90);
+        assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
+        cluster.history.clear();
+        set(&mut cluster, "on", booted);
+        let place = |what: &str| cluster.history.iter().position(|line| line.contains(what)).unwrap();
+        assert!(place("patch nodes/node-0") < place("patch pods/default/a"), "{:#?}", cluster.history);
+        let writes = cluster.history.iter().filter(|line| line.contains("patch pods/default/a")).count();
+        assert_eq!(writes, 1, "{:#?}", cluster.history);
+        assert_eq!(condition(&get(&cluster, "a"), "Ready"), "True");
+        let told = cluster.list("events").into_iter().filter(|event| {
+            event.str_at(&["reason"]) == "NodeNotReady" && event.str_at(&["involvedObject", "kind"]) == "Pod"
+        });
+        let counts: Vec<_> = told.map(|event| event.get("count").and_then(Value::as_i64)).collect();
+        assert_eq!(counts, [Some(1)]);
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_takes_its_pods_up_again() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let conditions = value!([{
+        "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent",
+        "lastHeartbeatTime": "2027-01-15T08:00:00Z", "lastTransitionTime": "2027-01-15T08:00:00Z",
+    }]);
+    let mut other = Cluster::another(only_watchers, &[]);
+    cluster.swap(&mut other);
+    cluster.crash();
+    cluster.patch("nodes", "node-0", "status", value!({"status": {"conditions": (conditions)}})).unwrap();
+    seconds(&mut cluster, 20);
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the others gave it up");
+    cluster.swap(&mut other);
+    cluster.settle();
+    assert_eq!(
+        (ready(&cluster), condition(&get(&cluster, "a"), "Ready")),
+        ("True KubeletReady".to_owned(), "True".to_owned())
+    );
+    cluster.assert_quiet();
+}
+
+/// Those who watch nodes, without the nodes.
+fn only_watchers() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    let watcher = setpoint_controllers::node_lifecycle::NodeLifecycle::default();
+    (vec![Box::new(watcher)], setpoint_controllers::indexes::all())
+}

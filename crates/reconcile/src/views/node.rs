@@ -157,4 +157,10 @@ impl Node {
     pub fn is_ready(&self) -> bool {
         self.readiness() == Some("True")
     }
+
+    /// Whether it was given up for silent, and has said nothing since.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.readiness() == Some("Unknown")
+    }
 }
