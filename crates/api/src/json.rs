@@ -64,12 +64,6 @@ pub fn parse_closed(bytes: &[u8], closed: &[&str]) -> Result<Value, JsonError> {
     reader::Parser::leaving(bytes, closed).document()
 }
 
-/// Where the object or array ends that starts at `at`, without a look at what is in it. That it is one is taken on trust.
-#[must_use]
-pub fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
-    reader::end_of(bytes, at)
-}
-
 /// A value to look into: read, if it was left as it is written.
 #[must_use]
 pub fn opened(value: &Value) -> Cow<'_, Value> {

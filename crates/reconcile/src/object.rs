@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use memchr::memmem;
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use setpoint_api::{Key, Revision, Time, Value, json, rfc3339};
@@ -182,11 +183,8 @@ impl Head {
     /// is passed over without a look. Nothing if this is another one.
     fn read_stored(bytes: &[u8]) -> Option<Head> {
         // No string has this in it, for its quotes would be escaped.
-        let owners = memchr::memmem::find(bytes, b",\"managedFields\":[")?;
-        let end = json::end_of(bytes, owners + b",\"managedFields\":".len())?;
-        if !bytes[end..].starts_with(b"},") {
-            return None;
-        }
+        let owners = memmem::find(bytes, b",\"managedFields\":[{")?;
+        let end = end_of_owners(bytes, owners)?;
         let start = std::str::from_utf8(&bytes[..owners]).ok()?;
         let mut short = String::with_capacity(start.len() + 2);
         short.push_str(start);
@@ -216,6 +214,15 @@ impl Head {
             }
         }
     }
+}
+
+/// Where the list of who owns which field ends, if metadata end with it and a field follows them. There is no list in this
+/// one. What looks like its end may stand in a text, but then no name of a field can follow: the next quote ends the text.
+fn end_of_owners(bytes: &[u8], owners: usize) -> Option<usize> {
+    const END: &[u8] = b"}]";
+    let end = owners + memmem::find(&bytes[owners..], END)? + END.len();
+    let name = bytes[end..].strip_prefix(b"},\"")?;
+    name.first().is_some_and(u8::is_ascii_alphabetic).then_some(end)
 }
 
 /// Reads an object up to its metadata, and stops.
@@ -474,6 +481,13 @@ mod tests {
             (format!(r#"{{"kind":"Pod","metadata":{{"name":"x","uid":"u",{owners}}},{spec}}}"#), true),
             (format!(r#"{{"metadata":{{"name":"x","uid":"u",{quoted},{owners}}},{spec},"x":{{}}}}"#), true),
             (format!(r#"{{"metadata":{{"name":"x",{owners},"uid":"u"}},{spec}}}"#), false),
+            (format!(r#"{{"metadata":{{"name":"x",{owners},"uid":"u"}},"y":{{"z":[{{}}]}},{spec}}}"#), false),
+            (
+                format!(
+                    r#"{{"metadata":{{"name":"x","uid":"u","managedFields":[{{"manager":"a}}]}},"}}]}},{spec}}}"#
+                ),
+                false,
+            ),
             (format!(r#"{{"metadata":{{{owners},"name":"x","uid":"u"}},{spec}}}"#), false),
             (
                 format!(r#"{{"metadata":{{"name":"x","uid":"u",{quoted}}},"y":{{"a":1,{owners}}},{spec}}}"#),

@@ -74,8 +74,8 @@ pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
     Ok(parser.tracker.map(|tracker| tracker.found).unwrap_or_default())
 }
 
-/// See [`super::end_of`].
-pub(super) fn end_of(bytes: &[u8], mut at: usize) -> Option<usize> {
+/// Where the object or array ends that starts at `at`, without a look at what is in it. That it is one is taken on trust.
+fn end_of(bytes: &[u8], mut at: usize) -> Option<usize> {
     let mut open = 0_usize;
     loop {
         match bytes.get(at)? {

@@ -24,7 +24,7 @@ pub struct MetadataRules {
 
 /// Checks the metadata of a new object.
 pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
-    common(errors, object, rules.name, rules.namespaced);
+    common(errors, object, &Value::Null, rules.name, rules.namespaced);
     if rules.standard_finalizers {
         standard_finalizers(errors, object);
     }
@@ -33,7 +33,7 @@ pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
 /// Checks the metadata of an update. The name is as it was or a fault of its own, so the kind's rule for names is
 /// not asked again: what was made under an older rule can still be changed.
 pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &MetadataRules) {
-    common(errors, new, NameRule::PathSegment, rules.namespaced);
+    common(errors, new, old, NameRule::PathSegment, rules.namespaced);
     let path = Path::root("metadata");
     if deletion_timestamp(old).is_some() {
         let path = path.child("finalizers");
@@ -66,7 +66,8 @@ pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &Metadata
     }
 }
 
-fn common(errors: &mut ErrorList, object: &Value, rule: NameRule, namespaced: bool) {
+/// Checks what all metadata have to be. What an object has of the kind that `old` had was checked then.
+fn common(errors: &mut ErrorList, object: &Value, old: &Value, rule: NameRule, namespaced: bool) {
     let path = Path::root("metadata");
     let prefix = text(object, "generateName");
     if !prefix.is_empty() {
@@ -90,7 +91,10 @@ fn common(errors: &mut ErrorList, object: &Value, rule: NameRule, namespaced: bo
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(&path.child("generation"), generation(object), detail));
     }
-    let field = |field: &str| super::of(object).and_then(|meta| meta.get(field));
+    let field = |field: &str| {
+        let was = super::of(old).and_then(|meta| meta.get(field));
+        super::of(object)?.get(field).filter(|value| Some(*value) != was)
+    };
     names::metadata::labels(errors, &path.child("labels"), pairs(field("labels")));
     names::metadata::annotations(errors, &path.child("annotations"), pairs(field("annotations")));
     if let Some(references) = field("ownerReferences") {
