@@ -14,7 +14,7 @@ use crate::ticket::Mailbox;
 /// The most commits that share one sync, but for those that are made together.
 pub const BATCH_COMMITS_MAX: usize = 1024;
 /// About how many bytes share one sync.
-pub const BATCH_BYTES_MAX: usize = 4 << 20;
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// The log, and room for the batch in hand.
 pub(crate) struct Writer {

@@ -27,6 +27,7 @@ use crate::commit::Proposal;
 use crate::disk::{Disk, is_full};
 use crate::mirror::Snapshot;
 use crate::retention::Retention;
+use crate::writer::BATCH_BYTES_MAX;
 use compaction::{Compact, Provision, forget, remove};
 use files::{Files, NEXT, RESERVE, SPARE};
 use format::{corrupt, finish_frame, start_frame};
@@ -34,8 +35,8 @@ pub use reader::DiskReader;
 use reader::missing;
 use segment::{Reading, Segment, scan};
 
-/// How much room is kept between batches; only a rare one needs more.
-const FRAME_ROOM_BYTES_MAX: usize = 512 << 10;
+/// How much room is kept between batches: enough for all but a single object that is larger.
+const FRAME_ROOM_BYTES_MAX: usize = BATCH_BYTES_MAX + (4 << 10);
 
 /// How a log is kept on disk.
 #[derive(Clone, Debug)]
@@ -223,6 +224,8 @@ impl DiskLog {
         let first = self.head.next();
         let mut count = 0;
         start_frame(&mut self.frame);
+        // A frame that grows bit by bit is copied again and again.
+        self.frame.reserve_exact(batch.iter().map(Proposal::bytes).sum());
         for (proposal, verdict) in batch.iter().zip(verdicts) {
             if let Ok(revision) = verdict {
                 let writes = proposal.changes.iter().map(|change| &change.write);
