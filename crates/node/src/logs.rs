@@ -16,6 +16,8 @@ use crate::simulated::{Host, Simulated};
 pub struct Said {
     /// Its lines, and when it said them.
     pub lines: Vec<(Time, String)>,
+    /// How many it said before them, which are kept no longer.
+    pub dropped: usize,
     /// Whether it runs on.
     pub goes_on: bool,
     /// When it says more.
@@ -56,10 +58,11 @@ pub fn said(rules: &[Rule], object: &Object, name: &str, previous: bool, now: Ti
     } else {
         (run.started, run.end.as_ref().map(|end| end.finished_at.unwrap_or(now)))
     };
-    let (said, next) = runtime.script(container).log(end.unwrap_or(now).since(started));
+    let (script, age) = (runtime.script(container), end.unwrap_or(now).since(started));
+    let (said, next) = script.log(age);
     let lines = said.into_iter().map(|(at, line)| (started.after(at), line.to_owned())).collect();
     let next = next.filter(|_| end.is_none()).map(|at| started.after(at));
-    Ok(Said { lines, goes_on: end.is_none(), next })
+    Ok(Said { lines, dropped: script.course.dropped_by(age), goes_on: end.is_none(), next })
 }
 
 /// What the containers of a pod use of CPU and memory by these rules, in thousandths; nothing if it does not run. One of

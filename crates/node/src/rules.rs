@@ -174,6 +174,11 @@ pub fn faults(pod: &Pod, annotations: &Pairs) -> Vec<String> {
 /// Images whose own command is a shell. It ends at once where there is nothing for it to read.
 const SHELLS: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
 
+/// How many earlier runs of a container are followed. Each is a whole script, all of them are gone through at every
+/// look, and how many there were stands in a status that others may write. Where what is on a volume is still new after
+/// so many, every further run is taken to be like the last of them.
+const RUNS_MAX: u32 = 32;
+
 /// What the command of a container says, in one of its runs.
 fn course(container: &Container, words: &[String], restarts: i64, env: &Env) -> Course {
     if words.is_empty() {
@@ -183,12 +188,25 @@ fn course(container: &Container, words: &[String], restarts: i64, env: &Env) -> 
     }
     let mut files = BTreeMap::new();
     let mut course = shell::read(words, files.clone(), env);
-    for _ in 0..restarts {
+    // What some earlier run found, how many runs ago that was, and how many are still to come.
+    let (mut earlier, mut ago, mut rest) = (files.clone(), 0, restarts);
+    for run in 1..=RUNS_MAX {
+        if rest <= 0 {
+            break;
+        }
         // Only what is on a volume outlives a run. Where nothing new is left there, all further runs are alike.
-        let mut left = course.files_at(Duration::MAX);
+        let mut left = course.files_from(files.clone(), Duration::MAX);
         left.retain(|file, _| container.volume_mounts.iter().any(|mount| is_in(file, &mount.mount_path)));
         if left == files {
             break;
+        }
+        (ago, rest) = (ago + 1, rest - 1);
+        // What was there before comes again and again, so whole rounds of that make no difference.
+        if left == earlier {
+            rest %= ago;
+        } else if run.is_power_of_two() {
+            // One that is forgotten for a later one gives longer and longer rounds the time to close.
+            (earlier, ago) = (left.clone(), 0);
         }
         files = left;
         course = shell::read(words, files.clone(), env);
@@ -343,9 +361,31 @@ mod tests {
         container.volume_mounts =
             vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
         assert_eq!(
-            (code(&container, 0), code(&container, 1), code(&container, 9)),
-            (Some(1), Some(0), Some(0))
+            [0, 1, 2, 9].map(|restarts| code(&container, restarts)),
+            [Some(1), Some(0), Some(0), Some(0)],
+            "also what a run only finds is there for the next"
         );
+    }
+
+    #[test]
+    fn however_often_a_container_was_started_its_run_is_found_at_once() {
+        let of = |text: &str| Container {
+            volume_mounts: vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }],
+            ..container("a", &["sh", "-c", text])
+        };
+        let code = |container: &Container, restarts| {
+            let script = script(&[], container, restarts, &Pod::default(), &Meta::default());
+            script.end().map(|end| end.code)
+        };
+        // The first is as it was every other time, the second never is as it was.
+        let toggles = of("if [ -f /data/a ]; then rm /data/a; exit 1; fi; touch /data/a; exit 2");
+        let grows = of("echo x >> /data/a; exit 3");
+        for (restarts, expected) in [(0, 2), (1, 1), (2, 2), (1_000_001, 1), (i64::MAX - 1, 2), (i64::MAX, 1)]
+        {
+            assert_eq!(code(&toggles, restarts), Some(expected), "{restarts}");
+            assert_eq!(code(&grows, restarts), Some(3), "{restarts}");
+        }
+        assert_eq!(code(&toggles, i64::MIN), Some(2), "fewer than none are none");
     }
 
     #[test]

@@ -23,6 +23,12 @@ impl Ticks {
         moment.saturating_sub(self.begin).as_nanos().div_ceil(self.period())
     }
 
+    /// How many there are up to a moment, one at that moment among them: the number of the first that is after it.
+    #[must_use]
+    pub fn until(&self, moment: Duration) -> u128 {
+        moment.checked_sub(self.begin).map_or(0, |passed| passed.as_nanos() / self.period() + 1)
+    }
+
     /// When one of them is; nothing if no clock goes so far.
     #[must_use]
     pub fn at(&self, number: u128) -> Option<Duration> {
@@ -42,6 +48,9 @@ mod tests {
         let ticks = Ticks { begin: Duration::from_millis(500), period: Duration::from_secs(2) };
         let next = |millis| ticks.next(Duration::from_millis(millis));
         assert_eq!([0, 500, 501, 2_500, 2_501].map(next), [0, 0, 1, 1, 2]);
+        let until = |millis| ticks.until(Duration::from_millis(millis));
+        assert_eq!([0, 499, 500, 2_499, 2_500].map(until), [0, 0, 1, 1, 2]);
+        assert_eq!(ticks.at(ticks.until(Duration::MAX)), None);
         assert_eq!(ticks.at(2), Some(Duration::from_millis(4_500)));
         assert_eq!((ticks.at(u128::MAX), ticks.at(u128::from(u64::MAX))), (None, None));
         assert_eq!(ticks.at(ticks.next(Duration::MAX)), None);

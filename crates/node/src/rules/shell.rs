@@ -11,11 +11,13 @@ mod machine;
 mod tokens;
 mod words;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::machine::{Machine, Step};
 use super::env::Env;
+use crate::ticks::Ticks;
 
 /// What happens in the life of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,37 +45,96 @@ pub struct Cycle {
     pub log: Vec<(Duration, String)>,
 }
 
+/// How many lines of a log are kept, the newest ones. A loop may say millions in a second, and who reads a log wants its
+/// end.
+const LINES_MAX: usize = 10_000;
+/// How many bytes of a log are kept. That is how much of it a kubelet keeps where nobody says otherwise.
+const BYTES_MAX: usize = 10 << 20;
+
+impl Cycle {
+    /// Its lines, and when each of them is said, as far as any clock goes.
+    fn lines(&self) -> impl Iterator<Item = (Ticks, &str)> {
+        self.log.iter().filter_map(move |(at, line)| {
+            let begin = self.begin.checked_add(*at)?;
+            Some((Ticks { begin, period: self.period }, line.as_str()))
+        })
+    }
+
+    /// What it has said by a time, the last line first, and no more than is kept. It begins where that time is and goes
+    /// back, so that it makes no difference how many turns there were.
+    fn newest(&self, time: Duration) -> Vec<(Duration, &str)> {
+        // Turns overlap where something goes on beside the next one. So time is cut into stretches as long as a turn:
+        // each line has its place in them, and from one of them on it is in all.
+        let period = self.period.as_nanos().max(1);
+        let placed = self.lines().map(|(ticks, line)| {
+            let offset = ticks.begin.saturating_sub(self.begin).as_nanos();
+            (offset / period, offset % period, ticks, line)
+        });
+        let mut lines: Vec<(u128, u128, Ticks, &str)> = placed.collect();
+        lines.sort_by_key(|(from, place, ..)| (*place, Reverse(*from)));
+        let mut newest = Vec::new();
+        let mut stretch = time.saturating_sub(self.begin).as_nanos() / period;
+        loop {
+            // What is not in a stretch is in none before it, so every stretch but the last has a line or is the end.
+            lines.retain(|(from, ..)| *from <= stretch);
+            for (from, _, ticks, line) in lines.iter().rev() {
+                if newest.len() == LINES_MAX {
+                    return newest;
+                }
+                newest.extend(ticks.at(stretch - from).filter(|at| *at <= time).map(|at| (at, *line)));
+            }
+            match stretch.checked_sub(1).filter(|_| !lines.is_empty()) {
+                Some(before) => stretch = before,
+                None => return newest,
+            }
+        }
+    }
+}
+
 impl Course {
-    /// What has been said by a time, and when the next thing is said.
+    /// What has been said by a time, as far as that is kept, and when the next thing is said.
     #[must_use]
     pub fn said_by(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
-        let (mut past, mut next): (Vec<(Duration, &str)>, Option<Duration>) = (Vec::new(), None);
-        for (at, line) in &self.log {
-            if *at <= time {
-                past.push((*at, line));
-            } else {
-                next = Some(next.map_or(*at, |next| next.min(*at)));
-            }
-        }
-        let cycles = self.cycle.iter().flat_map(|cycle| {
-            let turns = (0_u32..).map(|turn| cycle.begin.saturating_add(cycle.period.saturating_mul(turn)));
-            turns.flat_map(|begin| cycle.log.iter().map(move |(at, line)| (begin + *at, line.as_str())))
-        });
-        for (at, line) in cycles {
-            if at > time {
-                next = Some(next.map_or(at, |next| next.min(at)));
-                break;
-            }
-            past.push((at, line));
-        }
+        let once = self.log.iter().filter(|(at, _)| *at <= time).map(|(at, line)| (*at, line.as_str()));
+        let mut past: Vec<(Duration, &str)> = once.collect();
+        past.extend(self.cycle.iter().flat_map(|cycle| cycle.newest(time).into_iter().rev()));
         past.sort_by_key(|(at, _)| *at);
+        let mut bytes = 0_usize;
+        let has_room = |(_, line): &&(Duration, &str)| {
+            bytes = bytes.saturating_add(line.len() + 1);
+            bytes <= BYTES_MAX
+        };
+        let kept = past.iter().rev().take(LINES_MAX).take_while(has_room).count();
+        past.drain(..past.len() - kept);
+        let once = self.log.iter().map(|(at, _)| *at).filter(|at| *at > time);
+        let again = self.cycle.iter().flat_map(|cycle| cycle.lines());
+        let again = again.filter_map(|(ticks, _)| ticks.at(ticks.until(time)));
+        let next = once.chain(again).min();
         (past, next)
+    }
+
+    /// How many lines have been said by a time and are not kept: they came before those that are.
+    #[must_use]
+    pub fn dropped_by(&self, time: Duration) -> usize {
+        let once = self.log.iter().filter(|(at, _)| *at <= time).count();
+        let again = self.cycle.iter().flat_map(|cycle| cycle.lines());
+        let again = again.map(|(ticks, _)| usize::try_from(ticks.until(time)).unwrap_or(usize::MAX));
+        again.fold(once, usize::saturating_add).saturating_sub(self.said_by(time).0.len())
     }
 
     /// The files that are there at a time, with what is in them.
     #[must_use]
     pub fn files_at(&self, time: Duration) -> BTreeMap<String, String> {
-        let mut files = BTreeMap::new();
+        self.files_from(BTreeMap::new(), time)
+    }
+
+    /// The files at a time, where it found these.
+    #[must_use]
+    pub fn files_from(
+        &self,
+        mut files: BTreeMap<String, String>,
+        time: Duration,
+    ) -> BTreeMap<String, String> {
         for (_, name, text) in self.files.iter().filter(|(at, _, _)| *at <= time) {
             match text {
                 Some(text) => files.insert(name.clone(), text.clone()),

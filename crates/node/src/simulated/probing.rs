@@ -3,12 +3,13 @@
 //! A command that is known ([`shell`]) is answered from the files that the container's own script makes; every other
 //! probe succeeds, but where the script says that the container is not ready or not well.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::Time;
 
 use super::outcome;
-use crate::pod::{Container, Probe};
+use crate::pod::{Command, Container, Probe};
 use crate::rules::{Script, shell};
 use crate::runtime::{POST_START, Probed, Sick};
 use crate::ticks::Ticks;
@@ -91,6 +92,7 @@ impl Findings {
         let moments = moments(probe, script, ticks.begin);
         let (mut state, mut streak, mut same) = (first, 0_u128, None);
         let (mut changes, mut spells) = (Vec::new(), Vec::new());
+        let mut answers = Answers::new(probe, script);
         for (at, moment) in moments.iter().enumerate() {
             let tick = ticks.next(*moment);
             let next = moments.get(at + 1).map(|next| ticks.next(*next));
@@ -99,7 +101,7 @@ impl Findings {
                 continue;
             }
             let Some(asked) = ticks.at(tick) else { break };
-            let found = holds(asked) && answers(probe, script, asked);
+            let found = holds(asked) && answers.at(asked);
             if found == same.is_some_and(|same: bool| !same) {
                 spells.push((asked, !found));
             }
@@ -158,26 +160,79 @@ fn moments(probe: &Probe, script: &Script, begin: Duration) -> Vec<Duration> {
     moments
 }
 
-/// What the container answers at a time, as far as that is known.
-fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
-    let Some(exec) = &probe.exec else { return true };
-    let course = &script.course;
-    let succeeds =
-        |files| shell::read(&exec.command, files, &script.env).end.is_none_or(|(_, code)| code == 0);
-    let mut files = course.files_at(at);
-    if succeeds(files.clone()) {
-        return true;
+/// How many times the script of a probe is gone through in one look at its container; after that, its last answer
+/// holds. A container's own script may change its files thousands of times, and to follow a probe's may take as long as
+/// to follow that: all those together would keep everybody else waiting for minutes.
+const ASKED_MAX: u32 = 64;
+/// How many answers are known by heart: a file that comes and goes, however often, is asked for once with it and once
+/// without.
+const KNOWN_MAX: usize = 2;
+
+/// What a container answers to a probe, as far as that is known, at one time after the other.
+struct Answers<'a> {
+    probe: &'a Probe,
+    script: &'a Script,
+    /// The files that are there, and how many changes have come to that.
+    files: BTreeMap<String, String>,
+    changes: usize,
+    /// Files that a program which nobody knows may have made, unless the script says what becomes of them.
+    foreign: BTreeSet<&'a str>,
+    /// What was answered where which files were, the last answer first.
+    known: Vec<(BTreeMap<String, String>, bool)>,
+    asked: u32,
+}
+
+impl<'a> Answers<'a> {
+    fn new(probe: &'a Probe, script: &'a Script) -> Answers<'a> {
+        let course = &script.course;
+        let own: BTreeSet<&str> = course.files.iter().map(|(_, name, _)| name.as_str()).collect();
+        let is_told = course.end.is_some() || course.cycle.is_some();
+        let commands = probe.exec.iter().filter(|_| !is_told).flat_map(|exec| &exec.command);
+        let words = commands.flat_map(|words| words.split_whitespace());
+        let foreign = words.filter(|word| !own.contains(word)).collect();
+        Answers { probe, script, files: BTreeMap::new(), changes: 0, foreign, known: Vec::new(), asked: 0 }
     }
-    // A program that nobody knows may have made the files that are asked for, unless the script says what becomes of them.
-    if course.end.is_some() || course.cycle.is_some() {
-        return false;
-    }
-    for word in exec.command.iter().flat_map(|words| words.split_whitespace()) {
-        if course.files.iter().all(|(_, name, _)| name != word) {
-            files.insert(word.to_owned(), String::new());
+
+    /// The answer at a time that is not before the one that was last asked for.
+    fn at(&mut self, time: Duration) -> bool {
+        let (probe, script) = (self.probe, self.script);
+        let Some(exec) = &probe.exec else { return true };
+        // The changes are in the order of their times, so each is made once.
+        let to_come = &script.course.files[self.changes..];
+        for (_, name, text) in to_come.iter().take_while(|(at, _, _)| *at <= time) {
+            match text {
+                Some(text) => self.files.insert(name.clone(), text.clone()),
+                None => self.files.remove(name),
+            };
+            self.changes += 1;
         }
+        if let Some(at) = self.known.iter().position(|(files, _)| *files == self.files) {
+            self.known[..=at].rotate_right(1);
+        } else if self.asked < ASKED_MAX {
+            self.asked += 1;
+            let succeeds = self.ask(exec);
+            self.known.insert(0, (self.files.clone(), succeeds));
+            self.known.truncate(KNOWN_MAX);
+        }
+        self.known.first().is_none_or(|(_, succeeds)| *succeeds)
     }
-    succeeds(files)
+
+    /// Whether a command succeeds where the files are as they are.
+    fn ask(&self, exec: &Command) -> bool {
+        let succeeds = |files| {
+            let course = shell::read(&exec.command, files, &self.script.env);
+            course.end.is_none_or(|(_, code)| code == 0)
+        };
+        if succeeds(self.files.clone()) {
+            return true;
+        }
+        if self.foreign.is_empty() {
+            return false;
+        }
+        let mut files = self.files.clone();
+        files.extend(self.foreign.iter().map(|word| ((*word).to_owned(), String::new())));
+        succeeds(files)
+    }
 }
 
 #[cfg(test)]
@@ -185,7 +240,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::pod::Command;
     use crate::rules::Said;
 
     fn exec(words: &[&str]) -> Option<Command> {
@@ -263,6 +317,29 @@ mod tests {
             let container = Container { readiness_probe: Some(probe), ..Container::default() };
             assert_eq!(at(&container, &Script::default(), 0).ready, is_ready, "{words:?}");
         }
+    }
+
+    /// What the container answers at a time, found anew from all that came before it.
+    fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
+        let Some(exec) = &probe.exec else { return true };
+        let course = &script.course;
+        let succeeds =
+            |files| shell::read(&exec.command, files, &script.env).end.is_none_or(|(_, code)| code == 0);
+        let mut files = course.files_at(at);
+        if succeeds(files.clone()) {
+            return true;
+        }
+        // A program that nobody knows may have made the files that are asked for, unless the script says what becomes of
+        // them.
+        if course.end.is_some() || course.cycle.is_some() {
+            return false;
+        }
+        for word in exec.command.iter().flat_map(|words| words.split_whitespace()) {
+            if course.files.iter().all(|(_, name, _)| name != word) {
+                files.insert(word.to_owned(), String::new());
+            }
+        }
+        succeeds(files)
     }
 
     /// What a probe finds, asked again and again until nothing can change any more.
@@ -347,6 +424,48 @@ mod tests {
             prop_assert_eq!(found.changes, expected.changes);
             prop_assert_eq!(found.spells, expected.spells);
         }
+    }
+
+    /// A probe that asks for a file each second, and takes long to do so.
+    fn slow_probe() -> Probe {
+        let script = format!("for i in {}; do :; done; cat /tmp/f", "1 ".repeat(9_000));
+        Probe {
+            period_seconds: Some(1),
+            failure_threshold: Some(1),
+            exec: exec(&["sh", "-c", &script]),
+            ..Probe::default()
+        }
+    }
+
+    #[test]
+    fn a_file_that_comes_and_goes_thousands_of_times_is_followed_to_the_end() {
+        let turns = "sleep 1; touch /tmp/f; sleep 1; rm /tmp/f";
+        let loops = |name: &str, times: usize| format!("for {name} in {}; do ", "1 ".repeat(times));
+        let text = format!("{}{}{turns}; done; done", loops("a", 50), loops("b", 40));
+        let words = ["sh".to_owned(), "-c".to_owned(), text];
+        let course = shell::read(&words, Default::default(), &Default::default());
+        assert_eq!((course.files.len(), course.end), (4_000, Some((Duration::from_secs(4_000), 0))));
+        let script = Script { course, ..Script::default() };
+        let container = Container { readiness_probe: Some(slow_probe()), ..Container::default() };
+        for (seconds, is_ready) in [(0, false), (1, true), (2, false), (3_998, false), (3_999, true)] {
+            let found = at(&container, &script, seconds);
+            assert_eq!(found.ready, is_ready, "{seconds}");
+            assert_eq!(found.until, Some(Time::from_seconds(seconds + 1)), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_probe_whose_files_never_are_as_they_were_is_asked_so_often_and_no_more() {
+        let mut script = Script::default();
+        let file = |at: u64| (Duration::from_secs(at), "/tmp/f".to_owned(), Some(at.to_string()));
+        script.course.files = (1..5_000).map(file).collect();
+        script.course.files.push((Duration::from_secs(5_000), "/tmp/f".to_owned(), None));
+        script.course.end = Some((Duration::from_secs(9_000), 0));
+        let probe = slow_probe();
+        let mut answers = Answers::new(&probe, &script);
+        let found: Vec<bool> = (0..6_000).map(|at| answers.at(Duration::from_secs(at))).collect();
+        assert!(!found[0] && found[1..].iter().all(|succeeds| *succeeds), "the last answer holds");
+        assert_eq!(answers.asked, ASKED_MAX);
     }
 
     #[test]

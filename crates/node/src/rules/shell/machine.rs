@@ -314,11 +314,12 @@ impl Machine {
     fn assignment<'a>(&mut self, word: &'a Word) -> Option<(&'a str, Value)> {
         let Some((Part::Text(first), rest)) = word.parts.split_first() else { return None };
         let (name, text) = first.split_once('=')?;
+        // The name is looked through and copied as the text is.
+        self.budget.handle(first.len());
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
         }
-        self.budget.handle(text.len());
         let rest = self.value_of(rest);
         Some((name, Value { text: format!("{text}{}", rest.text), sure: rest.sure }))
     }
@@ -342,6 +343,10 @@ impl Machine {
     fn expand(&mut self, words: &[Word]) -> (Vec<String>, bool) {
         let (mut all, mut is_sure) = (Vec::new(), true);
         for word in words {
+            // A word in quotes may have no parts at all, and is still one more that is made.
+            if !self.budget.handle(0) {
+                return (all, false);
+            }
             let mut open = word.quoted.then(String::new);
             for part in &word.parts {
                 let value = self.part(part);
@@ -446,6 +451,10 @@ impl Machine {
         }
         let mut last = Step::Code(0);
         for word in words {
+            // A round costs something even where there is nothing to do in it.
+            if !self.budget.handle(name.len() + word.len()) {
+                return Step::Endless;
+            }
             self.shell.env.set(name, Value::sure(&word));
             last = self.sequence(body);
             if !matches!(last, Step::Code(_)) {

@@ -76,6 +76,35 @@ fn a_loop_says_the_same_again_and_again() {
 }
 
 #[test]
+fn of_a_loop_that_says_much_the_newest_lines_are_kept() {
+    let hasty = course(&["sh", "-c", "echo up; while true; do echo x; sleep 0.000001; done"]);
+    let (years, turn) = (Duration::from_secs(10 * 365 * 86_400), Duration::from_micros(1));
+    let (said, next) = hasty.said_by(years);
+    let lines = u32::try_from(LINES_MAX).unwrap();
+    assert_eq!((said.len(), said.last()), (LINES_MAX, Some(&(years, "x"))));
+    assert_eq!(said.first(), Some(&(years - turn * (lines - 1), "x")));
+    assert_eq!(next, Some(years + turn));
+    // The first line, and one at the beginning of each turn.
+    assert_eq!(hasty.dropped_by(years), 2 + 10 * 365 * 86_400 * 1_000_000 - LINES_MAX);
+    assert_eq!(hasty.dropped_by(turn), 0);
+    assert_eq!(hasty.said_by(Duration::MAX).0.len(), LINES_MAX, "as far as any clock goes");
+    let script = format!("x={}; while true; do echo $x; sleep 1; done", "a".repeat(100_000));
+    let wordy = course(&["sh", "-c", &script]);
+    let (said, next) = wordy.said_by(years);
+    assert_eq!((said.len(), said.last().map(|(at, _)| *at)), (BYTES_MAX / 100_001, Some(years)));
+    assert_eq!(next, Some(years + Duration::from_secs(1)));
+}
+
+#[test]
+fn turns_of_a_loop_that_overlap_are_told_in_order() {
+    let course = course(&["sh", "-c", "while true; do sleep 5 && echo late & echo early; sleep 2; done"]);
+    let (said, next) = course.said_by(Duration::from_secs(7));
+    let times: Vec<(u64, &str)> = said.iter().map(|(at, line)| (at.as_secs(), *line)).collect();
+    assert_eq!(times, [(0, "early"), (2, "early"), (4, "early"), (5, "late"), (6, "early"), (7, "late")]);
+    assert_eq!((next, course.dropped_by(Duration::from_secs(7))), (Some(Duration::from_secs(8)), 0));
+}
+
+#[test]
 fn files_come_and_go() {
     let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
     let course = course(&["/bin/sh", "-c", script]);
@@ -278,6 +307,24 @@ fn a_script_that_makes_more_than_there_is_room_for_goes_on() {
     ] {
         assert_eq!(told(&script).0, None, "{}", &script[script.len() - 40..]);
     }
+}
+
+#[test]
+fn words_that_are_empty_cost_as_others_do() {
+    let empties = |times: usize| "'' ".repeat(times);
+    let each =
+        |name: &str, times: usize, body: &str| format!("for {name} in {}; do {body} done", empties(times));
+    let inner = format!("{};", each("c", 50_000, ""));
+    let middle = format!("{};", each("b", 1000, &inner));
+    for script in [
+        each("a", 1000, &middle),
+        each("a", 1000, &format!("{};", each("b", 1000, ""))),
+        each("a", 9000, &format!(": {};", empties(50_000))),
+    ] {
+        assert_eq!(told(&script).0, None, "{}", &script[script.len() - 40..]);
+    }
+    let few = each("a", 2, "echo \"[$a]\" '';");
+    assert_eq!(told(&few), (Some((0, 0)), vec!["[] ".to_owned(), "[] ".to_owned()]));
 }
 
 #[test]

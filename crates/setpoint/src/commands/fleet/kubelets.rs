@@ -148,8 +148,8 @@ impl Nodes for Kubelets {
         let rules = self.rules(&snapshot, &node, now);
         let rules = rules.map_err(|why| self.refused(&snapshot, pod, container, &node, why))?;
         let said = logs::said(&rules, pod, container, previous, now);
-        let logs::Said { lines, goes_on, next } = said.map_err(Status::bad_request)?;
-        Ok(Said { lines, dropped: 0, goes_on, next })
+        let logs::Said { lines, dropped, goes_on, next } = said.map_err(Status::bad_request)?;
+        Ok(Said { lines, dropped, goes_on, next })
     }
 }
 
