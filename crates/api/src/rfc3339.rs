@@ -26,6 +26,10 @@ pub struct Seconds(pub Time);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Micros(pub Time);
 
+/// Prints a time with as many digits as one in nanoseconds has, as in logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nanos(pub Time);
+
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_seconds(f, self.0)?;
@@ -37,6 +41,13 @@ impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_seconds(f, self.0)?;
         write!(f, ".{:06}Z", self.0.0.rem_euclid(MICROS_PER_SECOND))
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_seconds(f, self.0)?;
+        write!(f, ".{:06}000Z", self.0.0.rem_euclid(MICROS_PER_SECOND))
     }
 }
 

@@ -8,6 +8,7 @@ use setpoint_reconcile::views::node::{Node, Taint};
 use setpoint_reconcile::{Object, Role, World};
 
 use crate::control_plane::Components;
+use crate::images::hash;
 use crate::rules::PREFIX;
 use crate::rules::file::Rule;
 
@@ -16,6 +17,12 @@ pub(crate) const KUBELET: Role = Role { user: "system:nodes", manager: "kubelet"
 
 /// Where the addresses of nodes begin.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+/// Where those of nodes begin that are called otherwise, so that no two fleets of a cluster have the same; and how many
+/// places there are to begin.
+const FIRST_OTHER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const OTHER_SHARES: u64 = 512;
+/// What the names of nodes begin with where nobody says otherwise.
+pub const DEFAULT_PREFIX: &str = "node-";
 /// Where the addresses of pods come from on nodes that nobody gives any.
 const OWN_RANGE: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 /// How long a node waits to be given addresses.
@@ -61,7 +68,7 @@ impl Default for Fleet {
             ("pods", "110"),
         ];
         Fleet {
-            prefix: "node-".to_owned(),
+            prefix: DEFAULT_PREFIX.to_owned(),
             count: 1,
             capacity: capacity.map(|(name, amount)| (name.to_owned(), amount.to_owned())).to_vec(),
             labels: Vec::new(),
@@ -110,7 +117,13 @@ impl Fleet {
     /// The address of a node.
     #[must_use]
     pub fn address(&self, number: u32) -> String {
-        Ipv4Addr::from(u32::from(FIRST_ADDRESS).saturating_add(number)).to_string()
+        let first = if self.prefix == DEFAULT_PREFIX {
+            u32::from(FIRST_ADDRESS)
+        } else {
+            let share = u32::try_from(hash(&self.prefix) % OTHER_SHARES).unwrap_or(0);
+            u32::from(FIRST_OTHER_ADDRESS).saturating_add(share << 8)
+        };
+        Ipv4Addr::from(first.saturating_add(number)).to_string()
     }
 
     /// The zone of a node.
@@ -133,9 +146,7 @@ impl Fleet {
         let number = self.number(name)?;
         let (object, node) = world.view::<Node>("", name).filter(|(object, _)| self.owns(object))?;
         let seat = Seat { object, node, number };
-        // A node that goes says nothing more, but lets its pods go.
-        let is_heard = !node.is_silent() || object.meta().is_deleted();
-        (seat.power() == Power::On && is_heard).then_some(seat)
+        (seat.power() == Power::On && is_heard(object)).then_some(seat)
     }
 
     /// The addresses that pods on a node get: those it was given, or its own if nobody gives any.
@@ -210,6 +221,12 @@ impl Seat<'_> {
     }
 }
 
+/// Whether a node is not taken for silent. One that goes says nothing more, but lets its pods go.
+#[must_use]
+pub fn is_heard(node: &Object) -> bool {
+    node.meta().is_deleted() || !node.view::<Node>().is_some_and(Node::is_silent)
+}
+
 /// Whether somebody said anything of a node that its containers feel.
 #[must_use]
 pub fn is_played_with(node: &Object) -> bool {
@@ -233,6 +250,8 @@ mod tests {
             (fleet.address(0), fleet.address(300)),
             ("172.18.0.2".to_owned(), "172.18.1.46".to_owned())
         );
+        let [one, other] = ["sim-", "z-"].map(|prefix| Fleet { prefix: prefix.to_owned(), ..fleet.clone() });
+        assert!(one.address(0) != other.address(0) && one.address(0) != fleet.address(0));
         assert_eq!((fleet.zone(3), Fleet::default().zone(3)), (Some("b"), None));
     }
 }

@@ -479,11 +479,18 @@ impl<'a, R: Runtime> Looking<'a, R> {
     }
 
     fn ephemeral(&self) -> Vec<ContainerStatus> {
-        let added = self.case.pod.spec.ephemeral_containers.iter();
+        let Pod { spec, status: old } = self.case.pod;
+        let added = spec.ephemeral_containers.iter();
+        // One that ended is never started again.
+        let ended = |container: &Container| {
+            let mut known = old.ephemeral_container_statuses.iter();
+            let known = known.find(|known| known.name == container.name)?;
+            known.state.terminated.is_some().then(|| known.state.clone())
+        };
         let status = |container: &Container| ContainerStatus {
             name: container.name.clone(),
             image: container.image.clone(),
-            state: self.runtime.ephemeral(container),
+            state: ended(container).unwrap_or_else(|| self.runtime.ephemeral(container)),
             ..ContainerStatus::default()
         };
         added.map(status).collect()

@@ -11,14 +11,13 @@ use std::time::Duration;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, World};
 
 use crate::addresses;
 use crate::admission::{Room, refuse};
 use crate::attend::{Decided, attend};
-use crate::fleet::{FLEET, Fleet, KUBELET, Seat, is_played_with};
+use crate::fleet::{FLEET, Fleet, KUBELET, Seat, is_heard, is_played_with};
 use crate::images::hash;
 use crate::needs::HELD_BY_NAMESPACE;
 use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
@@ -278,9 +277,8 @@ fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Whether a node has come to another fleet, or is heard again.
 fn returns(before: &Object, after: &Object) -> bool {
-    let is_silent = |node: &Object| node.view::<Node>().is_some_and(Node::is_silent);
     before.meta().annotations.get(FLEET) != after.meta().annotations.get(FLEET)
-        || is_silent(before) && !is_silent(after)
+        || !is_heard(before) && is_heard(after)
 }
 
 /// Whoever has a node from now on looks after the pods on it.

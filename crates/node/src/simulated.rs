@@ -283,6 +283,8 @@ impl Runtime for Simulated<'_> {
             exit_code: CANNOT_RUN,
             reason: "ContainerCannotRun".to_owned(),
             message,
+            started_at: Some(whole(self.now)),
+            finished_at: Some(whole(self.now)),
             ..Terminated::default()
         })
     }

@@ -183,6 +183,25 @@ fn no_two_pods_of_a_node_have_the_same_address() {
 }
 
 #[test]
+fn what_others_say_that_a_node_has_is_there_for_pods_while_they_say_so() {
+    let mut cluster = cluster(at_once);
+    let amount = |cluster: &Cluster, sort: &str| {
+        let node = cluster.get("nodes", "node-0").unwrap();
+        node.at(&["status", sort, "example.com/gpu"]).and_then(Value::as_str).map(str::to_owned)
+    };
+    let two = value!({"status": {"capacity": {"example.com/gpu": "2"}}});
+    cluster.patch("nodes", "node-0", "status", two).unwrap();
+    seconds(&mut cluster, 20);
+    assert_eq!(amount(&cluster, "allocatable").as_deref(), Some("2"));
+    cluster.assert_quiet();
+    let none = value!({"status": {"capacity": {"example.com/gpu": null}}});
+    cluster.patch("nodes", "node-0", "status", none).unwrap();
+    seconds(&mut cluster, 20);
+    assert_eq!((amount(&cluster, "capacity"), amount(&cluster, "allocatable")), (None, None));
+    cluster.assert_quiet();
+}
+
+#[test]
 fn a_container_that_ends_makes_a_pod_succeed_or_fail_or_loop() {
     let mut cluster = cluster(at_once);
     let spec = |policy: &str, script: &str| {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use setpoint_api::rfc3339::{self, Micros};
+use setpoint_api::rfc3339::{self, Nanos};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::Object;
@@ -97,7 +97,7 @@ impl Wanted {
         let mut text = String::new();
         for (at, line) in &lines[lines.len().saturating_sub(tail)..] {
             if self.timestamps {
-                text.push_str(&Micros(*at).to_string());
+                text.push_str(&Nanos(*at).to_string());
                 text.push(' ');
             }
             text.push_str(line);
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(text("sinceSeconds=8"), "two\nthree\n");
         assert_eq!(text("sinceTime=1970-01-01T00:00:03Z"), "three\n");
         assert_eq!(text("limitBytes=5"), "one\nt");
-        assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000Z three\n");
+        assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000000Z three\n");
         let wanted = Wanted::default();
         let later = Said { dropped: 7, ..said() };
         assert_eq!(wanted.text(&later, 9), "three\n", "two of these, and all before them, were told");

@@ -183,6 +183,13 @@ pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (Str
     let known = seat.object.decode::<Part>().unwrap_or_default().status;
     let ranges = fleet.pod_ranges(seat, now);
     let mut wanted = plain(fleet, seat.number, &fleet.name(seat.number), seat.booted());
+    // What others say that a node has is there for pods too, as with a kubelet.
+    for (name, amount) in &known.capacity {
+        if !wanted.capacity.contains_key(name) {
+            wanted.capacity.insert(name.clone(), amount.clone());
+            wanted.allocatable.insert(name.clone(), amount.clone());
+        }
+    }
     wanted.conditions = conditions(!ranges.is_empty(), now);
     let was_ready = seat.node.is_ready();
     let becomes_ready = !ranges.is_empty() && !was_ready;
@@ -209,7 +216,12 @@ pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (Str
     if differs || due <= now {
         // Images are told along with all else: for their own sake nobody waits.
         wanted.images = images(world, seat.object.key().name());
-        patch = Some(value_of(&wanted));
+        let mut said = value_of(&wanted);
+        // What a node no longer has must be taken back by name.
+        for name in known.allocatable.keys().filter(|name| !wanted.allocatable.contains_key(*name)) {
+            said.ensure_map("allocatable").insert(name.as_str(), Value::Null);
+        }
+        patch = Some(said);
     } else {
         next = due;
     }
