@@ -230,7 +230,7 @@ impl Cache {
         };
         if changed && self.counters.all.iter().any(|counter| by_labels(&counter.what)) {
             self.recount();
-            self.news.helps |= Helps::PODS;
+            self.news.helps |= Helps::PODS | Helps::PODS_CAME;
         }
     }
 
@@ -513,7 +513,7 @@ impl Cache {
             self.listen(&shape);
         }
         self.counters_kept = self.counters.all.len();
-        self.news.are_counters_new = true;
+        self.news.renumber();
     }
 
     /// Puts a pod on a node.

@@ -116,15 +116,21 @@ fn profile(value: &Value, path: &str) -> Result<Profile, ConfigError> {
         Some(_) => return Err(ConfigError::Malformed(format!("{path}schedulerName"), "a text")),
     };
     let mut profile = Profile::named(name);
-    let points = value.get("plugins").and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
+    let plugins = value.get("plugins").filter(|plugins| !plugins.is_null());
+    if plugins.is_some_and(|plugins| plugins.as_map().is_none()) {
+        return Err(ConfigError::Malformed(format!("{path}plugins"), "fields"));
+    }
+    let points = plugins.and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
     // What is said of all points at once comes first, wherever it stands: what is said of one counts more.
     let (all, each): (Vec<_>, Vec<_>) = points.partition(|(point, _)| *point == "multiPoint");
     for (point, set) in all.into_iter().chain(each) {
         weigh(&mut profile.weights, point, set, &format!("{path}plugins.{point}."))?;
     }
     for (at, one) in list(value, path, "pluginConfig")?.iter().enumerate() {
+        let path = format!("{path}pluginConfig[{at}].");
+        only(one, &path, &["name", "args"])?;
         let args = one.get("args").cloned().unwrap_or_default();
-        configure(&mut profile, one.str_at(&["name"]), &args, &format!("{path}pluginConfig[{at}].args."))?;
+        configure(&mut profile, one.str_at(&["name"]), &args, &format!("{path}args."))?;
     }
     Ok(profile)
 }
@@ -171,6 +177,21 @@ fn enable(weights: &mut Weights, point: &str, plugin: &str, weight: i64) -> Opti
     Some(())
 }
 
+/// What can be said of nodes that a profile wants.
+const AFFINITY: [&str; 2] =
+    ["requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"];
+/// What can be said of how pods spread by default.
+const CONSTRAINT: [&str; 8] = [
+    "maxSkew",
+    "topologyKey",
+    "whenUnsatisfiable",
+    "labelSelector",
+    "minDomains",
+    "nodeAffinityPolicy",
+    "nodeTaintsPolicy",
+    "matchLabelKeys",
+];
+
 fn configure(profile: &mut Profile, plugin: &str, args: &Value, path: &str) -> Result<(), ConfigError> {
     match plugin {
         "NodeAffinity" => {
@@ -178,6 +199,7 @@ fn configure(profile: &mut Profile, plugin: &str, args: &Value, path: &str) -> R
             let Some(added) = args.get("addedAffinity").filter(|added| !added.is_null()) else {
                 return Ok(());
             };
+            only(added, &format!("{path}addedAffinity."), &AFFINITY)?;
             let affinity = value!({"nodeAffinity": (added.clone())});
             let nodes = NodeChoice::of(&Pairs::default(), Some(&affinity));
             profile.nodes = Some(nodes).filter(|nodes| !nodes.is_any());
@@ -186,7 +208,14 @@ fn configure(profile: &mut Profile, plugin: &str, args: &Value, path: &str) -> R
         "PodTopologySpread" => {
             only(args, path, &["apiVersion", "kind", "defaultConstraints", "defaultingType"])?;
             let constraints = list(args, path, "defaultConstraints")?;
-            match args.str_at(&["defaultingType"]) {
+            for (at, one) in constraints.iter().enumerate() {
+                only(one, &format!("{path}defaultConstraints[{at}]."), &CONSTRAINT)?;
+            }
+            let sort = args.get("defaultingType").filter(|sort| !sort.is_null());
+            if sort.is_some_and(|sort| sort.as_str().is_none()) {
+                return Err(ConfigError::Malformed(format!("{path}defaultingType"), "a text"));
+            }
+            match sort.and_then(Value::as_str).unwrap_or_default() {
                 "List" => {
                     profile.spreads = false;
                     profile.constraints =
@@ -272,6 +301,19 @@ mod tests {
         assert_eq!(refusal(set), "profiles[0].plugins.score.enabled: want a list");
         assert_eq!(refusal(value!({"schedulerName": 5})), "profiles[0].schedulerName: want a text");
         assert_eq!(refusal(value!("mine")), "profiles[0]: want fields");
+        for plugins in [value!("x"), value!([{"score": {}}])] {
+            assert_eq!(refusal(value!({"plugins": (plugins)})), "profiles[0].plugins: want fields");
+        }
+        let configured = |one: Value| refusal(value!({"pluginConfig": [(one)]}));
+        assert_eq!(configured(value!("NodeAffinity")), "profiles[0].pluginConfig[0]: want fields");
+        let of = |name: &str, args: Value| configured(value!({"name": (name), "args": (args)}));
+        let affinity = of("NodeAffinity", value!({"addedAffinity": "x"}));
+        assert_eq!(affinity, "profiles[0].pluginConfig[0].args.addedAffinity: want fields");
+        let constraints =
+            of("PodTopologySpread", value!({"defaultingType": "List", "defaultConstraints": [3]}));
+        assert_eq!(constraints, "profiles[0].pluginConfig[0].args.defaultConstraints[0]: want fields");
+        let sort = of("PodTopologySpread", value!({"defaultingType": 3}));
+        assert_eq!(sort, "profiles[0].pluginConfig[0].args.defaultingType: want a text");
         let mut profiles = config(value!({}));
         profiles.make_map().insert("profiles", value!({"schedulerName": "mine"}));
         assert_eq!(read(&profiles).unwrap_err().to_string(), "profiles: want a list");

@@ -17,13 +17,21 @@ pub(super) struct News {
     pub claims: BTreeSet<Box<str>>,
     /// Counters of pods that others must be near to, or spread with, in which a pod counts that came to a node.
     came: BTreeSet<usize>,
-    /// Whether counters have other numbers than before.
-    pub are_counters_new: bool,
+    /// Whether any pod came to a node, whoever counts it.
+    has_any_come: bool,
 }
 
 impl News {
     fn is_none(&self) -> bool {
-        self.helps == Helps::NONE && self.claims.is_empty() && self.came.is_empty() && !self.are_counters_new
+        self.helps == Helps::NONE && self.claims.is_empty() && !self.has_any_come
+    }
+
+    /// The counters get other numbers: whom pods helped that came before then, nobody knows any more.
+    pub fn renumber(&mut self) {
+        if !self.came.is_empty() {
+            self.came.clear();
+            self.helps |= Helps::PODS_CAME;
+        }
     }
 }
 
@@ -31,6 +39,7 @@ impl Cache {
     /// A pod came to a node: that helps those that want to be where it is, or count it.
     pub fn note_came(&mut self, id: PodId) {
         let Some(entry) = self.pods[id as usize].as_ref() else { return };
+        self.news.has_any_come = true;
         if let Some(shape) = self.shapes[entry.shape as usize].as_ref() {
             self.news.came.extend(self.counters.drawing(&shape.weights, entry.is_deleted));
         }
@@ -46,7 +55,8 @@ impl Cache {
             let Some(entry) = self.pods[*id as usize].as_ref() else { continue };
             let Some(waiting) = entry.waiting else { continue };
             let is_pressing = self.is_pressed(entry, waiting, &news);
-            let may_help = is_pressing || waiting.helps.meets(news.helps);
+            let may_help =
+                is_pressing || waiting.helps.meets(news.helps) || self.may_count(entry, waiting, &news);
             if let Some(waiting) = self.pods[*id as usize].as_mut().and_then(|entry| entry.waiting.as_mut()) {
                 waiting.is_pressing |= is_pressing;
                 waiting.is_stirred |= may_help;
@@ -63,8 +73,7 @@ impl Cache {
         let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return true };
         if waiting.helps.meets(Helps::VOLUMES) && !news.claims.is_empty() {
             let namespace = &shape.shape.namespace;
-            let is_own =
-                |name: &str| news.claims.iter().any(|path| path.split_once('/') == Some((namespace, name)));
+            let is_own = |name: &str| news.claims.contains(format!("{namespace}/{name}").as_str());
             if shape.shape.claims.iter().any(|claim| is_own(&claim.name)) {
                 return true;
             }
@@ -72,17 +81,21 @@ impl Cache {
         if !waiting.helps.meets(Helps::PODS_CAME) {
             return false;
         }
-        match &shape.class {
-            Some(class) if !news.are_counters_new => class.gates.iter().any(|gate| {
-                let others = match &gate.sort {
-                    Sort::Near { all, .. } => &all[..],
-                    Sort::Spread { .. } | Sort::Far | Sort::Shunned => &[],
-                };
-                let mut counters = others.iter().chain([&gate.tally]).map(|(counter, _)| counter);
-                counters.any(|counter| news.came.contains(counter))
-            }),
-            // Nobody knows any more what it counts.
-            _ => news.are_counters_new || !news.came.is_empty(),
-        }
+        shape.class.iter().flat_map(|class| &class.gates).any(|gate| {
+            let others = match &gate.sort {
+                Sort::Near { all, .. } => &all[..],
+                Sort::Spread { .. } | Sort::Far | Sort::Shunned => &[],
+            };
+            let mut counters = others.iter().chain([&gate.tally]).map(|(counter, _)| counter);
+            counters.any(|counter| news.came.contains(counter))
+        })
+    }
+
+    /// Whether a pod came, and nobody knows any more what this one counts. It is not pressing: to be tried makes counters,
+    /// and where there are too many of them they go again.
+    fn may_count(&self, entry: &PodEntry, waiting: Waiting, news: &News) -> bool {
+        let is_unknown =
+            || self.shapes[entry.shape as usize].as_ref().is_none_or(|shape| shape.class.is_none());
+        news.has_any_come && waiting.helps.meets(Helps::PODS_CAME) && is_unknown()
     }
 }
