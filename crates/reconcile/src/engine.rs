@@ -528,8 +528,7 @@ impl Engine {
         // Names of Events only have to differ; time and a counter see to that.
         let nonce = now.0.unsigned_abs().wrapping_mul(1000).wrapping_add(self.last_ticket % 1000);
         let source = self.running[at].controller.source();
-        let name = note.speaker.as_deref().unwrap_or(source);
-        let speaker = Speaker { source, name, host: host.as_deref().unwrap_or_default() };
+        let speaker = speaker_of(source, &note, host.as_deref());
         let Some((write, spoken)) = self.recorder.record(speaker, &note, now, nonce) else { return };
         self.send_note(Telling { running: at, note, host, by, spoken }, write, turn);
     }
@@ -544,15 +543,26 @@ impl Engine {
         self.flights.insert(ticket, Flight::Note(Box::new(telling)));
     }
 
-    /// Tells what was said while an Event was being written, or what could not be told in one that is gone.
+    /// Tells what was said while an Event was being written, or what could not be told in one that is gone, or may not
+    /// have been told.
     fn go_on_telling(&mut self, mut telling: Telling, outcome: &Outcome, now: Time, turn: &mut Turn) {
         let end = match outcome {
             Outcome::Gone => Ended::Gone,
             Outcome::Refused(_) => Ended::Refused,
-            Outcome::Done { .. } | Outcome::Conflict | Outcome::Lost { .. } => Ended::There,
+            Outcome::Done { .. } => Ended::There,
+            // A create ends in a conflict where there is such an Event, and as well where its namespace just changed.
+            Outcome::Conflict | Outcome::Lost { .. } => Ended::Unsure,
         };
-        match self.recorder.answered(&mut telling.spoken, end) {
-            Some(Next::Write(write)) => self.send_note(telling, write, turn),
+        let source = self.running[telling.running].controller.source();
+        let speaker = speaker_of(source, &telling.note, telling.host.as_deref());
+        match self.recorder.answered(speaker, &telling.note, &mut telling.spoken, end) {
+            Some(Next::Write(write, words)) => {
+                // Should this Event be gone, then these are the words to tell anew.
+                if let Some(words) = words {
+                    telling.note.message = words;
+                }
+                self.send_note(telling, write, turn);
+            }
             Some(Next::Anew(words)) => {
                 let Telling { running, mut note, host, by, .. } = telling;
                 note.message = words.unwrap_or(note.message);
@@ -649,6 +659,12 @@ impl Engine {
         }
         gaps
     }
+}
+
+/// Who speaks in a note.
+fn speaker_of<'a>(source: &'static str, note: &'a Note, host: Option<&'a str>) -> Speaker<'a> {
+    let name = note.speaker.as_deref().unwrap_or(source);
+    Speaker { source, name, host: host.unwrap_or_default() }
 }
 
 /// The account of a node.

@@ -27,6 +27,10 @@ pub const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 pub const BURST_MAX: u32 = 25;
 /// After how long it may write one more.
 pub const BURST_REFILL: Duration = Duration::from_secs(300);
+/// For how long after it was last told an Event may still be there.
+pub const KEPT_FOR: Duration = Duration::from_secs(3600);
+/// How often a write of an Event is sent once more, where nobody knows whether it was done.
+pub const RETRIES_MAX: u32 = 2;
 
 /// Who speaks.
 #[derive(Clone, Copy)]
@@ -46,6 +50,8 @@ pub(crate) struct Recorder {
     talks: BTreeMap<Whom, Talk>,
     /// How many notes are remembered in all of them.
     told: usize,
+    /// How much was left of it all when some was last forgotten.
+    left: usize,
 }
 
 /// Who speaks about whom, in which tone.
@@ -74,8 +80,6 @@ struct Topic {
     /// When it was last talked about, and how often it has been a new one.
     last: Time,
     round: u32,
-    /// With how many different words in this round.
-    words: u32,
     told: Vec<Told>,
 }
 
@@ -85,6 +89,8 @@ struct Told {
     words: Option<Box<str>>,
     event: Key,
     count: i64,
+    /// When it was last told.
+    last: Time,
     /// The round of its topic in which it was last told.
     round: u32,
     /// Whether a write of its Event is under way.
@@ -105,13 +111,19 @@ pub(crate) struct Spoken {
     event: Key,
     /// Whether the Event was believed to be there.
     is_again: bool,
+    /// When the note was told, so that the same write can be made once more.
+    at: Time,
+    /// How often it was.
+    retries: u32,
 }
 
 /// How a write of an Event ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The Event is there, for all that is known.
+    /// The Event is there.
     There,
+    /// Nobody knows: the connection broke, or something had changed, which may be another thing than the Event.
+    Unsure,
     /// There is no such Event.
     Gone,
     /// It may not be.
@@ -120,8 +132,8 @@ pub(crate) enum Ended {
 
 /// What follows from how a write of an Event ended.
 pub(crate) enum Next {
-    /// It is to be written once more.
-    Write(Write),
+    /// This is to be written, which tells the note in these words if others came since.
+    Write(Write, Option<String>),
     /// The note is to be told anew, in these words if others came since.
     Anew(Option<String>),
 }
@@ -147,35 +159,44 @@ impl Recorder {
             return None;
         }
         let topic = talk.topic(note, now);
+        self.told -= topic.go_on(now);
         let words = if topic.is_combined(&note.message) { None } else { Some(note.message.as_str()) };
         if let Some(told) = topic.told.iter_mut().find(|told| told.words.as_deref() == words) {
             told.count += 1;
             let write = told.again(&note.message, now)?;
-            return Some((write, Spoken { whom, event: told.event.clone(), is_again: true }));
+            let event = told.event.clone();
+            return Some((write, Spoken { whom, event, is_again: true, at: now, retries: 0 }));
         }
         let namespace = about.key.namespace().unwrap_or("default");
         let name = format!("{}.{nonce:x}", about.key.name());
         let event = key_of("events", namespace, &name)?;
-        let spoken = Spoken { whom, event: event.clone(), is_again: false };
+        let spoken = Spoken { whom, event: event.clone(), is_again: false, at: now, retries: 0 };
         let (words, round) = (words.map(Into::into), topic.round);
-        let told = Told { words, event, count: 1, round, is_under_way: true, behind: None };
-        let first = first(speaker, note, told.message(&note.message), namespace, &name, now);
+        let told = Told { words, event, count: 1, last: now, round, is_under_way: true, behind: None };
+        let write = told.first(speaker, note, now);
         topic.told.push(told);
         self.told += 1;
-        Some((Write::create("events", namespace, first), spoken))
+        Some((write, spoken))
     }
 
-    /// Hears how a write ended.
-    pub fn answered(&mut self, spoken: &mut Spoken, end: Ended) -> Option<Next> {
+    /// Hears how a write of this note ended.
+    pub fn answered(
+        &mut self,
+        speaker: Speaker<'_>,
+        note: &Note,
+        spoken: &mut Spoken,
+        end: Ended,
+    ) -> Option<Next> {
         let talk = self.talks.get_mut(&spoken.whom)?;
         for topic in &mut talk.topics {
             let Some(at) = topic.told.iter().position(|told| told.event == spoken.event) else { continue };
-            if end == Ended::There {
-                let told = &mut topic.told[at];
-                told.is_under_way = false;
-                let Behind { words, last } = *told.behind.take()?;
-                spoken.is_again = true;
-                return told.again(&words, last).map(Next::Write);
+            match end {
+                Ended::Unsure if spoken.retries < RETRIES_MAX => {
+                    return Some(topic.told[at].once_more(speaker, note, spoken));
+                }
+                // If it is not there after all, the next to tell it again will find it gone.
+                Ended::There | Ended::Unsure => return topic.told[at].arrive(spoken),
+                Ended::Gone | Ended::Refused => {}
             }
             let told = topic.told.swap_remove(at);
             self.told -= 1;
@@ -189,14 +210,20 @@ impl Recorder {
     }
 
     /// Keeps memory bounded: when too much is remembered, what was not talked about lately goes, unless somebody waits
-    /// for an answer about it.
+    /// for an answer about it. Where many wait, little can go, so that it looks again only when there is half as much
+    /// more: else it would look at everything at every note.
     fn forget_some(&mut self) {
-        if self.talks.len() < REMEMBERED_MAX && self.told < REMEMBERED_MAX {
+        if self.size() < REMEMBERED_MAX.max(self.left + self.left / 2) {
             return;
         }
         let middle = median(self.talks.values().map(|talk| talk.last));
         self.talks.retain(|_, talk| talk.last > middle || talk.told().any(|told| told.is_under_way));
         self.told = self.talks.values().map(|talk| talk.told().count()).sum();
+        self.left = self.size();
+    }
+
+    fn size(&self) -> usize {
+        self.talks.len().max(self.told)
     }
 }
 
@@ -222,32 +249,39 @@ impl Talk {
         let is_same = |topic: &Topic| topic.reason == *reason && *topic.part == *about.part;
         let at = self.topics.iter().position(is_same).unwrap_or_else(|| {
             let (part, told) = (about.part.as_str().into(), Vec::with_capacity(1));
-            self.topics.push(Topic { part, reason, last: now, round: 0, words: 0, told });
+            self.topics.push(Topic { part, reason, last: now, round: 0, told });
             self.topics.len() - 1
         });
-        let topic = &mut self.topics[at];
-        if now.since(topic.last) > SIMILAR_WITHIN {
-            topic.round = topic.round.wrapping_add(1);
-            topic.words = 0;
-        }
-        topic.last = now;
-        topic
+        &mut self.topics[at]
     }
 }
 
 impl Topic {
+    /// Talks about it at a time. After a pause it is a new one, and what was told in Events that are gone by now is
+    /// forgotten, unless somebody waits for an answer about it. Says how many notes were forgotten.
+    fn go_on(&mut self, now: Time) -> usize {
+        let before = self.told.len();
+        if now.since(self.last) > SIMILAR_WITHIN {
+            self.round = self.round.wrapping_add(1);
+            self.told.retain(|told| told.is_under_way || now.since(told.last) <= KEPT_FOR);
+        }
+        self.last = now;
+        before - self.told.len()
+    }
+
     /// Whether a note in these words is told together with others. Those that stand apart already go on to do so.
     fn is_combined(&mut self, words: &str) -> bool {
-        let known = self.told.iter_mut().find(|told| told.words.as_deref() == Some(words));
-        if known.as_ref().is_some_and(|told| told.round == self.round) {
+        let known = self.told.iter().position(|told| told.words.as_deref() == Some(words));
+        if known.is_some_and(|at| self.told[at].round == self.round) {
             return false;
         }
-        if self.words + 1 >= SIMILAR_MAX {
+        // They are counted where they are remembered, so that words whose Event is gone do not count for ever.
+        let stands_apart = |told: &&Told| told.words.is_some() && told.round == self.round;
+        if self.told.iter().filter(stands_apart).count() + 1 >= SIMILAR_MAX as usize {
             return true;
         }
-        self.words += 1;
-        if let Some(told) = known {
-            told.round = self.round;
+        if let Some(at) = known {
+            self.told[at].round = self.round;
         }
         false
     }
@@ -264,24 +298,63 @@ impl Told {
 
     /// The write that tells it again; nothing if that has to wait.
     fn again(&mut self, words: &str, now: Time) -> Option<Write> {
+        self.last = now;
         if self.is_under_way {
             self.behind = Some(Box::new(Behind { words: words.to_owned(), last: now }));
             return None;
         }
         self.is_under_way = true;
+        Some(self.patch(words, now))
+    }
+
+    /// The write that tells it for the first time.
+    fn first(&self, speaker: Speaker<'_>, note: &Note, at: Time) -> Write {
+        let (namespace, name) = (self.event.namespace().unwrap_or_default(), self.event.name());
+        let event = first(speaker, note, self.message(&note.message), namespace, name, at);
+        Write::create("events", namespace, event)
+    }
+
+    fn patch(&self, words: &str, at: Time) -> Write {
         let patch = [
             ("count", Value::from(self.count)),
-            ("lastTimestamp", Value::from(Seconds(now).to_string())),
+            ("lastTimestamp", Value::from(Seconds(at).to_string())),
             ("message", Value::from(self.message(words))),
         ];
-        Some(Write::Patch {
+        Write::Patch {
             key: self.event.clone(),
             part: "",
             sort: Sort::Merge,
             patch: Value::Map(patch.into_iter().collect()),
             uid: None,
             revision: None,
-        })
+        }
+    }
+
+    /// What follows when its Event is there: what was said since is told at once.
+    fn arrive(&mut self, spoken: &mut Spoken) -> Option<Next> {
+        spoken.retries = 0;
+        let next = self.catch_up(spoken);
+        self.is_under_way = next.is_some();
+        next
+    }
+
+    /// The write of what was said since the last one went out.
+    fn catch_up(&mut self, spoken: &mut Spoken) -> Option<Next> {
+        let Behind { words, last } = *self.behind.take()?;
+        spoken.is_again = true;
+        spoken.at = last;
+        Some(Next::Write(self.patch(&words, last), Some(words)))
+    }
+
+    /// The write that may not have been done, once more. A first one stays what it was, under the same name, so that
+    /// there are never two Events; one that tells it again does so in the newest words.
+    fn once_more(&mut self, speaker: Speaker<'_>, note: &Note, spoken: &mut Spoken) -> Next {
+        spoken.retries += 1;
+        if !spoken.is_again {
+            return Next::Write(self.first(speaker, note, spoken.at), None);
+        }
+        let newest = self.catch_up(spoken);
+        newest.unwrap_or_else(|| Next::Write(self.patch(&note.message, spoken.at), None))
     }
 }
 
@@ -378,7 +451,7 @@ mod tests {
 
     fn write(next: Option<Next>) -> Write {
         match next {
-            Some(Next::Write(write)) => write,
+            Some(Next::Write(write, _)) => write,
             _ => panic!("there is nothing to write"),
         }
     }
@@ -391,10 +464,10 @@ mod tests {
         let Write::Create { object, .. } = first else { panic!("{first:?}") };
         assert_eq!(object.str_at(&["metadata", "name"]), "x.1");
         assert_eq!(object.str_at(&["involvedObject", "resourceVersion"]), "3");
-        assert!(recorder.answered(&mut spoken, Ended::There).is_none());
+        assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
         let (second, mut spoken) = recorder.record(C, &note, Time::EPOCH, 2).unwrap();
         assert_eq!(count(second), ("x.1".to_owned(), 2));
-        assert!(recorder.answered(&mut spoken, Ended::There).is_none());
+        assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
         let other = subject().normal("Started", "it runs well");
         let other = recorder.record(C, &other, Time::EPOCH, 3).unwrap().0;
         assert!(matches!(other, Write::Create { .. }));
@@ -408,12 +481,12 @@ mod tests {
         for nonce in 2..5 {
             assert!(recorder.record(C, &note, Time::EPOCH, nonce).is_none(), "nobody knows if there is one");
         }
-        let behind = write(recorder.answered(&mut made, Ended::There));
+        let behind = write(recorder.answered(C, &note, &mut made, Ended::There));
         assert_eq!(count(behind), ("x.1".to_owned(), 4));
         assert!(recorder.record(C, &note, Time::EPOCH, 5).is_none(), "the patch is under way");
-        let behind = write(recorder.answered(&mut made, Ended::There));
+        let behind = write(recorder.answered(C, &note, &mut made, Ended::There));
         assert_eq!(count(behind), ("x.1".to_owned(), 5));
-        assert!(recorder.answered(&mut made, Ended::There).is_none());
+        assert!(recorder.answered(C, &note, &mut made, Ended::There).is_none());
         assert!(recorder.record(C, &note, Time::EPOCH, 6).is_some());
     }
 
@@ -422,15 +495,15 @@ mod tests {
         let mut recorder = Recorder::default();
         let note = subject().normal("Started", "it runs");
         let (_, mut made) = recorder.record(C, &note, Time::EPOCH, 1).unwrap();
-        assert!(recorder.answered(&mut made, Ended::There).is_none());
+        assert!(recorder.answered(C, &note, &mut made, Ended::There).is_none());
         let (_, mut again) = recorder.record(C, &note, Time::EPOCH, 2).unwrap();
-        assert!(matches!(recorder.answered(&mut again, Ended::Gone), Some(Next::Anew(None))));
+        assert!(matches!(recorder.answered(C, &note, &mut again, Ended::Gone), Some(Next::Anew(None))));
         let (anew, mut made) = recorder.record(C, &note, Time::EPOCH, 3).unwrap();
         assert!(matches!(anew, Write::Create { .. }));
-        assert!(recorder.answered(&mut made, Ended::Gone).is_none(), "its namespace is gone");
+        assert!(recorder.answered(C, &note, &mut made, Ended::Gone).is_none(), "its namespace is gone");
         let (anew, mut made) = recorder.record(C, &note, Time::EPOCH, 4).unwrap();
         assert!(matches!(anew, Write::Create { .. }));
-        assert!(recorder.answered(&mut made, Ended::Refused).is_none());
+        assert!(recorder.answered(C, &note, &mut made, Ended::Refused).is_none());
         assert_eq!(recorder.told, 0);
     }
 
@@ -441,7 +514,7 @@ mod tests {
             if let Some((write, mut spoken)) = recorder.record(C, &note, now, i as u64) {
                 said += 1;
                 made += usize::from(matches!(write, Write::Create { .. }));
-                assert!(recorder.answered(&mut spoken, Ended::There).is_none());
+                assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
             }
         }
         (made, said)
@@ -479,10 +552,121 @@ mod tests {
         let mut recorder = Recorder::default();
         for i in 0..20_000 {
             let about = Subject { key: key_of("pods", "a", &format!("p{i}")).unwrap(), ..subject() };
-            let (_, mut spoken) = recorder.record(C, &about.normal("Made", "made"), Time(i), 0).unwrap();
-            assert!(recorder.answered(&mut spoken, Ended::There).is_none());
+            let note = about.normal("Made", "made");
+            let (_, mut spoken) = recorder.record(C, &note, Time(i), 0).unwrap();
+            assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
         }
         assert!(recorder.told <= REMEMBERED_MAX && recorder.talks.len() <= REMEMBERED_MAX);
         assert!(recorder.told > REMEMBERED_MAX / 4, "half of it is kept");
+    }
+
+    #[test]
+    fn where_no_answer_comes_everything_is_kept_and_seldom_looked_at_until_answers_come() {
+        let mut recorder = Recorder::default();
+        let made = |i: i64| {
+            let key = key_of("pods", "a", &format!("p{i}")).unwrap();
+            Subject { key, ..subject() }.normal("Made", "made")
+        };
+        let (mut waiting, mut looks) = (Vec::new(), 0);
+        for i in 0..20_000 {
+            let (note, left) = (made(i), recorder.left);
+            let (_, spoken) = recorder.record(C, &note, Time(i), 0).unwrap();
+            looks += usize::from(recorder.left != left);
+            waiting.push((note, spoken));
+        }
+        assert_eq!((recorder.told, recorder.talks.len()), (20_000, 20_000), "each waits for an answer");
+        assert!((1..=5).contains(&looks), "looked at everything {looks} times");
+        for (note, mut spoken) in waiting {
+            assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
+        }
+        tell_each(&mut recorder, (20_000..40_000).map(made));
+        assert!(recorder.told <= REMEMBERED_MAX && recorder.talks.len() <= REMEMBERED_MAX);
+    }
+
+    /// Tells notes about different objects, each later than the one before.
+    fn tell_each(recorder: &mut Recorder, notes: impl Iterator<Item = Note>) {
+        for (note, time) in notes.zip(20_000..) {
+            assert_eq!(tell(recorder, [note], Time(time)), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_topic_that_comes_up_now_and_then_remembers_no_events_that_are_gone() {
+        let mut recorder = Recorder::default();
+        let mut now = Time::EPOCH;
+        for i in 0..20 {
+            let notes = (0..5).map(|j| subject().warning("Failed", format!("try {j} of {i}")));
+            assert_eq!(tell(&mut recorder, notes, now), (5, 5));
+            let remembered: usize = recorder.talks.values().map(|talk| talk.told().count()).sum();
+            assert_eq!((recorder.told, remembered), (5, 5));
+            now = now.after(2 * KEPT_FOR);
+        }
+        let note = subject().warning("Failed", "for long");
+        let (_, mut slow) = recorder.record(C, &note, now, 77).unwrap();
+        now = now.after(2 * KEPT_FOR);
+        assert!(recorder.record(C, &note, now, 78).is_none(), "the write is under way");
+        assert_eq!(recorder.told, 1, "what is under way is kept");
+        let behind = write(recorder.answered(C, &note, &mut slow, Ended::There));
+        assert_eq!(count(behind), ("x.4d".to_owned(), 2));
+        assert!(recorder.answered(C, &note, &mut slow, Ended::There).is_none());
+        let (again, _) = recorder.record(C, &note, now.after(2 * SIMILAR_WITHIN), 79).unwrap();
+        assert_eq!(count(again), ("x.4d".to_owned(), 3), "its Event is still there");
+    }
+
+    #[test]
+    fn the_same_words_whose_event_is_gone_each_time_are_never_combined() {
+        let note = subject().normal("Started", "it runs");
+        let made = |write: Write| {
+            let Write::Create { object, .. } = write else { panic!("{write:?}") };
+            object.str_at(&["message"]).to_owned()
+        };
+        let mut recorder = Recorder::default();
+        for nonce in 0..12 {
+            let (first, mut spoken) = recorder.record(C, &note, Time::EPOCH, nonce).unwrap();
+            assert_eq!(made(first), "it runs");
+            assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
+            let (_, mut again) = recorder.record(C, &note, Time::EPOCH, 100).unwrap();
+            let next = recorder.answered(C, &note, &mut again, Ended::Gone);
+            assert!(matches!(next, Some(Next::Anew(None))));
+        }
+        let mut recorder = Recorder::default();
+        for nonce in 0..12 {
+            let (first, mut spoken) = recorder.record(C, &note, Time::EPOCH, nonce).unwrap();
+            assert_eq!(made(first), "it runs");
+            assert!(recorder.answered(C, &note, &mut spoken, Ended::Refused).is_none());
+        }
+    }
+
+    #[test]
+    fn a_first_write_that_may_not_be_done_is_sent_again_as_it_was_a_few_times() {
+        let mut recorder = Recorder::default();
+        let note = subject().normal("Scheduled", "it has a node");
+        let (first, mut spoken) = recorder.record(C, &note, Time::EPOCH, 1).unwrap();
+        let later = Time::EPOCH.after(Duration::from_secs(5));
+        assert!(recorder.record(C, &note, later, 2).is_none(), "nobody knows if there is one");
+        for _ in 0..RETRIES_MAX {
+            assert_eq!(write(recorder.answered(C, &note, &mut spoken, Ended::Unsure)), first);
+        }
+        let behind = write(recorder.answered(C, &note, &mut spoken, Ended::Unsure));
+        assert_eq!(count(behind), ("x.1".to_owned(), 2), "it is taken to be there");
+        assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
+        assert!(recorder.record(C, &note, later, 3).is_some(), "nothing is under way");
+    }
+
+    #[test]
+    fn a_patch_that_may_not_be_done_is_sent_again_with_the_newest_words_a_few_times() {
+        let mut recorder = Recorder::default();
+        let failed = |i: u32| subject().warning("Failed", format!("try {i}"));
+        tell(&mut recorder, (0..SIMILAR_MAX).map(failed), Time::EPOCH);
+        let (old, new) = (failed(SIMILAR_MAX), failed(SIMILAR_MAX + 1));
+        let (patch, mut spoken) = recorder.record(C, &old, Time::EPOCH, 100).unwrap();
+        assert_eq!(write(recorder.answered(C, &old, &mut spoken, Ended::Unsure)), patch);
+        assert!(recorder.record(C, &new, Time::EPOCH, 101).is_none(), "the patch is under way");
+        let next = recorder.answered(C, &old, &mut spoken, Ended::Unsure);
+        let Some(Next::Write(Write::Patch { patch, .. }, words)) = next else { panic!("nothing to patch") };
+        assert_eq!(patch.str_at(&["message"]), "(combined from similar events): try 11");
+        assert_eq!(words.as_deref(), Some("try 11"));
+        assert!(recorder.answered(C, &new, &mut spoken, Ended::Unsure).is_none(), "enough was tried");
+        assert!(recorder.record(C, &new, Time::EPOCH, 102).is_some(), "nothing is under way");
     }
 }

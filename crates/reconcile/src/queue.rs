@@ -229,7 +229,9 @@ impl Queue {
             entry.backing_off = true;
             self.set_timer(key, due);
         } else if again.is_some() || end == End::Conflict {
-            entry.only_resync = again == Some(Why::Resync) && end != End::Conflict;
+            // What the plan itself wanted to be looked at by now, its timer would have woken.
+            let is_due = look_again.is_some_and(|due| due <= now);
+            entry.only_resync = again == Some(Why::Resync) && end != End::Conflict && !is_due;
             self.enlist(key.clone(), now);
         } else if let Some(due) = look_again {
             self.set_timer(key, due);
@@ -320,6 +322,12 @@ mod tests {
         queue.wake(key("a"), Why::Resync, at(8));
         queue.finish(&key("a"), End::Conflict, None, at(9));
         assert!(!is_gap(&mut queue), "the conflict woke it");
+        queue.wake(key("a"), Why::Resync, at(10));
+        queue.finish(&key("a"), End::Done, Some(at(10)), at(10));
+        assert!(!is_gap(&mut queue), "its plan wanted to look again at once");
+        queue.wake(key("a"), Why::Resync, at(11));
+        queue.finish(&key("a"), End::Done, Some(at(20)), at(11));
+        assert!(is_gap(&mut queue), "its plan wanted to look again only later");
     }
 
     #[test]

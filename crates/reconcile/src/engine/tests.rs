@@ -1,6 +1,7 @@
 //! What the loop promises, shown with a planner that keeps a thing's copies.
 
 use super::*;
+use crate::plan::Subject;
 use crate::planner::{Planner, Seen, Watch, key_of, wake_controller};
 
 /// Keeps `spec.replicas` copies of every thing; panics at those called `bad`.
@@ -345,4 +346,79 @@ fn every_write_of_a_plan_says_which_world_was_planned_on() {
     let first = turn.writes.remove(0);
     engine.answer(first.ticket, done(8), at(0), &mut turn);
     assert_eq!(turn.writes.iter().map(|sent| sent.seen).collect::<Vec<_>>(), [Revision(1), Revision(1)]);
+}
+
+/// Tells of every thing how many copies it wants.
+struct Teller;
+
+impl Planner for Teller {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "teller"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let mut plan = Plan::default();
+        if let Some(object) = world.get(key) {
+            let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
+            let about = Subject::of(object, "example.com/v1", "Thing");
+            plan.notes.push(about.normal("Counted", format!("{want} wanted")));
+        }
+        plan
+    }
+}
+
+/// What is sent after a thing wants so many copies.
+fn told(engine: &mut Engine, replicas: usize, revision: u64) -> Option<Sent> {
+    engine.observe(thing("x", replicas, revision), at(0));
+    let mut turn = engine.turn(at(0), Seed(1));
+    assert!(turn.writes.len() < 2);
+    turn.writes.pop()
+}
+
+/// What is sent after a write ended.
+fn after(engine: &mut Engine, sent: &Sent, outcome: Outcome) -> Option<Sent> {
+    let mut turn = Turn::default();
+    engine.answer(sent.ticket, outcome, at(1), &mut turn);
+    assert!(turn.writes.len() < 2);
+    turn.writes.pop()
+}
+
+#[test]
+fn a_note_whose_namespace_changed_or_whose_answer_was_lost_is_told_under_the_same_name() {
+    let mut engine = Engine::new(vec![Box::new(Teller)], []);
+    let first = told(&mut engine, 1, 1).unwrap();
+    assert!(matches!(first.write, Write::Create { .. }));
+    let second = after(&mut engine, &first, Outcome::Conflict).expect("it may not be there");
+    let third = after(&mut engine, &second, Outcome::Lost { by: Revision(9) }).expect("nor may this");
+    for again in [&second, &third] {
+        assert_eq!((&again.write, &again.user, &again.by), (&first.write, &first.user, &first.by));
+    }
+    assert!(after(&mut engine, &third, Outcome::Conflict).is_none(), "it is tried for ever");
+    let patch = told(&mut engine, 1, 2).unwrap();
+    assert!(matches!(patch.write, Write::Patch { .. }), "it is taken to be there");
+    let again = after(&mut engine, &patch, Outcome::Conflict).expect("the count was not told");
+    assert_eq!(again.write, patch.write);
+    assert!(after(&mut engine, &again, done(3)).is_none());
+}
+
+#[test]
+fn what_an_event_that_is_gone_was_to_say_last_is_told_anew() {
+    let mut engine = Engine::new(vec![Box::new(Teller)], []);
+    let mut last = None;
+    for count in 1..=10 {
+        last = told(&mut engine, count, count as u64);
+    }
+    let combined = last.expect("the tenth stands for all that follow");
+    assert!(told(&mut engine, 11, 11).is_none(), "it waits for the answer");
+    let patch = after(&mut engine, &combined, done(20)).expect("what was said since");
+    let anew = after(&mut engine, &patch, Outcome::Gone).expect("people deleted it");
+    let Write::Create { object, .. } = &anew.write else { panic!("{anew:?}") };
+    assert_eq!(object.str_at(&["message"]), "(combined from similar events): 11 wanted");
 }
