@@ -48,7 +48,7 @@ struct SimulateArguments {
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
     /// How many nodes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// What their names begin with; a number follows
     #[arg(long, value_name = "PREFIX", default_value = "sim-")]

@@ -19,6 +19,7 @@ use setpoint_api::Time;
 use setpoint_api::names::ip::Cidr;
 use setpoint_controllers::Settings;
 use setpoint_node::control_plane::Components;
+use setpoint_node::fleet::{DEFAULT_PREFIX, Fleet};
 use setpoint_server::api::Api;
 use setpoint_server::asks::Oracle;
 use setpoint_server::certs::Pki;
@@ -104,6 +105,11 @@ impl FromStr for ServiceRanges {
 /// Runs it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = SystemClock.now();
+    // Whatever of what people said cannot be is refused before anything is written.
+    let fleet = arguments.fleet.fleet(arguments.nodes, DEFAULT_PREFIX)?;
+    if fleet.count > 0 {
+        arguments.patience.check(fleet.renewal())?;
+    }
     let places = Places::choose(arguments)?;
     say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
     let rings = logging::start(&arguments.log);
@@ -114,7 +120,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let keeping = Keeping::start(&store)?;
     // Workers that wake one another for each request cost three times what a small request does.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let outcome = runtime.block_on(serve(arguments, &places, store, (begun, rings)));
+    let outcome = runtime.block_on(serve(arguments, &places, store, Beginning { begun, rings, fleet }));
     // Whoever did not finish in time is left behind; the store has all that was acknowledged.
     Runtime::shutdown_background(runtime);
     drop(keeping);
@@ -176,11 +182,19 @@ impl Drop for Keeping {
     }
 }
 
+/// What is known of a process before it opens its store.
+#[derive(Clone)]
+struct Beginning {
+    begun: Time,
+    rings: Rings,
+    fleet: Fleet,
+}
+
 async fn serve(
     arguments: &Arguments,
     places: &Places,
     store: Store,
-    (begun, rings): (Time, Rings),
+    beginning: Beginning,
 ) -> anyhow::Result<()> {
     // Signals first: whoever sees a line of ours may stop us.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -207,7 +221,7 @@ async fn serve(
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, (begun, rings.clone()))?;
+    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, beginning.clone())?;
     api.show(reconciling.engine());
     let api = Arc::new(api);
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
@@ -216,7 +230,8 @@ async fn serve(
     let counted = Arc::clone(&counters);
     api.metrics().register(move |text| counted.write(text));
     let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
-    let announcing = tokio::spawn(announce(Arc::clone(&service), url.clone(), begun, rings));
+    let announcing =
+        tokio::spawn(announce(Arc::clone(&service), url.clone(), beginning.begun, beginning.rings));
     let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };
     let renewing = tokio::spawn(renewed.renew(pki.renew_at()));
     let stop = async move {
@@ -245,17 +260,13 @@ fn reconcile(
     pki: &Pki,
     store: Store,
     api: &Api,
-    (begun, rings): (Time, Rings),
+    Beginning { begun, rings, fleet: mut nodes }: Beginning,
 ) -> anyhow::Result<(Shell, Arc<Oracle>)> {
     let ranges = Ranges::of(&store.snapshot());
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
     let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
     let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
-    let mut nodes = arguments.fleet.fleet(arguments.nodes, "node-")?;
-    if nodes.count > 0 {
-        arguments.patience.check(nodes.renewal())?;
-    }
     // Whoever is asked about them is this process, which knows their rules.
     nodes.published = None;
     nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };

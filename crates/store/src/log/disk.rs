@@ -225,7 +225,8 @@ impl DiskLog {
         let mut count = 0;
         start_frame(&mut self.frame);
         // A frame that grows bit by bit is copied again and again.
-        self.frame.reserve_exact(batch.iter().map(Proposal::bytes).sum());
+        let admitted = || batch.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
+        self.frame.reserve_exact(admitted().map(|(proposal, _)| proposal.bytes()).sum());
         for (proposal, verdict) in batch.iter().zip(verdicts) {
             if let Ok(revision) = verdict {
                 let writes = proposal.changes.iter().map(|change| &change.write);
@@ -245,8 +246,7 @@ impl DiskLog {
         self.syncs += 1;
         let first = segment.first();
         let exempt = &self.options.retention.exempt;
-        let mut admitted = batch.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
-        if admitted.any(|(proposal, _)| proposal.touches_any(exempt)) {
+        if admitted().any(|(proposal, _)| proposal.touches_any(exempt)) {
             self.plain.remove(&first);
         }
         self.head = Revision(self.head.0 + u64::from(count));

@@ -33,11 +33,12 @@ impl Telling {
         if resource.as_str() != "events" || *manager == "kubelet" {
             return;
         }
-        let (reason, message) = (object.str_at(&["reason"]), object.str_at(&["message"]));
+        // A field called message would be one with the text of the line.
+        let (reason, note) = (object.str_at(&["reason"]), object.str_at(&["message"]));
         if object.str_at(&["type"]) != "Warning" && !WORTH_TELLING.contains(&reason) {
-            tracing::debug!(component = *manager, about = about(object), reason, message, "event");
+            tracing::debug!(component = *manager, about = about(object), reason, note, "event");
         } else if self.has_room(manager, now()) {
-            tracing::info!(component = *manager, about = about(object), reason, message, "event");
+            tracing::info!(component = *manager, about = about(object), reason, note, "event");
         }
     }
 
