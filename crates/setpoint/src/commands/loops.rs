@@ -77,10 +77,10 @@ impl Choice {
             chosen.extend(setpoint_node::planners(nodes));
         }
         let mut own = flow_control::own();
+        own.push(Box::new(MetricsService));
         if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
-        own.push(Box::new(MetricsService));
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
         Engine::new(chosen.into_iter().chain(own).collect(), indexes)
     }
