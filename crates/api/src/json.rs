@@ -11,6 +11,7 @@ use crate::value::Value;
 
 mod reader;
 mod scan;
+mod skip;
 mod writer;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 pub(crate) use reader::Parser;
 pub use reader::{Duplicate, JsonError};
+pub use skip::{Member, Members};
 pub use writer::{write_escaped, write_float, write_str};
 
 /// How deep arrays and objects may nest. Upstream allows 10,000; ours is what every recursive walk over a

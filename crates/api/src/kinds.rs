@@ -32,6 +32,8 @@ pub mod storagemigration;
 #[cfg(test)]
 mod group_tests;
 
+use std::borrow::Cow;
+
 use crate::field_error::{ErrorList, Path};
 use crate::fields::FieldLabels;
 use crate::names::NameRule;
@@ -48,6 +50,9 @@ pub struct Author<'a> {
     /// The groups of the user.
     pub groups: &'a [String],
 }
+
+/// Names of fields that objects can be selected by, with their values.
+pub type Fields<'o> = Vec<(&'static str, Cow<'o, str>)>;
 
 /// What a status update sets back where it can change nothing but the status.
 pub const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
@@ -187,7 +192,7 @@ pub trait Rules: Send + Sync {
     }
 
     /// The values of those fields.
-    fn fields(&self, _object: &Value) -> Vec<(&'static str, String)> {
+    fn fields<'o>(&self, _object: &'o Value) -> Fields<'o> {
         Vec::new()
     }
 }

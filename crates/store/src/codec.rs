@@ -49,15 +49,6 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the number of `pairs` and each of them.
-pub fn put_pairs<K: AsRef<str>, V: AsRef<str>>(out: &mut Vec<u8>, pairs: &[(K, V)]) {
-    put_varint(out, pairs.len() as u64);
-    for (key, value) in pairs {
-        put_bytes(out, key.as_ref().as_bytes());
-        put_bytes(out, value.as_ref().as_bytes());
-    }
-}
-
 /// What is left to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {

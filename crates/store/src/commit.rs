@@ -16,7 +16,7 @@ use bytes::Bytes;
 use setpoint_api::{Key, Resource, Revision, Time};
 use thiserror::Error;
 
-use crate::record::Envelope;
+use crate::record::{Envelope, Listed};
 
 /// The most bytes a commit may take in the log, keys and envelopes included.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
@@ -62,7 +62,7 @@ impl Proposal {
     /// Deletes `key` if it is there and as expected.
     #[must_use]
     pub fn delete(mut self, key: Key, expect: Expect) -> Proposal {
-        let envelope = Envelope::encode::<&str>(&self.cause, &[], &[]);
+        let envelope = Envelope::encode(&self.cause, &Listed::default(), &Listed::default());
         self.changes.push(Change { expect, write: Write { key, body: None, envelope } });
         self
     }
@@ -204,8 +204,8 @@ pub struct Commit {
 pub struct Draft {
     bytes: Bytes,
     hole: Option<u32>,
-    labels: Vec<(String, String)>,
-    fields: Vec<(String, String)>,
+    labels: Listed,
+    fields: Listed,
     expires: Option<Time>,
 }
 
@@ -224,21 +224,15 @@ impl Draft {
 
     /// The labels by which cursors may select it.
     #[must_use]
-    pub fn labels<K: Into<String>, V: Into<String>>(
-        mut self,
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Draft {
-        self.labels = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+    pub fn labels<K: AsRef<str>, V: AsRef<str>>(mut self, pairs: impl IntoIterator<Item = (K, V)>) -> Draft {
+        self.labels = pairs.into_iter().collect();
         self
     }
 
     /// The fields by which cursors may select it.
     #[must_use]
-    pub fn fields<K: Into<String>, V: Into<String>>(
-        mut self,
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Draft {
-        self.fields = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+    pub fn fields<K: AsRef<str>, V: AsRef<str>>(mut self, pairs: impl IntoIterator<Item = (K, V)>) -> Draft {
+        self.fields = pairs.into_iter().collect();
         self
     }
 

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use setpoint_api::{Revision, Time};
 
-pub use self::envelope::{Envelope, Pairs, Tags};
+pub use self::envelope::{Envelope, Listed, Pairs, Tags};
 use crate::commit::{Body, Cause, Write};
 use crate::pack::{Packed, Samples};
 

@@ -8,6 +8,7 @@ use compact_str::CompactString;
 use thiserror::Error;
 
 use super::scan::{EndsPlain, plain};
+use super::skip::end_of;
 use super::{DEPTH_MAX, DUPLICATES_MAX};
 use crate::value::{Map, Value};
 
@@ -72,35 +73,6 @@ pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
     parser.tracker = Some(Tracker::default());
     parser.document()?;
     Ok(parser.tracker.map(|tracker| tracker.found).unwrap_or_default())
-}
-
-/// Where the object or array ends that starts at `at`, without a look at what is in it. That it is one is taken on trust.
-fn end_of(bytes: &[u8], mut at: usize) -> Option<usize> {
-    let mut open = 0_usize;
-    loop {
-        match bytes.get(at)? {
-            b'"' => at = end_of_string(bytes, at + 1),
-            b'{' | b'[' => open += 1,
-            b'}' | b']' => open = open.checked_sub(1)?,
-            _ => {}
-        }
-        at += 1;
-        if open == 0 {
-            return Some(at);
-        }
-    }
-}
-
-/// Where the quote stands that ends a string.
-fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
-    loop {
-        at += plain::<EndsPlain>(bytes.get(at..).unwrap_or_default());
-        match bytes.get(at) {
-            Some(b'"') | None => return at,
-            Some(b'\\') => at += 2,
-            Some(_) => at += 1,
-        }
-    }
 }
 
 /// The state of a run over one input.

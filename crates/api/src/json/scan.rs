@@ -3,13 +3,13 @@
 //! Most texts are short, so they are looked at in words of eight bytes; the plain beginning of a long one is passed over
 //! in larger blocks, which compile to comparisons of whole registers.
 
-const WORD: usize = 8;
+pub(super) const WORD: usize = 8;
 const BLOCK: usize = 32;
 /// Texts of up to this many bytes are never looked at in blocks.
 const SHORT: usize = 2 * WORD;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
+pub(super) const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// Which bytes of a word need care: the highest bit of each. Only the lowest one that is marked has to be right.
 type Marks = u64;
@@ -60,7 +60,7 @@ impl Special for NeedsEscape {
     }
 }
 
-const fn repeat(byte: u8) -> u64 {
+pub(super) const fn repeat(byte: u8) -> u64 {
     ONES * byte as u64
 }
 

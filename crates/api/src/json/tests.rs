@@ -144,7 +144,7 @@ fn the_pretty_form_has_a_line_per_field() {
 }
 
 /// Any value whose floats do not look like integers: Go's form of those reads back as an integer.
-fn any_value() -> impl Strategy<Value = Value> {
+pub(super) fn any_value() -> impl Strategy<Value = Value> {
     let float = any::<f64>()
         .prop_filter("reads back as a float", |f| f.is_finite() && (f.fract() != 0.0 || f.abs() >= 9.3e18));
     let leaf = prop_oneof![

@@ -1,5 +1,7 @@
 //! Giving a pod its node.
 
+mod in_place;
+
 use setpoint_api::apply::{FieldSet, Path};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::pod;
@@ -38,19 +40,28 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     let pods = served::find("", "v1", "pods").ok_or_else(missing)?;
     let key = pods.key(namespace, name).map_err(|_| missing())?;
     let record = world.snapshot.get(&key).ok_or_else(missing)?;
+    let now = Seconds(world.now).to_string();
+    let commit = |draft| {
+        let node = Path::of_fields(&["spec", "nodeName"]);
+        let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&node]));
+        Step::Commit(Box::new(proposal.put(key.clone(), Expect::Revision(record.revision()), draft)))
+    };
+    if !writer.dry_run
+        && let Some(draft) = in_place::bound(pods, record, binding, &now)
+    {
+        return Ok(commit(draft));
+    }
     let mut pod = if writer.dry_run { stored::object(record) } else { stored::closed(pods, record) };
     for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         precondition(pods, &pod, title, metadata::text(binding, field), metadata::text(&pod, field))?;
     }
     let about = Qualified { group: "", name: "pods/binding" };
-    pod::bind(&mut pod, binding, &Seconds(world.now).to_string())
-        .map_err(|error| Status::conflict(about, name, error))?;
+    pod::bind(&mut pod, binding, &now).map_err(|error| Status::conflict(about, name, error))?;
     if writer.dry_run {
         return Ok(Step::Would(pod));
     }
-    let draft = stored::draft(pods, pod, world.now).ok_or_else(unstorable)?;
-    let expect = Expect::Revision(record.revision());
-    let node = Path::of_fields(&["spec", "nodeName"]);
-    let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&node]));
-    Ok(Step::Commit(Box::new(proposal.put(key, expect, draft))))
+    stored::draft(pods, pod, world.now).map(commit).ok_or_else(unstorable)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,44 @@ use std::fmt;
 use bytes::Bytes;
 use setpoint_api::Revision;
 
-use crate::codec::{DecodeError, Reader, put_bytes, put_pairs, put_varint};
+use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::commit::Cause;
+
+/// Room for the length of a text, and for the few numbers of an envelope: the first guess is mostly right.
+const LENGTH_ROOM: usize = 2;
+const NUMBERS_ROOM: usize = 16;
+/// Room for the pairs of most objects.
+const FIRST_PAIRS_ROOM: usize = 256;
+
+/// Labels or fields, each pair encoded as it comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Listed {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.count);
+        out.extend_from_slice(&self.bytes);
+    }
+}
+
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Listed {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Listed {
+        let mut listed = Listed::default();
+        for (key, value) in pairs {
+            let (key, value) = (key.as_ref().as_bytes(), value.as_ref().as_bytes());
+            if listed.count == 0 {
+                listed.bytes.reserve(FIRST_PAIRS_ROOM);
+            }
+            put_bytes(&mut listed.bytes, key);
+            put_bytes(&mut listed.bytes, value);
+            listed.count += 1;
+        }
+        listed
+    }
+}
 
 /// Labels, fields and cause of a write, encoded once when it is proposed.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,10 +51,13 @@ pub struct Envelope(pub(super) Bytes);
 
 impl Envelope {
     /// Encodes them.
-    pub fn encode<S: AsRef<str>>(cause: &Cause, labels: &[(S, S)], fields: &[(S, S)]) -> Envelope {
-        let mut out = Vec::with_capacity(64);
-        put_pairs(&mut out, labels);
-        put_pairs(&mut out, fields);
+    #[must_use]
+    pub fn encode(cause: &Cause, labels: &Listed, fields: &Listed) -> Envelope {
+        let texts = [&cause.user, &cause.manager, &cause.reconciler].into_iter().chain(&cause.paths);
+        let room = texts.map(|text| text.len() + LENGTH_ROOM).sum::<usize>() + NUMBERS_ROOM;
+        let mut out = Vec::with_capacity(labels.bytes.len() + fields.bytes.len() + room);
+        labels.put(&mut out);
+        fields.put(&mut out);
         put_bytes(&mut out, cause.user.as_bytes());
         put_bytes(&mut out, cause.manager.as_bytes());
         put_bytes(&mut out, cause.reconciler.as_bytes());

@@ -10,7 +10,7 @@ use crate::kinds::read::{fill_absent, list, number_part, part, shown, text};
 use crate::kinds::workload::{
     check_selector, check_template_labels, check_unchanged, has_invalid_values, selects, warn_of_name,
 };
-use crate::kinds::{Rules, check_immutable};
+use crate::kinds::{Fields, Rules, check_immutable};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -133,9 +133,9 @@ impl Rules for Job {
         }
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
         let succeeded = object.at(&["status", "succeeded"]).and_then(Value::as_i64).unwrap_or(0);
-        vec![("status.successful", succeeded.to_string())]
+        vec![("status.successful", succeeded.to_string().into())]
     }
 }
 

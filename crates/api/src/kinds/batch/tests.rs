@@ -482,7 +482,7 @@ fn jobs_are_selected_by_how_many_pods_succeeded() {
     let mut job = JOB.created("{}");
     job.ensure_map("status").insert("succeeded", 1);
     let fields = JOB.rules().fields(&job);
-    let field = |name: &str| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str());
+    let field = |name: &str| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| &**value);
     assert!(known.matches(field));
     let refused = Selector::parse("status.failed=1").unwrap().translate(labels).unwrap_err();
     assert_eq!(refused.to_string(), "field label \"status.failed\" not supported for Job");

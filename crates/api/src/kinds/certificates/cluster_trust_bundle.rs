@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{pem, signer};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Rules, check};
+use crate::kinds::{Fields, Rules, check};
 use crate::names::{NameRule, dns};
 use crate::value::Value;
 
@@ -45,8 +45,8 @@ impl Rules for ClusterTrustBundle {
         &LABELS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        vec![("spec.signerName", object.str_at(&["spec", "signerName"]).to_owned())]
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+        vec![("spec.signerName", object.str_at(&["spec", "signerName"]).into())]
     }
 }
 

@@ -10,7 +10,7 @@ use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::check::{self, Go};
-use crate::kinds::{ALL_BUT_STATUS, Rules};
+use crate::kinds::{ALL_BUT_STATUS, Fields, Rules};
 use crate::names::{dns, key, metadata};
 use crate::rfc3339;
 use crate::value::Value;
@@ -140,8 +140,8 @@ impl Rules for PodCertificateRequest {
         &LABELS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        let text = |name| object.str_at(&["spec", name]).to_owned();
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+        let text = |name| object.str_at(&["spec", name]).into();
         vec![
             ("spec.signerName", text("signerName")),
             ("spec.podName", text("podName")),

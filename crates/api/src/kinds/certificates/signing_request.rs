@@ -10,7 +10,7 @@ use super::{pem, signer};
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Author, Rules, check, keep};
+use crate::kinds::{Author, Fields, Rules, check, keep};
 use crate::names::NameRule;
 use crate::rfc3339::Seconds;
 use crate::time::Time;
@@ -130,8 +130,8 @@ impl Rules for SigningRequest {
         &LABELS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        vec![("spec.signerName", object.str_at(&["spec", "signerName"]).to_owned())]
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+        vec![("spec.signerName", object.str_at(&["spec", "signerName"]).into())]
     }
 }
 

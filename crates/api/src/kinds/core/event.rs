@@ -5,7 +5,7 @@
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::Rules;
+use crate::kinds::{Fields, Rules};
 use crate::metadata;
 use crate::names::NameRule;
 use crate::names::key::label_key;
@@ -98,8 +98,8 @@ impl Rules for Event {
         if self.strict { &EVENTS_FIELDS } else { &CORE_FIELDS }
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        let involved = |field: &str| object.str_at(&["involvedObject", field]).to_owned();
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+        let involved = |field: &str| object.str_at(&["involvedObject", field]).into();
         let reporter = object.str_at(&["reportingComponent"]);
         let source = match object.str_at(&["source", "component"]) {
             "" => reporter,

@@ -7,7 +7,7 @@ use super::pod_spec::{self, Holder, annotations, containers, defaults, resources
 use crate::field_error::{ErrorList, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::kinds::read::{annotation, forbidden, list, nonnegative, number, part, text, truth};
-use crate::kinds::{Rules, keep};
+use crate::kinds::{Fields, Rules, keep};
 use crate::names::{dns, ip};
 use crate::value::{Map, Value};
 
@@ -17,6 +17,7 @@ mod resize;
 mod status;
 mod update;
 
+pub use super::pod_spec::annotations::is_obsolete;
 pub use super::pod_spec::qos_class;
 pub use binding::{BindError, bind, validate_binding};
 pub use ephemeral::{prepare_ephemeral_containers, validate_ephemeral_containers};
@@ -178,19 +179,19 @@ impl Rules for Pod {
         &LABELS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        let none = Value::map();
-        let (spec, status) = (part(object, "spec").unwrap_or(&none), part(object, "status").unwrap_or(&none));
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+        let part = |name| part(object, name).unwrap_or(&Value::Null);
+        let (spec, status) = (part("spec"), part("status"));
         let address = list(status, "podIPs").first().map_or("", |first| text(first, "ip"));
         vec![
-            ("spec.nodeName", text(spec, "nodeName").to_owned()),
-            ("spec.restartPolicy", text(spec, "restartPolicy").to_owned()),
-            ("spec.schedulerName", text(spec, "schedulerName").to_owned()),
-            ("spec.serviceAccountName", text(spec, "serviceAccountName").to_owned()),
-            ("spec.hostNetwork", truth(spec, "hostNetwork").to_string()),
-            ("status.phase", text(status, "phase").to_owned()),
-            ("status.podIP", address.to_owned()),
-            ("status.nominatedNodeName", text(status, "nominatedNodeName").to_owned()),
+            ("spec.nodeName", text(spec, "nodeName").into()),
+            ("spec.restartPolicy", text(spec, "restartPolicy").into()),
+            ("spec.schedulerName", text(spec, "schedulerName").into()),
+            ("spec.serviceAccountName", text(spec, "serviceAccountName").into()),
+            ("spec.hostNetwork", if truth(spec, "hostNetwork") { "true" } else { "false" }.into()),
+            ("status.phase", text(status, "phase").into()),
+            ("status.podIP", address.into()),
+            ("status.nominatedNodeName", text(status, "nominatedNodeName").into()),
         ]
     }
 }

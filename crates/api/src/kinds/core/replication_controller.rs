@@ -7,7 +7,7 @@ use crate::kinds::read::{
     forbidden, invalid, nonnegative, number, number_part, part, required, shown, supported, text,
     text_entries,
 };
-use crate::kinds::{Rules, keep};
+use crate::kinds::{Fields, Rules, keep};
 use crate::names::dns;
 use crate::value::Value;
 
@@ -162,9 +162,9 @@ impl Rules for ReplicationController {
         &LABELS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
         let replicas = part(object, "status").map_or(0, |status| number(status, "replicas"));
-        vec![("status.replicas", replicas.to_string())]
+        vec![("status.replicas", replicas.to_string().into())]
     }
 }
 

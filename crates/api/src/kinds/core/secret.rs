@@ -4,7 +4,7 @@ use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
 use crate::json;
-use crate::kinds::Rules;
+use crate::kinds::{Fields, Rules};
 use crate::metadata::entry;
 use crate::names::key::config_key;
 use crate::value::{Map, Value};
@@ -92,7 +92,7 @@ impl Rules for Secret {
         &FIELDS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
         vec![("type", object.str_at(&["type"]).into())]
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::field_error::ErrorList;
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::Rules;
+use crate::kinds::{Fields, Rules};
 use crate::metadata::texts;
 use crate::names::NameRule;
 use crate::names::ip::parse_ip;
@@ -94,7 +94,7 @@ impl Rules for Service {
         &FIELDS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
         let spec = Spec::of(object);
         vec![("spec.clusterIP", spec.cluster_ip().into()), ("spec.type", spec.kind().into())]
     }

@@ -3,7 +3,7 @@
 use super::{Report, device, drop_fields, name, taint};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Rules, check};
+use crate::kinds::{Fields, Rules, check};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::time::Time;
@@ -82,11 +82,11 @@ impl Rules for ResourceSlice {
         &LABELS
     }
 
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
         vec![
-            ("spec.nodeName", object.str_at(&["spec", "nodeName"]).to_owned()),
-            ("spec.driver", object.str_at(&["spec", "driver"]).to_owned()),
-            ("spec.pool.name", object.str_at(&["spec", "pool", "name"]).to_owned()),
+            ("spec.nodeName", object.str_at(&["spec", "nodeName"]).into()),
+            ("spec.driver", object.str_at(&["spec", "driver"]).into()),
+            ("spec.pool.name", object.str_at(&["spec", "pool", "name"]).into()),
         ]
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, ensure};
 use serde_json::{Map, Value, json};
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::commit::{Body, Write as Put};
-use setpoint_store::record::Envelope;
+use setpoint_store::record::{Envelope, Listed};
 use setpoint_store::{Cause, Commit, Record, Snapshot};
 
 const FORMAT: u64 = 1;
@@ -130,9 +130,9 @@ fn strings(values: &[Value]) -> Vec<String> {
     values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
-fn pairs(value: &Value) -> Vec<(String, String)> {
+fn pairs(value: &Value) -> Listed {
     let entries = value.as_object().into_iter().flatten();
-    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    entries.filter_map(|(key, value)| Some((key, value.as_str()?))).collect()
 }
 
 fn unhex(hex: &str) -> anyhow::Result<Vec<u8>> {

@@ -12,6 +12,7 @@ fn any_write() -> impl Strategy<Value = Write> {
         |(resource, path, body, pairs, user)| {
             let key = Key::from_path(&Resource::new(&resource).unwrap(), &path).unwrap();
             let cause = Cause { user, seen: Revision(7), paths: vec!["spec".into()], ..Cause::default() };
+            let pairs = pairs.into_iter().collect();
             let envelope = Envelope::encode(&cause, &pairs, &pairs);
             let body = body.map(|(bytes, hole, expires)| Body {
                 hole: hole.map(|at| u32::from(at) % (bytes.len() as u32 + 1)),

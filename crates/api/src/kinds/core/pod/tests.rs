@@ -410,8 +410,7 @@ fn a_pod_is_given_its_node_once() {
 fn pods_are_selected_by_their_fields() {
     let object = prepared("Pod", &pod(r#""nodeName":"n","hostNetwork":true"#));
     let fields = of("Pod").fields(&object);
-    let field =
-        |label: &str| fields.iter().find(|(known, _)| *known == label).map(|(_, value)| value.as_str());
+    let field = |label: &str| fields.iter().find(|(known, _)| *known == label).map(|(_, value)| &**value);
     assert_eq!(field("spec.nodeName"), Some("n"));
     assert_eq!(field("spec.hostNetwork"), Some("true"));
     assert_eq!(field("spec.restartPolicy"), Some("Always"));

@@ -25,11 +25,17 @@ const INIT_CONTAINERS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
 ];
 
+/// Whether an annotation of a pod is one that nobody reads any more.
+#[must_use]
+pub fn is_obsolete(name: &str) -> bool {
+    INIT_CONTAINERS.contains(&name)
+}
+
 /// Drops annotations that nobody reads any more.
 pub(crate) fn drop_obsolete(meta: &mut Value) {
     let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_map_mut) else { return };
     let before = annotations.len();
-    annotations.retain(|key, _| !INIT_CONTAINERS.contains(&key));
+    annotations.retain(|key, _| !is_obsolete(key));
     if annotations.is_empty() && before > 0 {
         meta.make_map().remove("annotations");
     }

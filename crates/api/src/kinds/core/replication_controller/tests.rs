@@ -25,7 +25,7 @@ fn labels_come_from_the_template() {
     assert_eq!(object.str_at(&["spec", "template", "spec", "restartPolicy"]), "Always");
     assert_eq!(json::to_text(object.get("status").unwrap()), r#"{"replicas":0}"#);
     assert_eq!(faults(KIND, &object), [""; 0]);
-    assert_eq!(of(KIND).fields(&object), [("status.replicas", "0".to_owned())]);
+    assert_eq!(of(KIND).fields(&object), [("status.replicas", "0".into())]);
 }
 
 #[test]

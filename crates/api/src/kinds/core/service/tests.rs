@@ -475,8 +475,9 @@ fn writers_of_services_are_warned() {
     ] {
         assert_eq!(warnings("Service", text), expected, "{text}");
     }
-    let fields = of("Service").fields(&created("Service", "{spec: {clusterIP: None}}"));
-    assert_eq!(fields, [("spec.clusterIP", "None".to_owned()), ("spec.type", "ClusterIP".to_owned())]);
+    let service = created("Service", "{spec: {clusterIP: None}}");
+    let fields = of("Service").fields(&service);
+    assert_eq!(fields, [("spec.clusterIP", "None".into()), ("spec.type", "ClusterIP".into())]);
     let mut errors = ErrorList::new();
     of("Service")
         .validate(&created("Service", "{spec: {ports: [{port: 80}], selector: {a: b c}}}"), &mut errors);

@@ -116,5 +116,5 @@ fn the_two_forms_say_the_same() {
     to_core(&mut served.value);
     let back = decode(served.value, builtin().kind("", "v1", "Event").unwrap(), &[]).unwrap();
     assert_eq!(back.value, stored);
-    assert!(of("Event").fields(&stored).contains(&("source", "s".to_owned())));
+    assert!(of("Event").fields(&stored).contains(&("source", "s".into())));
 }

@@ -17,7 +17,7 @@ fn a_node_is_kept_as_its_kubelet_registers_it() {
     assert_eq!(at(&node, &["spec", "podCIDR"]), r#""10.0.0.0/24""#);
     let node = object("Node", "{spec: {podCIDR: 10.1.0.0/24, podCIDRs: [10.0.0.0/24, '2001:db8::/64']}}");
     assert_eq!(at(&node, &["spec", "podCIDRs"]), r#"["10.1.0.0/24"]"#);
-    assert_eq!(of("Node").fields(&node), [("spec.unschedulable", "false".to_owned())]);
+    assert_eq!(of("Node").fields(&node), [("spec.unschedulable", "false".into())]);
 }
 
 #[test]

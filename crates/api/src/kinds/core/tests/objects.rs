@@ -142,7 +142,7 @@ fn a_secret_keeps_its_type_and_an_immutable_one_its_data() {
             ("{data: {a: YQ==}, immutable: true}", "{stringData: {a: b}}", &[&flag, &data]),
         ],
     );
-    assert_eq!(of("Secret").fields(&object("Secret", "{}")), [("type", "Opaque".to_owned())]);
+    assert_eq!(of("Secret").fields(&object("Secret", "{}")), [("type", "Opaque".into())]);
     assert_eq!(
         warnings("Secret", "{type: kubernetes.io/tls, stringData: {tls.crt: x, tls.key: z}}"),
         ["tls: failed to find any PEM data in certificate input"]
@@ -172,7 +172,7 @@ fn a_new_namespace_is_active_labelled_and_finalized() {
     assert_eq!(at(&namespace, &["metadata", "labels"]), r#"{"kubernetes.io/metadata.name":"web"}"#);
     let namespace = created("Namespace", "{metadata: {name: web}, spec: {finalizers: [a.b/c]}}");
     assert_eq!(at(&namespace, &["spec", "finalizers"]), r#"["a.b/c","kubernetes"]"#);
-    assert_eq!(of("Namespace").fields(&namespace), [("status.phase", "Active".to_owned())]);
+    assert_eq!(of("Namespace").fields(&namespace), [("status.phase", "Active".into())]);
 }
 
 #[test]

@@ -1,0 +1,171 @@
+//! Giving a pod its node in the text in which it is stored.
+//!
+//! A binding adds a field and a condition, and a scheduler binds thousands of pods a second. So where there is nothing
+//! else to it, both are put where they belong, and the rest is copied. Everything else takes the way through the pod's
+//! rules; which way a binding took cannot be told from what is stored.
+
+use memchr::memmem;
+use setpoint_api::Value;
+use setpoint_api::json::{Member, Members, write_str};
+use setpoint_api::kinds::core::pod;
+use setpoint_api::schema::{Shape, Struct};
+use setpoint_store::{Draft, Record};
+
+use crate::served::Served;
+
+/// The field that names the node, as it can be selected by.
+const NODE_FIELD: &str = "spec.nodeName";
+
+/// The pod of a record with the node of a binding; nothing if there is more to it, or something wrong.
+pub(super) fn bound(pods: &Served, record: &Record, binding: &Value, now: &str) -> Option<Draft> {
+    let said = |field| binding.at(&["metadata", field]).is_some_and(|value| !value.is_empty());
+    if ["resourceVersion", "labels", "annotations"].into_iter().any(said) || record.expires().is_some() {
+        return None;
+    }
+    let body = record.body();
+    let text = std::str::from_utf8(&body.bytes).ok()?;
+    let metadata = after(text, pods.type_prefix.len(), "\"metadata\":")?;
+    let metadata_end = plain_metadata(text, metadata, binding.str_at(&["metadata", "uid"]))?;
+    let spec = after(text, metadata_end, ",\"spec\":")?;
+    let (spec, spec_end) = node_place(text, spec, struct_of(pods, "spec")?)?;
+    let status = after(text, spec_end, ",\"status\":")?;
+    let (status, status_end) = condition_place(text, status, struct_of(pods, "status")?)?;
+    if text.get(status_end..)? != "}" {
+        return None;
+    }
+    let node = binding.str_at(&["target", "name"]);
+    let mut out = Vec::with_capacity(text.len() + node.len() + CONDITION_ROOM);
+    out.extend_from_slice(&text.as_bytes()[..spec.at]);
+    spec.fill(&mut out, |out| {
+        out.extend_from_slice(b"\"nodeName\":");
+        write_str(node, out);
+    });
+    out.extend_from_slice(&text.as_bytes()[spec.at..status.at]);
+    status.fill(&mut out, |out| {
+        let (before, behind) = if status.is_in_list { ("", "") } else { ("\"conditions\":[", "]") };
+        let scheduled =
+            r#"{"type":"PodScheduled","status":"True","lastProbeTime":null,"lastTransitionTime":"#;
+        [before, scheduled].into_iter().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
+        write_str(now, out);
+        out.push(b'}');
+        out.extend_from_slice(behind.as_bytes());
+    });
+    out.extend_from_slice(&text.as_bytes()[status.at..]);
+    let tags = record.tags();
+    let fields = tags.fields().map(|(name, value)| (name, if name == NODE_FIELD { node } else { value }));
+    Some(Draft::with_hole(out, body.hole?).labels(tags.labels()).fields(fields))
+}
+
+/// Room for the condition, and for the names of what is added.
+const CONDITION_ROOM: usize = 192;
+
+/// Where something is added to an object or a list.
+struct Place {
+    at: usize,
+    comma: Comma,
+    /// Whether it goes into a list that is there.
+    is_in_list: bool,
+}
+
+/// On which side of what is added a comma is needed.
+#[derive(Clone, Copy)]
+enum Comma {
+    Before,
+    Behind,
+    Neither,
+}
+
+impl Place {
+    fn fill(&self, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+        if matches!(self.comma, Comma::Before) {
+            out.push(b',');
+        }
+        put(out);
+        if matches!(self.comma, Comma::Behind) {
+            out.push(b',');
+        }
+    }
+
+    /// The place of a field in an object, all members of which are plain, and where the object ends.
+    fn of(
+        text: &str,
+        object: usize,
+        of: Struct<'_>,
+        field: &str,
+        mut is_plain: impl FnMut(Member<'_>) -> bool,
+    ) -> Option<(Place, usize)> {
+        let rank = of.position(field)?;
+        let (mut next, mut last) = (None, None);
+        let mut members = Members::of(text, object);
+        for member in members.by_ref() {
+            if !is_plain(member) {
+                return None;
+            }
+            if next.is_none() && of.position(member.name)? > rank {
+                next = Some(member.start);
+            }
+            last = Some(member.end);
+        }
+        let (at, comma) = match (next, last) {
+            (Some(start), _) => (start, Comma::Behind),
+            (None, Some(end)) => (end, Comma::Before),
+            (None, None) => (object + 1, Comma::Neither),
+        };
+        Some((Place { at, comma, is_in_list: false }, members.end()))
+    }
+}
+
+/// Where the value stands that follows a name, if that is what comes at this place.
+fn after(text: &str, at: usize, name: &str) -> Option<usize> {
+    text.get(at..)?.starts_with(name).then_some(at + name.len())
+}
+
+fn struct_of<'s>(pods: &'s Served, part: &str) -> Option<Struct<'s>> {
+    match pods.stored_schema.field(part)?.ty().shape() {
+        Shape::Struct(of) => Some(of),
+        _ => None,
+    }
+}
+
+/// Where metadata end, if the pod is the one that is meant, if one is, and stays, and has no annotations that go with a
+/// binding.
+fn plain_metadata(text: &str, metadata: usize, uid: &str) -> Option<usize> {
+    let value = |member: Member<'_>| text.get(member.value + 1..member.end - 1);
+    let mut is_meant = uid.is_empty();
+    let mut members = Members::of(text, metadata);
+    for member in members.by_ref() {
+        let is_plain = match member.name {
+            "uid" => {
+                is_meant |= value(member)? == uid;
+                true
+            }
+            "annotations" => {
+                Members::of(text, member.value).all(|annotation| !pod::is_obsolete(annotation.name))
+            }
+            "deletionTimestamp" => false,
+            _ => true,
+        };
+        is_plain.then_some(())?;
+    }
+    is_meant.then(|| members.end())
+}
+
+/// Where the name of the node goes, if there is none and nobody keeps the pod from getting one, and where the spec ends.
+fn node_place(text: &str, spec: usize, of: Struct<'_>) -> Option<(Place, usize)> {
+    Place::of(text, spec, of, "nodeName", |member| !matches!(member.name, "nodeName" | "schedulingGates"))
+}
+
+/// Where the condition goes that says so, if there is none of its type, and where the status ends.
+fn condition_place(text: &str, status: usize, of: Struct<'_>) -> Option<(Place, usize)> {
+    let mut known = None;
+    let (place, end) = Place::of(text, status, of, "conditions", |member| {
+        if member.name == "conditions" {
+            known = Some(member.value..member.end);
+        }
+        member.name != "nominatedNodeName"
+    })?;
+    let Some(known) = known else { return Some((place, end)) };
+    let (list, last) = (text.as_bytes().get(known.clone())?, known.end - 1);
+    let is_plain = list.starts_with(b"[{") && memmem::find(list, b"\"PodScheduled\"").is_none();
+    is_plain.then_some((Place { at: last, comma: Comma::Before, is_in_list: true }, end))
+}
