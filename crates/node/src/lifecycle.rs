@@ -479,7 +479,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
     }
 
     fn ephemeral(&self) -> Vec<ContainerStatus> {
-        let Pod { spec, status: old } = self.case.pod;
+        let Pod { spec, status: old, .. } = self.case.pod;
         let added = spec.ephemeral_containers.iter();
         // One that ended is never started again.
         let ended = |container: &Container| {

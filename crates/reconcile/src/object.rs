@@ -26,6 +26,22 @@ pub trait View: DeserializeOwned + Send + Sync + 'static {
 
     /// Gives back what room was left for more than there is: views of which there are many, and which stay, do so.
     fn shrink(&mut self) {}
+
+    /// Reads what follows type and metadata of an object in its stored form: a comma, fields, a brace. What did not change
+    /// since an earlier commit of the object can be taken from there. Nothing if it has to be read as any other text; so
+    /// it is unless a view is worth more.
+    fn read_stored(_body: &str, _before: Option<Before<'_, Self>>) -> Option<Self> {
+        None
+    }
+}
+
+/// An earlier commit of an object.
+#[derive(Debug)]
+pub struct Before<'a, V> {
+    /// What was read of it.
+    pub view: &'a V,
+    /// What it was read from: all that followed type and metadata.
+    pub body: &'a [u8],
 }
 
 /// Whoever keeps the bytes of an object. They never change.
@@ -135,12 +151,29 @@ impl Object {
         if self.0.key.resource().as_str() != V::RESOURCE {
             return None;
         }
-        let decode = || {
-            let mut view = Box::new(self.decode::<V>()?);
-            view.shrink();
-            Some(view as Box<dyn Any + Send + Sync>)
-        };
-        self.head().view.get_or_init(decode).as_ref()?.downcast_ref()
+        self.head().view.get_or_init(|| self.read_view::<V>(None)).as_ref()?.downcast_ref()
+    }
+
+    /// Reads the view now, if that of an earlier commit of the same object has been read: what did not change is taken from
+    /// there.
+    pub fn view_after<V: View>(&self, before: &Object) {
+        let Some(head) = before.0.head.get() else { return };
+        let Some(Some(view)) = head.view.get() else { return };
+        if let (Some(view), bytes) = (view.downcast_ref::<V>(), before.bytes())
+            && head.body > 0
+        {
+            let before = Before { view, body: &bytes[head.body..] };
+            self.head().view.get_or_init(|| self.read_view::<V>(Some(before)));
+        }
+    }
+
+    fn read_view<V: View>(&self, before: Option<Before<'_, V>>) -> Option<Box<dyn Any + Send + Sync>> {
+        let (bytes, body) = (self.bytes(), self.head().body);
+        let body = if body > 0 { std::str::from_utf8(&bytes[body..]).ok() } else { None };
+        let view = body.and_then(|body| V::read_stored(body, before)).or_else(|| self.decode::<V>());
+        let mut view = Box::new(view?);
+        view.shrink();
+        Some(view)
     }
 
     /// Reads the object, but for type and metadata, anew: for what is dropped again with the plan. Nothing if it cannot be

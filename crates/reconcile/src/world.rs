@@ -12,6 +12,7 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use crate::object::{Object, View};
+use crate::views::pod::Pod;
 
 /// A question that is answered from an index: which objects of a resource have this value?
 #[derive(Clone, Copy)]
@@ -329,6 +330,12 @@ impl World {
         let before = table.objects.insert(object.key().clone(), object.clone());
         if object.key().resource().as_str() == EVENTS {
             return before;
+        }
+        // There are more changes of pods than of anything else.
+        if object.key().resource().as_str() == Pod::RESOURCE
+            && let Some(before) = &before
+        {
+            object.view_after::<Pod>(before);
         }
         // An identity seldom changes hands, so most writes leave the tree of identities alone.
         let uid = &object.meta().uid;

@@ -196,7 +196,7 @@ fn asked<'a>(pod: &'a Pod, container: &'a Container) -> Option<&'a Pairs> {
 /// Whether a pod has, or was promised, something else than it asks for; or asks for what it cannot have.
 #[must_use]
 pub fn is_resized(pod: &Pod) -> bool {
-    let Pod { spec, status } = pod;
+    let Pod { spec, status, .. } = pod;
     let differs = |containers: &[Container], statuses: &[ContainerStatus]| {
         statuses.iter().any(|status| {
             let container = containers.iter().find(|container| container.name == status.name);

@@ -1,11 +1,14 @@
 //! What planners read of a Pod.
 
+mod written;
+
 use serde::{Deserialize, Serialize};
 use setpoint_api::{Time, Value};
 
+use self::written::Written;
 use super::node::Taint;
 use super::{Condition, condition, or_default, time};
-use crate::object::{Pairs, View};
+use crate::object::{Before, Pairs, View};
 use crate::world::Index;
 
 /// A Pod.
@@ -16,6 +19,8 @@ pub struct Pod {
     pub spec: PodSpec,
     /// How it stands.
     pub status: PodStatus,
+    #[serde(skip)]
+    written: Written,
 }
 
 impl View for Pod {
@@ -32,6 +37,10 @@ impl View for Pod {
         self.status.conditions.shrink_to_fit();
         self.status.pod_ips.shrink_to_fit();
         self.status.container_statuses.shrink_to_fit();
+    }
+
+    fn read_stored(body: &str, before: Option<Before<'_, Pod>>) -> Option<Pod> {
+        written::read(body, before)
     }
 }
 
