@@ -14,7 +14,8 @@ use std::time::Duration;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Time, Value};
 
-use crate::plan::{Note, Severity, Sort, Subject, Write};
+use crate::news::News;
+use crate::plan::{Note, Severity, Sort, Write};
 use crate::planner::key_of;
 
 /// How many notes are remembered.
@@ -309,9 +310,17 @@ impl Told {
 
     /// The write that tells it for the first time.
     fn first(&self, speaker: Speaker<'_>, note: &Note, at: Time) -> Write {
-        let (namespace, name) = (self.event.namespace().unwrap_or_default(), self.event.name());
-        let event = first(speaker, note, self.message(&note.message), namespace, name, at);
-        Write::create("events", namespace, event)
+        Write::Tell(Box::new(News {
+            event: self.event.clone(),
+            about: note.about.clone(),
+            severity: note.severity,
+            reason: note.reason,
+            message: self.message(&note.message),
+            action: note.action,
+            said_by: speaker.name.into(),
+            host: speaker.host.into(),
+            at,
+        }))
     }
 
     fn patch(&self, words: &str, at: Time) -> Write {
@@ -364,70 +373,12 @@ fn median(times: impl Iterator<Item = Time>) -> Time {
     *times.select_nth_unstable(middle).1
 }
 
-fn first(
-    speaker: Speaker<'_>,
-    note: &Note,
-    message: String,
-    namespace: &str,
-    name: &str,
-    now: Time,
-) -> Value {
-    let Speaker { name: said_by, host, .. } = speaker;
-    let time = Seconds(now).to_string();
-    let severity = match note.severity {
-        Severity::Normal => "Normal",
-        Severity::Warning => "Warning",
-    };
-    let map = |pairs: Vec<(&str, Value)>| Value::Map(pairs.into_iter().collect());
-    let mut component = vec![("component", said_by.into())];
-    if !host.is_empty() {
-        component.push(("host", host.into()));
-    }
-    let mut event = vec![
-        ("kind", "Event".into()),
-        ("apiVersion", "v1".into()),
-        ("metadata", map(vec![("name", name.into()), ("namespace", namespace.into())])),
-        ("involvedObject", reference(&note.about)),
-        ("reason", note.reason.into()),
-        ("message", message.into()),
-        ("source", map(component)),
-        ("firstTimestamp", time.clone().into()),
-        ("lastTimestamp", time.into()),
-        ("count", Value::Int(1)),
-        ("type", severity.into()),
-        ("reportingComponent", said_by.into()),
-    ];
-    if !host.is_empty() {
-        event.push(("reportingInstance", host.into()));
-    }
-    if !note.action.is_empty() {
-        event.push(("action", note.action.into()));
-    }
-    map(event)
-}
-
-fn reference(subject: &Subject) -> Value {
-    let mut pairs = vec![
-        ("kind", Value::from(subject.kind)),
-        ("name", subject.key.name().into()),
-        ("uid", Value::from(&*subject.uid)),
-        ("apiVersion", subject.api_version.into()),
-        ("resourceVersion", subject.revision.to_string().into()),
-    ];
-    if let Some(namespace) = subject.key.namespace() {
-        pairs.push(("namespace", namespace.into()));
-    }
-    if !subject.part.is_empty() {
-        pairs.push(("fieldPath", subject.part.as_str().into()));
-    }
-    Value::Map(pairs.into_iter().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use setpoint_api::Revision;
 
     use super::*;
+    use crate::plan::Subject;
 
     const C: Speaker<'_> = Speaker { source: "c", name: "c", host: "" };
 
@@ -461,16 +412,16 @@ mod tests {
         let mut recorder = Recorder::default();
         let note = subject().normal("Started", "it runs");
         let (first, mut spoken) = recorder.record(C, &note, Time::EPOCH, 1).unwrap();
-        let Write::Create { object, .. } = first else { panic!("{first:?}") };
-        assert_eq!(object.str_at(&["metadata", "name"]), "x.1");
-        assert_eq!(object.str_at(&["involvedObject", "resourceVersion"]), "3");
+        let Write::Tell(news) = first else { panic!("{first:?}") };
+        assert_eq!(news.to_value().str_at(&["metadata", "name"]), "x.1");
+        assert_eq!(news.to_value().str_at(&["involvedObject", "resourceVersion"]), "3");
         assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
         let (second, mut spoken) = recorder.record(C, &note, Time::EPOCH, 2).unwrap();
         assert_eq!(count(second), ("x.1".to_owned(), 2));
         assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
         let other = subject().normal("Started", "it runs well");
         let other = recorder.record(C, &other, Time::EPOCH, 3).unwrap().0;
-        assert!(matches!(other, Write::Create { .. }));
+        assert!(matches!(other, Write::Tell(_)));
     }
 
     #[test]
@@ -499,10 +450,10 @@ mod tests {
         let (_, mut again) = recorder.record(C, &note, Time::EPOCH, 2).unwrap();
         assert!(matches!(recorder.answered(C, &note, &mut again, Ended::Gone), Some(Next::Anew(None))));
         let (anew, mut made) = recorder.record(C, &note, Time::EPOCH, 3).unwrap();
-        assert!(matches!(anew, Write::Create { .. }));
+        assert!(matches!(anew, Write::Tell(_)));
         assert!(recorder.answered(C, &note, &mut made, Ended::Gone).is_none(), "its namespace is gone");
         let (anew, mut made) = recorder.record(C, &note, Time::EPOCH, 4).unwrap();
-        assert!(matches!(anew, Write::Create { .. }));
+        assert!(matches!(anew, Write::Tell(_)));
         assert!(recorder.answered(C, &note, &mut made, Ended::Refused).is_none());
         assert_eq!(recorder.told, 0);
     }
@@ -513,7 +464,7 @@ mod tests {
         for (i, note) in notes.into_iter().enumerate() {
             if let Some((write, mut spoken)) = recorder.record(C, &note, now, i as u64) {
                 said += 1;
-                made += usize::from(matches!(write, Write::Create { .. }));
+                made += usize::from(matches!(write, Write::Tell(_)));
                 assert!(recorder.answered(C, &note, &mut spoken, Ended::There).is_none());
             }
         }
@@ -617,8 +568,8 @@ mod tests {
     fn the_same_words_whose_event_is_gone_each_time_are_never_combined() {
         let note = subject().normal("Started", "it runs");
         let made = |write: Write| {
-            let Write::Create { object, .. } = write else { panic!("{write:?}") };
-            object.str_at(&["message"]).to_owned()
+            let Write::Tell(news) = write else { panic!("{write:?}") };
+            news.message
         };
         let mut recorder = Recorder::default();
         for nonce in 0..12 {

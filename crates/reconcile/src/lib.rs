@@ -12,11 +12,12 @@
 //! - [`views`]: what planners read of each kind.
 //! - [`election`]: who acts, when several could.
 //! - [`quota`]: what objects use of a quota, for the loop and for admission.
-//! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`.
+//! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`news`].
 
 pub mod election;
 pub mod engine;
 pub mod events;
+pub mod news;
 pub mod object;
 pub mod plan;
 pub mod planner;
@@ -28,6 +29,7 @@ pub mod views;
 pub mod world;
 
 pub use engine::{Engine, Observed, Outcome, Refusal, Sent, Ticket, Turn};
+pub use news::News;
 pub use object::{Meta, Object, Owner, View};
 pub use plan::{Act, Ask, Note, Plan, Severity, Write};
 pub use planner::{Controller, Failure, Planner, Role, Seed, Seen, Watch};

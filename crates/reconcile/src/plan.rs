@@ -7,6 +7,7 @@
 use serde::Serialize;
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 
+use crate::news::News;
 use crate::object::Object;
 use crate::to_value::to_value;
 
@@ -158,6 +159,8 @@ pub enum Write {
         /// What is posted.
         object: Value,
     },
+    /// Tells people something for the first time: makes an Event.
+    Tell(Box<News>),
 }
 
 /// How a patch is meant.
@@ -277,6 +280,7 @@ impl Write {
     pub fn resource(&self) -> &Resource {
         match self {
             Write::Create { resource, .. } => resource,
+            Write::Tell(news) => news.event.resource(),
             Write::Patch { key, .. }
             | Write::Apply { key, .. }
             | Write::Delete { key, .. }
@@ -288,7 +292,7 @@ impl Write {
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {
-            Write::Create { .. } | Write::Post { .. } => "create",
+            Write::Create { .. } | Write::Post { .. } | Write::Tell(_) => "create",
             Write::Patch { .. } | Write::Apply { .. } => "patch",
             Write::Delete { .. } => "delete",
         }
@@ -308,6 +312,17 @@ pub enum Severity {
     Normal,
     /// Somebody may want to look.
     Warning,
+}
+
+impl Severity {
+    /// As Events say it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
+        }
+    }
 }
 
 /// What people read in `kubectl describe`: an Event about an object.

@@ -108,15 +108,9 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
     let served = served::stored_form(resource)
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
     match &sent.write {
-        Write::Create { namespace, object, .. } => {
-            if resource.as_str() == "events"
-                && let Some(step) = printed::create(served, namespace, object, &writer, world)
-            {
-                return step;
-            }
-            let object = typed(served, object.clone())?;
-            Ok(create::create(served, namespace, Wish::of(object), &writer, world)?.step)
-        }
+        Write::Create { namespace, object, .. } => make(served, namespace, object.clone(), &writer, world),
+        Write::Tell(news) => printed::create(served, news, &writer, world)
+            .unwrap_or_else(|| make(served, news.namespace(), news.to_value(), &writer, world)),
         Write::Patch { key, part, sort, patch, uid, revision } => {
             let record = find(served, key, world)?;
             let part = part_of(part)?;
@@ -166,6 +160,17 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
         }
         Write::Post { key, part, object } => post(served, key, part, object, &writer, world),
     }
+}
+
+fn make(
+    served: &'static Served,
+    namespace: &str,
+    object: Value,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Step, Status> {
+    let object = typed(served, object)?;
+    Ok(create::create(served, namespace, Wish::of(object), writer, world)?.step)
 }
 
 fn post(
@@ -249,7 +254,7 @@ fn find(served: &Served, key: &Key, world: &World<'_>) -> Result<Record, Status>
 }
 
 fn refused(write: &Write, status: &Status) -> Outcome {
-    let creates = matches!(write, Write::Create { .. });
+    let creates = matches!(write, Write::Create { .. } | Write::Tell(_));
     match status.reason {
         // A namespace that is not there is no reason to plan again at once.
         Reason::NotFound if !creates => Outcome::Gone,

@@ -367,6 +367,7 @@ impl Cluster {
     fn note(&mut self, sent: &Sent, outcome: &Outcome) {
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
+            Write::Tell(news) => news.event.to_string(),
             Write::Patch { key, patch, .. } | Write::Apply { key, config: patch, .. } => {
                 format!("{key} {}", json::to_text(patch))
             }

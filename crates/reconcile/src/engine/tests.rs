@@ -394,7 +394,7 @@ fn after(engine: &mut Engine, sent: &Sent, outcome: Outcome) -> Option<Sent> {
 fn a_note_whose_namespace_changed_or_whose_answer_was_lost_is_told_under_the_same_name() {
     let mut engine = Engine::new(vec![Box::new(Teller)], []);
     let first = told(&mut engine, 1, 1).unwrap();
-    assert!(matches!(first.write, Write::Create { .. }));
+    assert!(matches!(first.write, Write::Tell(_)));
     let second = after(&mut engine, &first, Outcome::Conflict).expect("it may not be there");
     let third = after(&mut engine, &second, Outcome::Lost { by: Revision(9) }).expect("nor may this");
     for again in [&second, &third] {
@@ -419,6 +419,6 @@ fn what_an_event_that_is_gone_was_to_say_last_is_told_anew() {
     assert!(told(&mut engine, 11, 11).is_none(), "it waits for the answer");
     let patch = after(&mut engine, &combined, done(20)).expect("what was said since");
     let anew = after(&mut engine, &patch, Outcome::Gone).expect("people deleted it");
-    let Write::Create { object, .. } = &anew.write else { panic!("{anew:?}") };
-    assert_eq!(object.str_at(&["message"]), "(combined from similar events): 11 wanted");
+    let Write::Tell(news) = &anew.write else { panic!("{anew:?}") };
+    assert_eq!(news.message, "(combined from similar events): 11 wanted");
 }

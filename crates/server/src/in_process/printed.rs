@@ -9,9 +9,10 @@ use std::sync::OnceLock;
 
 use memchr::memmem;
 use setpoint_api::json::write_str;
-use setpoint_api::rfc3339::{self, Seconds, UNSET};
+use setpoint_api::rfc3339::{Seconds, UNSET};
 use setpoint_api::status::Status;
-use setpoint_api::{Map, Time, Value};
+use setpoint_api::{Time, Value};
+use setpoint_reconcile::News;
 use setpoint_store::{Draft, Expect, Snapshot};
 
 use super::typed;
@@ -60,6 +61,8 @@ static PRINTED: [OnceLock<Option<Form>>; FORMS] = [const { OnceLock::new() }; FO
 struct Form {
     pieces: Vec<(Box<[u8]>, Slot)>,
     end: Box<[u8]>,
+    /// What it can be selected by.
+    fields: Vec<(&'static str, Filled)>,
 }
 
 /// What is filled in.
@@ -77,7 +80,37 @@ enum Slot {
 struct Stamp<'a> {
     manager: &'a str,
     uid: &'a str,
-    now: Time,
+    now: &'a str,
+}
+
+/// The value of a field that Events can be selected by.
+enum Filled {
+    Slot(Slot),
+    /// The same in all of a form.
+    Always(String),
+}
+
+impl Filled {
+    fn text<'t>(&'t self, texts: &Texts<'t>, stamp: &Stamp<'t>) -> &'t str {
+        match self {
+            Filled::Slot(slot) => slot.text(texts, stamp),
+            Filled::Always(text) => text,
+        }
+    }
+}
+
+impl Slot {
+    fn text<'t>(self, texts: &Texts<'t>, stamp: &Stamp<'t>) -> &'t str {
+        match self {
+            Slot::Given(at) => texts.given[at],
+            Slot::Optional(at) => texts.optional[at],
+            Slot::Manager => stamp.manager,
+            Slot::Uid => stamp.uid,
+            Slot::Now => stamp.now,
+            // The store fills it in.
+            Slot::Revision => "",
+        }
+    }
 }
 
 /// The texts of an Event that fits a form.
@@ -90,53 +123,67 @@ struct Texts<'a> {
 /// What the creation of an Event comes to; nothing if the pipeline has to say.
 pub(super) fn create(
     served: &'static Served,
-    namespace: &str,
-    event: &Value,
+    news: &News,
     writer: &Writer,
     world: &World<'_>,
 ) -> Option<Result<Step, Status>> {
-    let texts = Texts::of(event).filter(|texts| texts.text(NAMESPACE) == namespace)?;
-    let name = texts.text(&["metadata", "name"]);
-    let key = served.key(namespace, name).ok()?;
-    if world.snapshot.get(&key).is_some() || !served.rules.name_rule().check(name).is_empty() {
+    let written = Written::of(news);
+    let texts = Texts::of(news, &written)?;
+    let key = &news.event;
+    let (namespace, name) = (news.namespace(), key.name());
+    if world.snapshot.get(key).is_some() || !served.rules.name_rule().check(name).is_empty() {
         return None;
     }
     let form = PRINTED[texts.form()].get_or_init(|| Form::print(served, &texts)).as_ref()?;
-    let uid = create::uid(world.entropy);
-    let stamp = Stamp { manager: &writer.manager, uid: &uid, now: world.now };
+    let stamp = Stamp {
+        manager: &writer.manager,
+        uid: &create::uid(world.entropy),
+        now: &Seconds(world.now).to_string(),
+    };
     let (bytes, hole) = form.fill(&texts, &stamp)?;
-    let draft = Draft::with_hole(bytes, hole).fields(served.rules.fields(event));
+    let fields = form.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
+    let draft = Draft::with_hole(bytes, hole).fields(fields);
     let draft = stored::expiring(draft, served, world.now);
     let guarded = guard_namespace(writer.proposal(world), world, namespace, served, name);
-    Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key, Expect::Absent, draft)))))
+    Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Expect::Absent, draft)))))
+}
+
+/// What is no text in news, as an Event shows it.
+struct Written {
+    revision: String,
+    told: String,
+}
+
+impl Written {
+    fn of(news: &News) -> Written {
+        Written { revision: news.about.revision.to_string(), told: Seconds(news.at).to_string() }
+    }
 }
 
 impl<'a> Texts<'a> {
-    /// The texts of an Event, if it has all that there must be, and nothing else.
-    fn of(event: &'a Value) -> Option<Texts<'a>> {
-        let given = GIVEN.map(|path| event.str_at(path));
-        let optional = OPTIONAL.map(|path| event.str_at(path));
-        let texts = Texts { given, optional, has_namespace: event.at(ABOUT_NAMESPACE).is_some() };
-        let about = if texts.has_namespace { event.str_at(ABOUT_NAMESPACE) } else { DEFAULT_NAMESPACE };
-        let told = texts.text(TOLD);
-        let is_plain = event.str_at(&["kind"]) == "Event"
-            && event.str_at(&["apiVersion"]) == "v1"
-            && event.get("count") == Some(&Value::Int(1))
-            && given.iter().all(|text| !text.is_empty())
-            && fields(event) == texts.fields();
-        let is_told = told == event.str_at(TOLD_LAST) && is_whole(told);
-        (is_plain && is_told && about == texts.text(NAMESPACE)).then_some(texts)
-    }
-
-    fn text(&self, path: &[&str]) -> &'a str {
-        GIVEN.iter().position(|given| *given == path).map_or("", |at| self.given[at])
-    }
-
-    /// How many fields there are at all levels, if there are no others: three of them are objects.
-    fn fields(&self) -> usize {
-        let rest = ["kind", "apiVersion", "count", "lastTimestamp"].len() + usize::from(self.has_namespace);
-        let optional = self.optional.iter().filter(|text| !text.is_empty()).count();
-        GIVEN.len() + optional + rest + ["metadata", "involvedObject", "source"].len()
+    /// The texts of an Event, in the order of [`GIVEN`] and [`OPTIONAL`], if it has all that there must be.
+    fn of(news: &'a News, written: &'a Written) -> Option<Texts<'a>> {
+        let (about, namespace) = (&news.about, news.namespace());
+        let given = [
+            news.event.name(),
+            namespace,
+            about.kind,
+            about.key.name(),
+            &about.uid,
+            about.api_version,
+            &written.revision,
+            news.reason,
+            &news.message,
+            &news.said_by,
+            news.severity.as_str(),
+            &news.said_by,
+            &written.told,
+        ];
+        let optional = [about.part.as_str(), &news.host, &news.host, news.action];
+        let is_told = written.told.len() == "0000-00-00T00:00:00Z".len() && news.at != UNSET;
+        let is_there = about.key.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace;
+        let is_plain = is_told && is_there && given.iter().all(|text| !text.is_empty());
+        is_plain.then_some(Texts { given, optional, has_namespace: about.key.namespace().is_some() })
     }
 
     /// The number of the form that it fits.
@@ -164,18 +211,6 @@ impl<'a> Texts<'a> {
         ];
         given.chain(optional).chain(stamped).collect()
     }
-}
-
-/// How many fields an object has at all levels.
-fn fields(value: &Value) -> usize {
-    let entries = value.as_map().into_iter().flat_map(Map::iter);
-    entries.map(|(_, value)| 1 + fields(value)).sum()
-}
-
-/// Whether a time is written as it is stored.
-fn is_whole(time: &str) -> bool {
-    let is_short = time.len() == "0000-00-00T00:00:00Z".len() && time.ends_with('Z');
-    is_short && rfc3339::parse(time).is_ok_and(|time| time != UNSET)
 }
 
 impl Form {
@@ -217,8 +252,14 @@ impl Form {
         };
         let wish = Wish::of(typed(served, event).ok()?);
         let mut made = create::make(served, wish, &writer, &world).ok()?.object;
+        let filled = |text: &str| match marks.iter().find(|(_, mark)| mark == text) {
+            Some((slot, _)) => Filled::Slot(*slot),
+            None => Filled::Always(text.to_owned()),
+        };
+        let fields = served.rules.fields(&made);
+        let fields = fields.into_iter().map(|(name, text)| (name, filled(&text))).collect();
         let (text, hole) = stored::text(served, &mut made)?;
-        Some(Form::cut(&text, hole as usize, &marks))
+        Some(Form { fields, ..Form::cut(&text, hole as usize, &marks) })
     }
 
     fn cut(text: &[u8], hole: usize, marks: &[(Slot, String)]) -> Form {
@@ -235,22 +276,17 @@ impl Form {
             pieces.push((text[end..from].into(), slot));
             end = to;
         }
-        Form { pieces, end: text[end..].into() }
+        Form { pieces, end: text[end..].into(), fields: Vec::new() }
     }
 
     /// The text of an Event, and where its revision goes.
     fn fill(&self, texts: &Texts<'_>, stamp: &Stamp<'_>) -> Option<(Vec<u8>, u32)> {
         let (mut text, mut hole) = (Vec::with_capacity(2048), None);
-        let now = Seconds(stamp.now).to_string();
         for (piece, slot) in &self.pieces {
             text.extend_from_slice(piece);
-            match *slot {
-                Slot::Given(at) => write_str(texts.given[at], &mut text),
-                Slot::Optional(at) => write_str(texts.optional[at], &mut text),
-                Slot::Manager => write_str(stamp.manager, &mut text),
-                Slot::Uid => write_str(stamp.uid, &mut text),
-                Slot::Now => write_str(&now, &mut text),
+            match slot {
                 Slot::Revision => hole = u32::try_from(text.len()).ok(),
+                slot => write_str(slot.text(texts, stamp), &mut text),
             }
         }
         text.extend_from_slice(&self.end);

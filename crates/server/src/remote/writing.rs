@@ -96,6 +96,10 @@ fn request(sent: &Sent) -> Option<Asked> {
             let path = format!("{}{manager}", place(served, namespace, None, ""));
             (Method::POST, path, "application/json", typed(served, object.clone()))
         }
+        Write::Tell(news) => {
+            let path = format!("{}{manager}", place(served, news.namespace(), None, ""));
+            (Method::POST, path, "application/json", typed(served, news.to_value()))
+        }
         Write::Patch { key, part, sort, patch, uid, revision } => {
             let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
             let mut patch = patch.clone();
@@ -177,7 +181,7 @@ fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> Outcome {
         return Outcome::Done { revision: Revision(revision), name: meta(&body, "name").into() };
     }
     match status.as_u16() {
-        404 if !matches!(write, Write::Create { .. }) => Outcome::Gone,
+        404 if !matches!(write, Write::Create { .. } | Write::Tell(_)) => Outcome::Gone,
         409 => Outcome::Conflict,
         _ => Outcome::Refused(Refusal {
             reason: body.str_at(&["reason"]).to_owned(),

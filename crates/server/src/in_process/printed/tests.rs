@@ -1,7 +1,9 @@
 //! What is printed is what the pipeline makes, to the byte.
 
 use proptest::prelude::*;
-use setpoint_api::{Revision, value};
+use setpoint_api::{Key, Revision};
+use setpoint_reconcile::Severity;
+use setpoint_reconcile::plan::Subject;
 use setpoint_store::Proposal;
 
 use super::*;
@@ -31,19 +33,21 @@ fn writer() -> Writer {
 
 /// What a commit writes, as text.
 fn written(proposal: &Proposal) -> String {
-    format!("{proposal:?} {:?}", proposal.writes().map(|write| write.body.clone()).collect::<Vec<_>>())
+    let writes = proposal.writes().map(|write| (write.body.clone(), write.envelope.bytes().to_vec()));
+    format!("{proposal:?} {:?}", writes.collect::<Vec<_>>())
 }
 
-fn both(namespace: &str, event: &Value, snapshot: &Snapshot) -> (Option<String>, String) {
+fn both(news: &News, snapshot: &Snapshot) -> (Option<String>, String) {
     let world = World {
         snapshot,
         now: Time::from_seconds(1_763_280_000),
         entropy: [7, 8, 9],
         tolerations: Default::default(),
     };
-    let printed = create(events(), namespace, event, &writer(), &world).map(told);
-    let wish = Wish::of(typed(events(), event.clone()).unwrap());
-    (printed, told(create::create(events(), namespace, wish, &writer(), &world).map(|decided| decided.step)))
+    let printed = create(events(), news, &writer(), &world).map(told);
+    let made = typed(events(), news.to_value())
+        .and_then(|event| create::create(events(), news.namespace(), Wish::of(event), &writer(), &world));
+    (printed, told(made.map(|decided| decided.step)))
 }
 
 fn told(step: Result<Step, Status>) -> String {
@@ -54,43 +58,35 @@ fn told(step: Result<Step, Status>) -> String {
     }
 }
 
-fn event(namespace: Option<&str>, texts: &[String; 4], options: [bool; 3]) -> Value {
-    let [name, reason, message, host] = texts;
-    let mut event = value!({
-        "kind": "Event",
-        "apiVersion": "v1",
-        "metadata": {"name": (name.as_str()), "namespace": (namespace.unwrap_or("default"))},
-        "involvedObject": {
-            "kind": "Pod", "name": "x", "uid": "u", "apiVersion": "v1",
-            "resourceVersion": (Revision(7).to_string()),
-        },
-        "reason": (reason.as_str()),
-        "message": (message.as_str()),
-        "source": {"component": "kubelet"},
-        "firstTimestamp": "2026-11-16T06:00:00Z",
-        "lastTimestamp": "2026-11-16T06:00:00Z",
-        "count": 1,
-        "type": "Normal",
-        "reportingComponent": "kubelet",
-    });
-    if let Some(namespace) = namespace {
-        event.ensure_map("involvedObject").insert("namespace", namespace);
-    }
-    if options[0] {
-        event.ensure_map("involvedObject").insert("fieldPath", "spec.containers{main}");
-    }
-    if options[1] {
-        event.ensure_map("source").insert("host", host.as_str());
-        event.make_map().insert("reportingInstance", host.as_str());
-    }
-    if options[2] {
-        event.make_map().insert("action", "Binding");
-    }
-    event
+fn key(plural: &str, path: &str) -> Key {
+    Key::from_path(&served::find("", "v1", plural).unwrap().resource, path).unwrap()
 }
 
-fn plain() -> Value {
-    event(Some("shop"), &["x.1", "Started", "it runs", "n"].map(str::to_owned), [true, true, false])
+fn news(namespace: Option<&str>, [name, message, host]: [&str; 3], options: [bool; 3]) -> News {
+    let (plural, kind) = if namespace.is_some() { ("pods", "Pod") } else { ("nodes", "Node") };
+    let path = namespace.map_or_else(|| "x".to_owned(), |namespace| format!("{namespace}/x"));
+    News {
+        event: key("events", &format!("{}/{name}", namespace.unwrap_or("default"))),
+        about: Subject {
+            key: key(plural, &path),
+            api_version: "v1",
+            kind,
+            uid: "u".into(),
+            revision: Revision(7),
+            part: if options[0] { "spec.containers{main}".to_owned() } else { String::new() },
+        },
+        severity: if options[1] { Severity::Normal } else { Severity::Warning },
+        reason: "Started",
+        message: message.to_owned(),
+        action: if options[2] { "Binding" } else { "" },
+        said_by: "kubelet".into(),
+        host: host.into(),
+        at: Time::from_seconds(1_763_272_800),
+    }
+}
+
+fn plain() -> News {
+    news(Some("shop"), ["x.1", "it runs", "n"], [true, true, false])
 }
 
 proptest! {
@@ -98,13 +94,14 @@ proptest! {
     fn what_is_printed_is_what_the_pipeline_makes(
         at in 0..=NAMESPACES.len(),
         name in "[a-z]{1,9}\\.[0-9a-f]{1,16}",
-        words in prop::array::uniform3("(given-1|default|[a-zA-Z0-9<>&\"\\\\ \n\u{2028}ß日]{1,40})"),
+        words in prop::array::uniform2("(given-1|default|[a-zA-Z0-9<>&\"\\\\ \n\u{2028}ß日]{1,40})"),
+        has_host: bool,
         options in prop::array::uniform3(any::<bool>()),
     ) {
-        let [reason, message, host] = words;
-        let namespace = NAMESPACES.get(at).copied();
-        let event = event(namespace, &[name, reason, message, host], options);
-        let (printed, made) = both(namespace.unwrap_or("default"), &event, &snapshot(&[]));
+        let [message, host] = &words;
+        let host = if has_host { host.as_str() } else { "" };
+        let news = news(NAMESPACES.get(at).copied(), [&name, message, host], options);
+        let (printed, made) = both(&news, &snapshot(&[]));
         prop_assert_eq!(printed, Some(made));
     }
 }
@@ -112,30 +109,24 @@ proptest! {
 #[test]
 fn what_fits_no_form_takes_the_pipelines_way() {
     let snapshot = snapshot(&[]);
-    assert!(both("shop", &plain(), &snapshot).0.is_some());
-    let changes: [fn(&mut Value); 8] = [
-        |event| drop(event.make_map().insert("series", Value::map())),
-        |event| drop(event.make_map().insert("count", 2_i64)),
-        |event| drop(event.make_map().insert("message", "")),
-        |event| drop(event.make_map().remove("source")),
-        |event| drop(event.make_map().insert("lastTimestamp", "2026-11-16T06:00:01Z")),
-        |event| drop(event.ensure_map("metadata").insert("labels", Value::map())),
-        |event| drop(event.ensure_map("metadata").insert("name", "a%b")),
-        |event| drop(event.ensure_map("involvedObject").insert("namespace", "default")),
-    ];
-    for change in changes {
-        let mut event = plain();
-        change(&mut event);
-        assert_eq!(both("shop", &event, &snapshot).0, None, "{event:?}");
+    assert!(both(&plain(), &snapshot).0.is_some());
+    for odd in [
+        News { message: String::new(), ..plain() },
+        News { at: UNSET, ..plain() },
+        News { at: Time::from_seconds(400_000_000_000), ..plain() },
+        News { event: key("events", "shop/a%b"), ..plain() },
+        News { event: key("events", "default/x.1"), ..plain() },
+    ] {
+        assert_eq!(both(&odd, &snapshot).0, None, "{odd:?}");
     }
 }
 
 #[test]
 fn a_taken_name_is_for_the_pipeline_and_a_missing_namespace_is_refused_alike() {
     let taken = r#"{"metadata":{"name":"x.1","namespace":"shop"}}"#;
-    assert_eq!(both("shop", &plain(), &snapshot(&[("", "v1", "events", taken)])).0, None);
-    let elsewhere = event(Some("gone"), &["x.1", "A", "b", "n"].map(str::to_owned), [false, false, false]);
-    let (printed, made) = both("gone", &elsewhere, &snapshot(&[]));
+    assert_eq!(both(&plain(), &snapshot(&[("", "v1", "events", taken)])).0, None);
+    let elsewhere = news(Some("gone"), ["x.1", "b", ""], [false, false, false]);
+    let (printed, made) = both(&elsewhere, &snapshot(&[]));
     assert!(made.contains("NotFound"), "{made}");
     assert_eq!(printed, Some(made));
 }

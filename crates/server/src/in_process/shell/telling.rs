@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use setpoint_api::{Time, Value};
-use setpoint_reconcile::{Sent, Write};
+use setpoint_api::Time;
+use setpoint_reconcile::{News, Sent, Severity, Write};
 
 /// How many lines come in a second.
 const LINES_MAX: u32 = 20;
@@ -28,17 +28,17 @@ pub(super) struct Telling {
 impl Telling {
     /// Writes a line about an Event that is told for the first time.
     pub(super) fn tell(&mut self, Sent { write, manager, .. }: &Sent, now: impl FnOnce() -> Time) {
-        let Write::Create { resource, object, .. } = write else { return };
+        let Write::Tell(news) = write else { return };
         // What nodes tell is not what a component of the control plane does.
-        if resource.as_str() != "events" || *manager == "kubelet" {
+        if *manager == "kubelet" {
             return;
         }
         // A field called message would be one with the text of the line.
-        let (reason, note) = (object.str_at(&["reason"]), object.str_at(&["message"]));
-        if object.str_at(&["type"]) != "Warning" && !WORTH_TELLING.contains(&reason) {
-            tracing::debug!(component = *manager, about = about(object), reason, note, "event");
+        let (reason, note) = (news.reason, news.message.as_str());
+        if news.severity != Severity::Warning && !WORTH_TELLING.contains(&reason) {
+            tracing::debug!(component = *manager, about = about(news), reason, note, "event");
         } else if self.has_room(manager, now()) {
-            tracing::info!(component = *manager, about = about(object), reason, note, "event");
+            tracing::info!(component = *manager, about = about(news), reason, note, "event");
         }
     }
 
@@ -61,13 +61,9 @@ impl Telling {
     }
 }
 
-/// What an Event is about.
-fn about(event: &Value) -> String {
-    let part = |name: &str| event.str_at(&["involvedObject", name]);
-    match part("namespace") {
-        "" => format!("{} {}", part("kind"), part("name")),
-        namespace => format!("{} {namespace}/{}", part("kind"), part("name")),
-    }
+/// What news is about.
+fn about(news: &News) -> String {
+    format!("{} {}", news.about.kind, news.about.key.path())
 }
 
 #[cfg(test)]
