@@ -2,7 +2,7 @@
 //!
 //! [`look`] is pure: what is wanted, what the runtime shows and the time go in; what the runtime shall do, the status
 //! to report and when to look again come out. Init containers run one after the other, sidecars start before what
-//! follows them and stop last, and what ended is started again as its policy says.
+//! follows them and end last, and what ended is started again as its policy says.
 
 pub mod change;
 pub mod conditions;
@@ -202,43 +202,28 @@ impl<'a, R: Runtime> Looking<'a, R> {
         })
     }
 
-    /// Stops what runs: sidecars when all else has stopped, the last one first.
+    /// Stops what runs. All begin at once with what is to be done before, but a sidecar is not asked to end before those
+    /// have that may need it: whatever is no sidecar, and the sidecars after it.
     fn stop_all(&mut self, since: Time, grace: Duration, begins: bool) {
         let spec = &self.case.pod.spec;
+        let deed = |container: &Container, turn: Option<Time>| {
+            let why = format!("Stopping container {}", container.name);
+            Deed::Stop { container: container.name.clone(), since, grace, turn, why, begins }
+        };
         let first = spec.containers.iter().chain(spec.init_containers.iter().filter(|one| !one.is_sidecar()));
-        let first: Vec<&'a Container> = first.filter(|one| self.is_running(one)).collect();
-        for container in &first {
-            self.stop(container, since, grace, None, begins);
-        }
-        if first.is_empty() {
-            self.stop_sidecars(since, grace);
-        }
-    }
-
-    fn stop_sidecars(&mut self, since: Time, grace: Duration) {
-        let spec = &self.case.pod.spec;
-        let sidecars = || spec.init_containers.iter().rev().filter(|one| one.is_sidecar());
-        let Some(last) = sidecars().find(|one| self.is_running(one)) else { return };
-        // Its time begins when those have ended that had to end before it.
+        let first = first.filter(|one| self.is_running(one));
+        let mut deeds: Vec<Deed> = first.map(|one| deed(one, Some(since))).collect();
         let ended = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
-        let begin = ended.map_or(since, |ended| ended.max(since));
-        let rest = grace.saturating_sub(begin.since(since));
-        let before = sidecars().take_while(|one| one.name != last.name);
-        let rest_of_all = spec.all().filter(|one| !one.is_sidecar());
-        let begins = !self.case.meta.is_deleted() && self.ends_now(rest_of_all.chain(before));
-        self.stop(last, begin, rest, None, begins);
+        let mut turn = Some(ended.map_or(since, |ended| ended.max(since))).filter(|_| deeds.is_empty());
+        let sidecars =
+            spec.init_containers.iter().rev().filter(|one| one.is_sidecar() && self.is_running(one));
+        deeds.extend(sidecars.map(|one| deed(one, turn.take())));
+        self.deeds.append(&mut deeds);
     }
 
-    fn stop(
-        &mut self,
-        container: &'a Container,
-        since: Time,
-        grace: Duration,
-        why: Option<String>,
-        begins: bool,
-    ) {
-        let why = why.unwrap_or_else(|| format!("Stopping container {}", container.name));
-        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, why, begins });
+    fn stop(&mut self, container: &Container, since: Time, grace: Duration, why: String, begins: bool) {
+        let turn = Some(since);
+        self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, turn, why, begins });
     }
 
     /// Starts what is to run. Says whether all is done.
@@ -258,8 +243,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
                     return false;
                 }
                 Init::Failed => {
-                    let end = spec.all().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
-                    self.stop_all(end.unwrap_or(self.case.now), self.grace(), false);
+                    self.wind_up(&spec.init_containers);
                     return true;
                 }
             }
@@ -273,11 +257,17 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 self.keep(sidecar, begin);
             }
         } else {
-            // Sidecars do not keep a pod alive.
-            let end = spec.containers.iter().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
-            self.stop_sidecars(end.unwrap_or(self.case.now), self.grace());
+            self.wind_up(&spec.containers);
         }
         !goes_on
+    }
+
+    /// Stops the sidecars when nothing else goes on, as the last of these has ended: they do not keep a pod alive.
+    fn wind_up(&mut self, ended: &'a [Container]) {
+        let ended = || ended.iter().filter(|one| !one.is_sidecar());
+        let since = ended().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
+        let begins = self.ends_now(ended());
+        self.stop_all(since.unwrap_or(self.case.now), self.grace(), begins);
     }
 
     /// Runs what comes first, one after the other.
@@ -344,7 +334,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             return;
         }
         let why = format!("Container {} definition changed, will be restarted", container.name);
-        self.stop(container, begun.unwrap_or(self.case.now), self.grace(), Some(why), begun.is_none());
+        self.stop(container, begun.unwrap_or(self.case.now), self.grace(), why, begun.is_none());
     }
 
     /// Looks after a container that runs, and stops it if it is not what is wanted any more, or if a probe condemns
@@ -357,7 +347,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if resize::needs_restart(self.case, container, run) {
             let begun = resize::begun(self.case).and_then(|begun| begun.last_transition_time);
             let why = format!("Container {} resize requires restart", container.name);
-            self.stop(container, begun.unwrap_or(self.case.now), self.grace(), Some(why), begun.is_none());
+            self.stop(container, begun.unwrap_or(self.case.now), self.grace(), why, begun.is_none());
             return false;
         }
         let probed = self.runtime.probe(container, run);
@@ -377,7 +367,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             probe => format!("Container {} failed {probe} probe{fate}", container.name),
         };
         let begins = !is_known || self.begins_at(sick.since);
-        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), Some(why), begins);
+        self.stop(container, sick.since, sick.grace.unwrap_or_else(|| self.grace()), why, begins);
         false
     }
 

@@ -141,6 +141,9 @@ pub enum Deed {
         since: Time,
         /// How long it is given.
         grace: Duration,
+        /// From when on it may be asked to end; nothing while others have to end before it. What is to be done before it is
+        /// asked does not wait for that.
+        turn: Option<Time>,
         /// What people are told about it.
         why: String,
         /// Whether it is wanted only now, and nobody has been told.

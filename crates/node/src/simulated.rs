@@ -116,8 +116,9 @@ impl<'a> Simulated<'a> {
                 self.advance(container);
                 true
             }
-            Deed::Stop { since, grace, .. } => {
-                let (at, code) = self.stopped(container, *since, *grace);
+            Deed::Stop { turn: None, .. } => false,
+            Deed::Stop { since, grace, turn: Some(turn), .. } => {
+                let (at, code) = self.stopped(container, *since, *grace, *turn);
                 if at > self.now {
                     self.stops = Some(self.stops.map_or(at, |other| other.min(at)));
                     return false;
@@ -129,13 +130,13 @@ impl<'a> Simulated<'a> {
     }
 
     /// When a container will have stopped, and with which code.
-    fn stopped(&self, container: &Container, since: Time, grace: Duration) -> (Time, i64) {
+    fn stopped(&self, container: &Container, since: Time, grace: Duration, turn: Time) -> (Time, i64) {
         let killed = since.after(grace);
         let said = &self.script(container).said;
         let env = &self.script(container).env;
         let hook = container.lifecycle.pre_stop.as_ref();
         let (before, _) = hook.map(|hook| outcome(hook, env)).unwrap_or_default();
-        let asked = since.after(before);
+        let asked = since.after(before).max(turn);
         // When somebody was asked is known to the second; people are to see that it stops, however late in that it was.
         let some_time = self.host.pause.min(STOP_MAX) * 2;
         let stops = match said.stop_takes {

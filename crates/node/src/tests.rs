@@ -16,6 +16,7 @@ mod life;
 mod needs;
 mod power;
 mod resizing;
+mod stopping;
 
 /// Nodes that start pods at once, with the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {

@@ -1,0 +1,68 @@
+//! How the containers of a pod end: what is done before, in which order, and when.
+
+use super::*;
+
+/// A pod whose main container ends with it after some time, with two sidecars that do something before they end.
+fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
+    let sidecar = |name: &str, seconds: u64| {
+        value!({
+            "name": (name), "image": "i", "restartPolicy": "Always",
+            "lifecycle": {"preStop": {"exec": {"command": ["sleep", (seconds.to_string())]}}},
+        })
+    };
+    let [one, two] = hooks;
+    let spec = value!({
+        "nodeName": "node-0", "restartPolicy": "Never",
+        "initContainers": [(sidecar("one", one)), (sidecar("two", two))], "containers": [(main)],
+    });
+    let stops =
+        value!({"c.simulate.setpoint.dev/stop-takes": "10s", "two.simulate.setpoint.dev/stop-takes": "4s"});
+    let metadata = value!({"name": "a", "annotations": (stops), "finalizers": ["x.y/z"]});
+    cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
+    seconds(cluster, 1);
+}
+
+/// When each container ended, in seconds since a time: those that run first, then the others.
+fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
+    let pod = get(cluster, "a");
+    let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
+    let ended = |status: Value| {
+        let at = setpoint_api::rfc3339::parse(status.str_at(&["state", "terminated", "finishedAt"])).unwrap();
+        at.since(since).as_secs()
+    };
+    list("initContainerStatuses").into_iter().chain(list("containerStatuses")).map(ended).collect()
+}
+
+#[test]
+fn sidecars_do_beside_the_rest_what_is_to_be_done_before_they_end_and_end_after_it() {
+    for (hooks, expected) in [([5, 6], [14, 14, 10]), ([20, 12], [20, 16, 10])] {
+        let mut cluster = cluster(at_once);
+        with_sidecars(&mut cluster, value!({"name": "c", "image": "i"}), hooks);
+        assert_eq!(shown(&cluster, "a"), "Running | ready, ready, ready");
+        let since = crate::lifecycle::whole(cluster.now);
+        cluster.delete("pods", "default/a", &value!({})).unwrap();
+        seconds(&mut cluster, 40);
+        assert_eq!(ends(&cluster, since), expected, "{hooks:?}");
+        cluster.assert_quiet();
+    }
+}
+
+#[test]
+fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
+    let mut cluster = cluster(at_once);
+    let main = value!({"name": "c", "image": "i", "command": ["sleep", "10"]});
+    let since = crate::lifecycle::whole(cluster.now);
+    with_sidecars(&mut cluster, main, [9, 3]);
+    seconds(&mut cluster, 11);
+    let killing = ["Stopping container one", "Stopping container two"];
+    let told = |cluster: &Cluster| {
+        let mut told = events(cluster, "Killing");
+        told.sort();
+        told
+    };
+    assert_eq!(told(&cluster), killing, "it is told when they begin to");
+    seconds(&mut cluster, 30);
+    assert_eq!(ends(&cluster, since), [19, 17, 10]);
+    assert_eq!(told(&cluster), killing);
+    cluster.assert_quiet();
+}
