@@ -33,6 +33,8 @@ const CANNOT_RUN: i64 = 128;
 /// How many bytes of a log stand in for a container's last words.
 const WORDS_MAX: usize = 2048;
 
+/// How exactly it is known when something was asked for.
+const KNOWN_TO: Duration = Duration::from_secs(1);
 /// How long it takes to stop at most, give or take a second, where nobody said how long.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
@@ -136,12 +138,16 @@ impl<'a> Simulated<'a> {
         let env = &self.script(container).env;
         let hook = container.lifecycle.pre_stop.as_ref();
         let (before, _) = hook.map(|hook| outcome(hook, env)).unwrap_or_default();
-        let asked = since.after(before).max(turn);
-        // When somebody was asked is known to the second; people are to see that it stops, however late in that it was.
+        let done = since.after(before);
+        // When somebody was asked is known to the second. What is done before takes no less than it says, however late in
+        // that second it began, but for no longer than there is time.
+        let late = if before.is_zero() { Duration::ZERO } else { KNOWN_TO };
+        let asked = done.max(done.after(late).min(killed)).max(turn);
+        // People are to see that it stops.
         let some_time = self.host.pause.min(STOP_MAX) * 2;
         let stops = match said.stop_takes {
             Some(takes) => asked.after(takes),
-            None => asked.after(some_time).min(killed.max(asked)),
+            None => done.max(turn).after(some_time).max(asked).min(killed.max(asked)),
         };
         if said.hangs == Some(true) || stops > killed {
             (killed, KILLED)

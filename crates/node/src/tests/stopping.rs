@@ -35,7 +35,7 @@ fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
 
 #[test]
 fn sidecars_do_beside_the_rest_what_is_to_be_done_before_they_end_and_end_after_it() {
-    for (hooks, expected) in [([5, 6], [14, 14, 10]), ([20, 12], [20, 16, 10])] {
+    for (hooks, expected) in [([5, 6], [14, 14, 10]), ([20, 12], [21, 17, 10])] {
         let mut cluster = cluster(at_once);
         with_sidecars(&mut cluster, value!({"name": "c", "image": "i"}), hooks);
         assert_eq!(shown(&cluster, "a"), "Running | ready, ready, ready");
@@ -62,7 +62,36 @@ fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
     };
     assert_eq!(told(&cluster), killing, "it is told when they begin to");
     seconds(&mut cluster, 30);
-    assert_eq!(ends(&cluster, since), [19, 17, 10]);
+    assert_eq!(ends(&cluster, since), [20, 18, 10]);
     assert_eq!(told(&cluster), killing);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn what_is_done_before_the_end_takes_no_less_than_it_says() {
+    let mut cluster = cluster(at_once);
+    let hook = |name: &str, seconds: i64, hook: &str| {
+        format!(
+            r#"{{"terminationGracePeriodSeconds":{seconds},"containers":[{{"name":"{name}","image":"i","lifecycle":{{"preStop":{hook}}}}}]}}"#
+        )
+    };
+    let script = r#"{"exec":{"command":["sleep","5"]}}"#;
+    let hooks = [("sleep", 30, r#"{"sleep":{"seconds":5}}"#), ("script", 30, script), ("brief", 2, script)];
+    for (name, grace, what) in hooks {
+        pod(&mut cluster, name, &hook(name, grace, what));
+    }
+    // However late in a second it begins.
+    cluster.now = crate::lifecycle::whole(cluster.now).after(Duration::from_millis(1990));
+    for (name, ..) in hooks {
+        cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();
+    }
+    seconds(&mut cluster, 2);
+    assert!(cluster.get("pods", "default/brief").is_none(), "it gets no more time than there is");
+    cluster.run(Duration::from_millis(2950));
+    for name in ["sleep", "script"] {
+        assert_eq!(shown(&cluster, name), "Running | ready");
+    }
+    seconds(&mut cluster, 1);
+    assert!(hooks.iter().all(|(name, ..)| cluster.get("pods", &format!("default/{name}")).is_none()));
     cluster.assert_quiet();
 }
