@@ -399,7 +399,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         }
         match self.runtime.image(container, due) {
             Image::Present { took: pulled } => {
-                if let Some(error) = (self.case.unset)(container) {
+                if let Some(error) = (self.case.unset)(container).or_else(|| self.unsafe_user(container)) {
                     self.waiting.insert(&container.name, State::waiting(CONFIG_ERROR, error));
                     return;
                 }
@@ -418,6 +418,16 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 self.waiting.insert(&container.name, State::waiting(reason, message));
             }
         }
+    }
+
+    /// Why a container must not run as whom it says.
+    fn unsafe_user(&self, container: &Container) -> Option<String> {
+        let Case { pod, .. } = self.case;
+        let is_broken = container.security_context.is_broken(&pod.spec.security_context);
+        is_broken.then(|| {
+            let (pod, name) = (self.case.full_name(), &container.name);
+            format!("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {name})")
+        })
     }
 
     fn report(&self, ending: Option<&Ending>, is_over: bool) -> Status {

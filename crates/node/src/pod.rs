@@ -56,6 +56,9 @@ pub struct Spec {
     /// What its containers can mount.
     #[serde(deserialize_with = "or_default")]
     pub volumes: Vec<Volume>,
+    /// As whom its containers run that do not say it themselves.
+    #[serde(deserialize_with = "or_default")]
+    pub security_context: SecurityContext,
 }
 
 impl Spec {
@@ -118,6 +121,9 @@ pub struct Container {
     /// What its environment takes over as a whole.
     #[serde(deserialize_with = "or_default")]
     pub env_from: Vec<Variables>,
+    /// As whom it runs.
+    #[serde(deserialize_with = "or_default")]
+    pub security_context: SecurityContext,
 }
 
 impl Container {
@@ -125,6 +131,26 @@ impl Container {
     #[must_use]
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+/// As whom something runs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecurityContext {
+    /// As which user; as the image says if nobody does.
+    pub run_as_user: Option<i64>,
+    /// Whether that must not be root.
+    pub run_as_non_root: Option<bool>,
+}
+
+impl SecurityContext {
+    /// Whether something runs as root though it must not. What it does not say itself holds as `all` says; who is meant by
+    /// an image is not known, and not held against it.
+    #[must_use]
+    pub fn is_broken(&self, all: &SecurityContext) -> bool {
+        let is_root = self.run_as_user.or(all.run_as_user) == Some(0);
+        is_root && self.run_as_non_root.or(all.run_as_non_root) == Some(true)
     }
 }
 
@@ -533,4 +559,27 @@ pub struct Terminated {
 /// Writes a text; an empty one is removed.
 fn text<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
     if text.is_empty() { serializer.serialize_none() } else { serializer.serialize_str(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_user_who_is_known_to_be_root_breaks_a_promise_and_containers_say_it_before_their_pod() {
+        let context = |user, non_root| SecurityContext { run_as_user: user, run_as_non_root: non_root };
+        let none = SecurityContext::default();
+        for (own, all, is_broken) in [
+            (context(Some(0), Some(true)), none.clone(), true),
+            (none.clone(), context(Some(0), Some(true)), true),
+            (context(None, Some(true)), context(Some(0), None), true),
+            (context(Some(0), None), context(Some(7), Some(true)), true),
+            (context(Some(7), None), context(Some(0), Some(true)), false),
+            (context(None, Some(false)), context(Some(0), Some(true)), false),
+            (context(None, Some(true)), none.clone(), false),
+            (context(Some(0), None), none.clone(), false),
+        ] {
+            assert_eq!(own.is_broken(&all), is_broken, "{own:?} in {all:?}");
+        }
+    }
 }

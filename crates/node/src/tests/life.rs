@@ -324,3 +324,21 @@ fn an_image_that_is_always_pulled_is_pulled_again() {
     assert_eq!(shown(&cluster, "always"), "Running | ready x2");
     assert_eq!(counted(&cluster, "Pulling") - before, 3);
 }
+
+#[test]
+fn a_container_that_must_not_run_as_root_and_says_that_it_does_never_starts() {
+    let mut cluster = cluster(at_once);
+    let spec = |own: &str| {
+        format!(
+            r#"{{"securityContext":{{"runAsNonRoot":true,"runAsUser":0}},"containers":[{{"name":"c","image":"i"{own}}}]}}"#
+        )
+    };
+    pod(&mut cluster, "root", &spec(""));
+    assert_eq!(shown(&cluster, "root"), "Pending | CreateContainerConfigError");
+    let uid = get(&cluster, "root").str_at(&["metadata", "uid"]).to_owned();
+    let why = "Error: container's runAsUser breaks non-root policy (pod: \"root_default(";
+    assert_eq!(events(&cluster, "Failed"), [format!("{why}{uid})\", container: c)")]);
+    pod(&mut cluster, "user", &spec(r#","securityContext":{"runAsUser":7}"#));
+    assert_eq!(shown(&cluster, "user"), "Running | ready");
+    cluster.assert_quiet();
+}
