@@ -17,8 +17,8 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::SIMULATED;
-use setpoint_reconcile::{Act, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::views::node::{Node, SIMULATED};
+use setpoint_reconcile::{Act, Note, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
 use crate::fleet::{Fleet, KUBELET, Power, Seat};
 use crate::images::hash;
@@ -44,6 +44,8 @@ pub struct Known {
     told: Option<(Revision, Time)>,
     /// The fleet that has it, if that is another one.
     rival: Option<claim::Rival>,
+    /// Whether it was closed to new pods when it was last seen; nothing if it was not seen since this process started.
+    closed: Option<bool>,
 }
 
 impl Planner for Nodes {
@@ -71,10 +73,11 @@ impl Planner for Nodes {
     }
 
     fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Known>, now: Time, _: Seed) -> Plan<Known> {
-        let mut plan = Plan { memo: Known { there: true, ..Known::default() }, ..Plan::default() };
+        let memo = Known { there: true, closed: seen.memo.closed, ..Known::default() };
+        let mut plan = Plan { memo, ..Plan::default() };
         let Some(number) = self.0.number(key.name()) else { return Plan::default() };
-        let Some((object, node)) = world.view("", key.name()) else {
-            plan.memo.there = seen.memo.there;
+        let Some((object, node)) = world.view::<Node>("", key.name()) else {
+            plan.memo = Known { there: seen.memo.there, ..Known::default() };
             if !seen.memo.there {
                 plan.act(Write::create("nodes", "", self.registration(number, now)));
             }
@@ -89,6 +92,8 @@ impl Planner for Nodes {
                 claim::contend(&self.0, object, world, seen.memo.rival.as_ref(), now, &mut plan);
             return plan;
         }
+        plan.notes.extend(closing(&seat, seen.memo.closed));
+        plan.memo.closed = Some(node.spec.unschedulable);
         self.renew(&seat, world, now, &mut plan);
         plan.memo.told = match seen.memo.told {
             // Nothing that a status says can have changed since.
@@ -190,6 +195,15 @@ impl Nodes {
         plan.act(act);
         None
     }
+}
+
+/// What people are told of a node that somebody closed to new pods, or opened, since it was last seen.
+fn closing(seat: &Seat<'_>, was_closed: Option<bool>) -> Option<Note> {
+    let is_closed = seat.node.spec.unschedulable;
+    was_closed.filter(|was_closed| *was_closed != is_closed)?;
+    let reason = if is_closed { "NodeNotSchedulable" } else { "NodeSchedulable" };
+    let message = format!("Node {} status is now: {reason}", seat.object.key().name());
+    Some(Subject::of(seat.object, "v1", "Node").normal(reason, message))
 }
 
 /// The last and the next moment at which a node renews its Lease.

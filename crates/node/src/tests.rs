@@ -138,6 +138,33 @@ fn a_node_that_was_deleted_stays_away_until_the_next_start() {
 }
 
 #[test]
+fn that_a_node_is_closed_or_opened_is_told_once() {
+    let mut cluster = cluster(slowly);
+    let told = |cluster: &Cluster| {
+        ["NodeNotSchedulable", "NodeSchedulable"].map(|reason| events(cluster, reason).join(", "))
+    };
+    let message = |reason: &str| format!("Node node-1 status is now: {reason}");
+    let set = |cluster: &mut Cluster, closed: bool| {
+        cluster.patch("nodes", "node-1", "", value!({"spec": {"unschedulable": (closed)}})).unwrap();
+        seconds(cluster, 5);
+    };
+    assert_eq!(told(&cluster), ["", ""]);
+    set(&mut cluster, true);
+    let closed = message("NodeNotSchedulable");
+    assert_eq!(told(&cluster), [&*closed, ""]);
+    cluster.assert_quiet();
+    cluster.crash();
+    seconds(&mut cluster, 600);
+    assert_eq!(told(&cluster), [&*closed, ""], "nobody did anything");
+    set(&mut cluster, false);
+    assert_eq!(told(&cluster), [&*closed, &*message("NodeSchedulable")]);
+    let counts: Vec<i64> =
+        cluster.list("events").iter().filter_map(|event| event.get("count")?.as_i64()).collect();
+    assert!(counts.iter().all(|count| *count == 1), "{counts:?}");
+    cluster.assert_quiet();
+}
+
+#[test]
 fn a_pod_is_created_for_a_second_and_then_runs() {
     let mut cluster = cluster(slowly);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
