@@ -1,11 +1,38 @@
 //! Addresses for pods, from the ranges that a node was given.
+//!
+//! A pod gets its address with the place that it runs in: when it is taken up, or, if its volumes cannot be made then, as
+//! soon as they can. Until then it shows none, and holds none.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
+use setpoint_reconcile::views::pod::Pod as PodView;
+use setpoint_reconcile::{Index, Object, View};
+
 /// Addresses that no pod gets: the range's own, its router's, and the last one.
 const KEPT: u128 = 3;
+
+/// Pods that were taken up and have no address yet, by their node.
+pub const WITHOUT_ADDRESS_BY_NODE: Index = Index {
+    name: "pods without address by node",
+    resource: PodView::RESOURCE,
+    values: |object, found| {
+        if let Some(pod) = object.view::<PodView>()
+            && is_without(object, pod)
+        {
+            found(&pod.spec.node_name);
+        }
+    },
+};
+
+/// Whether a pod was taken up and has no address yet.
+#[must_use]
+pub fn is_without(object: &Object, pod: &PodView) -> bool {
+    let (spec, status) = (&pod.spec, &pod.status);
+    let is_taken_up = !spec.node_name.is_empty() && status.start_time.is_some() && status.phase == "Pending";
+    is_taken_up && status.pod_ip.is_empty() && !spec.host_network && !object.meta().is_deleted()
+}
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,5 +57,11 @@ pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
 /// The questions that they ask of the world.
 #[must_use]
 pub fn indexes() -> Vec<Index> {
-    vec![BY_NODE, NEW_BY_NODE, needs::HELD_BY_NAMESPACE, resizing::RESIZES_BY_NODE]
+    vec![
+        BY_NODE,
+        NEW_BY_NODE,
+        needs::HELD_BY_NAMESPACE,
+        addresses::WITHOUT_ADDRESS_BY_NODE,
+        resizing::RESIZES_BY_NODE,
+    ]
 }

@@ -382,6 +382,13 @@ impl<'a, R: Runtime> Looking<'a, R> {
             _ => restart::at(run),
         });
         let due = due.unwrap_or(begin);
+        // What has been mounted once stays so, and so does the place with its address that is made then.
+        if run.is_none() && self.case.pod.spec.all().all(|one| self.run(one).is_none()) {
+            self.unmounted = (self.case.unmounted)();
+            if self.unmounted.is_some() || self.case.pod_ips.is_empty() {
+                return;
+            }
+        }
         if due > now {
             self.look_again_at(due);
             if let Some(run) = run {
@@ -389,13 +396,6 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 self.waiting.insert(&container.name, State::waiting("CrashLoopBackOff", message));
             }
             return;
-        }
-        // What has been mounted once stays so.
-        if run.is_none() && self.case.pod.spec.all().all(|one| self.run(one).is_none()) {
-            self.unmounted = (self.case.unmounted)();
-            if self.unmounted.is_some() {
-                return;
-            }
         }
         match self.runtime.image(container, due) {
             Image::Present { took: pulled } => {
@@ -436,13 +436,16 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let statuses = |of: &'a [Container], first: bool| -> Vec<ContainerStatus> {
             of.iter().map(|container| self.container(container, first)).collect()
         };
+        // The node's own addresses are there before the pod is.
+        let has_place = self.unmounted.is_none() || spec.host_network;
+        let pod_ips = if has_place { self.case.pod_ips } else { &[] };
         let ips = |ips: &[String]| ips.iter().map(|ip| Ip { ip: ip.clone() }).collect::<Vec<Ip>>();
         let mut status = Status {
             observed_generation: Some(meta.generation).filter(|generation| *generation > 0),
             host_ip: self.case.host_ips.first().cloned().unwrap_or_default(),
             host_ips: ips(self.case.host_ips),
-            pod_ip: self.case.pod_ips.first().cloned().unwrap_or_default(),
-            pod_ips: ips(self.case.pod_ips),
+            pod_ip: pod_ips.first().cloned().unwrap_or_default(),
+            pod_ips: ips(pod_ips),
             start_time: Some(self.case.taken_up),
             init_container_statuses: statuses(&spec.init_containers, true),
             container_statuses: statuses(&spec.containers, false),

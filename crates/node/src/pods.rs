@@ -1,6 +1,6 @@
 //! Pods on simulated nodes: one key each.
 //!
-//! [`Admission`] takes up the pods that are new on a node, and gives those that are not what they ask for later. It has
+//! [`Admission`] takes up the pods that are new on a node, and gives those that are not what they get later. It has
 //! one key for each node, so that no two pods are given the same. All else is for the key that each pod is of [`Pods`].
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
 use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, World};
 
-use crate::addresses;
+use crate::addresses::{self, WITHOUT_ADDRESS_BY_NODE, is_without};
 use crate::admission::{Room, refuse};
 use crate::attend::{Decided, attend};
 use crate::fleet::{FLEET, Fleet, KUBELET, Seat, is_heard, is_played_with};
@@ -44,11 +44,13 @@ impl Planner for Admission {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 4] = [
+        const WATCHES: [Watch; 6] = [
             Watch::itself("nodes"),
             Watch::via("pods", of_new).when(is_new_now),
             Watch::via("pods", of_gone).when(leaves_room),
             Watch::via("pods", of_asking).when(is_asking_now),
+            Watch::via("configmaps", of_mountable),
+            Watch::via("secrets", of_mountable),
         ];
         &WATCHES
     }
@@ -60,6 +62,8 @@ impl Planner for Admission {
         let mut new: Vec<_> = new.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
         let asking = world.indexed(RESIZES_BY_NODE.name, key.name());
         let asking: Vec<_> = asking.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
+        let without = world.indexed(WITHOUT_ADDRESS_BY_NODE.name, key.name());
+        new.extend(without.filter_map(|pod| Some((pod, pod.view::<PodView>()?))));
         if new.is_empty() && asking.is_empty() {
             return plan;
         }
@@ -76,7 +80,8 @@ impl Planner for Admission {
         let mut taken = taken(&pods);
         for (pod, view) in new {
             // What runs in this process is there already.
-            if self.0.component(pod).is_none()
+            if is_new(pod)
+                && self.0.component(pod).is_none()
                 && let Err(refusal) = room.admit(pod, view)
             {
                 refuse(pod, &refusal, now).into_iter().for_each(|act| plan.act(act));
@@ -183,12 +188,20 @@ fn of_asking(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 /// One that goes leaves its address and its resources to those that wait for them.
 fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
-        && [NEW_BY_NODE.name, RESIZES_BY_NODE.name]
+        && [NEW_BY_NODE.name, RESIZES_BY_NODE.name, WITHOUT_ADDRESS_BY_NODE.name]
             .into_iter()
             .any(|waiting| world.indexed(waiting, &pod.spec.node_name).next().is_some())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);
+    }
+}
+
+/// What comes may be all that pods of its namespace wait for before they get their addresses.
+fn of_mountable(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    for held in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
+        let without = held.view::<PodView>().filter(|pod| is_without(held, pod));
+        without.and_then(|pod| key_of("nodes", "", &pod.spec.node_name)).into_iter().for_each(&mut *wake);
     }
 }
 

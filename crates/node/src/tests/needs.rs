@@ -83,3 +83,38 @@ fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
     assert_eq!(shown(&cluster, "map"), "Running | ready");
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_pod_has_no_address_before_its_volumes_can_be_made() {
+    for controllers in [at_once, slowly] {
+        let mut cluster = cluster(controllers);
+        let spec = |host: bool| {
+            format!(
+                r#"{{"hostNetwork":{host},"volumes":[{{"name":"v","secret":{{"secretName":"missing"}}}}],
+                "containers":[{{"name":"c","image":"i"}}]}}"#
+            )
+        };
+        let address =
+            |cluster: &Cluster, name: &str| get(cluster, name).str_at(&["status", "podIP"]).to_owned();
+        pod(&mut cluster, "own", &spec(false));
+        pod(&mut cluster, "host", &spec(true));
+        assert_eq!((&*address(&cluster, "own"), &*address(&cluster, "host")), ("", "172.18.0.2"));
+        seconds(&mut cluster, 5);
+        assert_eq!(address(&cluster, "own"), "");
+        assert_eq!(events(&cluster, "FailedMount").len(), 2);
+        cluster.assert_quiet();
+        cluster.crash();
+        seconds(&mut cluster, 5);
+        assert_eq!(shown(&cluster, "own"), "Pending | ContainerCreating");
+        make(&mut cluster, "secrets", "missing", value!({}));
+        assert_eq!(shown(&cluster, "own"), "Running | ready");
+        let own = address(&cluster, "own");
+        assert!(own.starts_with("100.64.0."), "{own}");
+        cluster.assert_quiet();
+        pod(&mut cluster, "gone", &spec(false).replace("missing", "other"));
+        cluster.delete("pods", "default/gone", &value!({})).unwrap();
+        seconds(&mut cluster, 5);
+        assert!(cluster.get("pods", "default/gone").is_none());
+        cluster.assert_quiet();
+    }
+}
