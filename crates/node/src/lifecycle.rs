@@ -98,6 +98,7 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
         unmounted: None,
         unready: Vec::new(),
         pulling: Vec::new(),
+        replaced: Vec::new(),
     };
     let ending = looking.ending();
     let done = match &ending {
@@ -138,6 +139,8 @@ struct Looking<'a, R> {
     unready: Vec<String>,
     /// Containers whose images only now begin to come.
     pulling: Vec<String>,
+    /// Containers that are being stopped as they were given another image.
+    replaced: Vec<&'a Container>,
 }
 
 impl<'a, R: Runtime> Looking<'a, R> {
@@ -333,6 +336,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if begun.is_none() && before.any(|one| self.run(one).is_some_and(|run| still_stops(run, one))) {
             return;
         }
+        self.replaced.push(container);
         let why = format!("Container {} definition changed, will be restarted", container.name);
         self.stop(container, begun.unwrap_or(self.case.now), self.grace(), why, begun.is_none());
     }
@@ -477,7 +481,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             (status.reason, status.message) = (reason.to_owned(), message.to_owned());
         }
         let has_sandbox = !is_over && self.unmounted.is_none();
-        status.conditions = conditions::conditions(self.case, &status, has_sandbox);
+        status.conditions = conditions::conditions(self.case, &status, has_sandbox, &self.replaced);
         status
     }
 

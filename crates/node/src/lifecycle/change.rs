@@ -9,7 +9,7 @@ use setpoint_reconcile::views::{Condition, condition};
 
 use super::conditions::names;
 use super::{Case, whole};
-use crate::pod::{Container, Spec, Status};
+use crate::pod::{Container, ContainerStatus, Spec, Status};
 
 /// The condition of a pod of which containers are stopped to be started with another image.
 pub const CHANGING: &str = "setpoint.dev/ContainersChanging";
@@ -31,23 +31,21 @@ fn is_named(known: &Condition, container: &Container) -> bool {
     known.message.trim_matches(['[', ']']).split(' ').any(|name| name == container.name)
 }
 
-/// The condition that tells of it.
+/// The condition that tells of those that are being stopped: those that were before and still run, and those that are from
+/// now on. One that was given another image too, and whose turn has not come, is not among them: its time has not begun.
 #[must_use]
-pub fn condition_of(case: &Case<'_>, status: &Status) -> Option<Condition> {
-    let spec = &case.pod.spec;
-    let is_stopping = |one: &&Container| {
-        let changes =
-            status.of(&one.name).is_some_and(|own| own.state.running.is_some() && own.image != one.image);
-        changes && is_followed(spec, one)
+pub fn condition_of(case: &Case<'_>, status: &Status, replaced: &[&Container]) -> Option<Condition> {
+    let still_stops = |one: &Container| {
+        let runs = |own: &ContainerStatus| own.state.running.is_some() && own.image != one.image;
+        begun(case, one).is_some() && status.of(&one.name).is_some_and(runs)
     };
-    let mut stopping: Vec<&Container> = spec.all().filter(is_stopping).collect();
+    let is_stopping =
+        |one: &&Container| still_stops(one) || replaced.iter().any(|other| other.name == one.name);
+    let stopping: Vec<&Container> = case.pod.spec.all().filter(is_stopping).collect();
     if stopping.is_empty() || status.is_final() || case.meta.is_deleted() {
         return None;
     }
-    let mut since = whole(case.now);
-    if stopping.iter().any(|one| begun(case, one).is_some()) {
-        stopping.retain(|one| begun(case, one).inspect(|begun| since = *begun).is_some());
-    }
+    let since = stopping.iter().find_map(|one| begun(case, one)).unwrap_or(whole(case.now));
     let mut new = Condition::new(CHANGING, "True", "ImageChanged", &names(&stopping), since);
     new.observed_generation = status.observed_generation;
     Some(new)

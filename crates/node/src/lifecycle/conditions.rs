@@ -20,9 +20,15 @@ const OWN: [&str; 8] = [
 /// Status, reason, message.
 type Finding = (bool, &'static str, String);
 
-/// All conditions: those of others as they are, then the node's own.
+/// All conditions: those of others as they are, then the node's own. `replaced` are the containers that are being stopped
+/// to be started with another image.
 #[must_use]
-pub fn conditions(case: &Case<'_>, status: &Status, has_sandbox: bool) -> Vec<Condition> {
+pub fn conditions(
+    case: &Case<'_>,
+    status: &Status,
+    has_sandbox: bool,
+    replaced: &[&Container],
+) -> Vec<Condition> {
     let old = &case.pod.status.conditions;
     let others = old.iter().filter(|one| !OWN.contains(&one.kind.as_str()));
     let mut all: Vec<Condition> = others.cloned().collect();
@@ -44,7 +50,7 @@ pub fn conditions(case: &Case<'_>, status: &Status, has_sandbox: bool) -> Vec<Co
         all.push(new);
     }
     all.extend(resize::conditions(case, status));
-    all.extend(change::condition_of(case, status));
+    all.extend(change::condition_of(case, status, replaced));
     all
 }
 

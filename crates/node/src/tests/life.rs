@@ -92,9 +92,15 @@ fn set_image(cluster: &mut Cluster, name: &str, image: &str) {
 }
 
 fn set_image_of(cluster: &mut Cluster, name: &str, number: usize, image: &str) {
+    set_images(cluster, name, "containers", number..number + 1, image);
+}
+
+fn set_images(cluster: &mut Cluster, name: &str, of: &str, numbers: std::ops::Range<usize>, image: &str) {
     let mut spec = get(cluster, name).get("spec").cloned().unwrap();
-    let containers = spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap();
-    containers[number].make_map().insert("image", image);
+    let containers = spec.at_mut(&[of]).and_then(Value::as_list_mut).unwrap();
+    for container in &mut containers[numbers] {
+        container.make_map().insert("image", image);
+    }
     cluster.patch("pods", &format!("default/{name}"), "", value!({"spec": (spec)})).unwrap();
     cluster.settle();
 }
@@ -180,6 +186,35 @@ fn a_container_that_changes_while_another_stops_has_its_turn_and_its_time() {
     seconds(&mut cluster, 7);
     assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready x1");
     assert_eq!(counted(&cluster, "Killing"), 2);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn sidecars_that_change_together_have_their_turns_and_their_times() {
+    let mut cluster = cluster(slowly);
+    let sidecar = |name: &str| format!(r#"{{"name":"{name}","image":"web:1","restartPolicy":"Always"}}"#);
+    let spec = format!(
+        r#"{{"initContainers":[{},{},{{"name":"i","image":"b","command":["sleep","600"]}}],"containers":[{{"name":"c","image":"b"}}]}}"#,
+        sidecar("one"),
+        sidecar("two")
+    );
+    annotated(&mut cluster, "a", value!({"simulate.setpoint.dev/stop-takes": "25s"}), &spec);
+    seconds(&mut cluster, 5);
+    let named = |cluster: &Cluster| {
+        let pod = get(cluster, "a");
+        let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap().to_vec();
+        let changing =
+            conditions.iter().find(|one| one.str_at(&["type"]) == crate::lifecycle::change::CHANGING);
+        changing.map_or(String::new(), |one| one.str_at(&["message"]).to_owned())
+    };
+    set_images(&mut cluster, "a", "initContainers", 0..2, "web:2");
+    assert_eq!(named(&cluster), "[one]");
+    seconds(&mut cluster, 27);
+    assert_eq!(shown(&cluster, "a"), "Pending | ready x1, ready, running, PodInitializing");
+    assert_eq!(named(&cluster), "[two]");
+    seconds(&mut cluster, 27);
+    assert_eq!(shown(&cluster, "a"), "Pending | ready x1, ready x1, running, PodInitializing");
+    assert_eq!((&*named(&cluster), counted(&cluster, "Killing")), ("", 2));
     cluster.assert_quiet();
 }
 
