@@ -1,7 +1,8 @@
 //! The variables of a container, as far as they are known from its pod.
 //!
 //! What comes from elsewhere, a ConfigMap or a Secret, is not: then a text keeps the name of the variable, and what
-//! depends on its value is not guessed.
+//! depends on its value is not guessed. Nor is what depends on a variable of which nobody knows whether there is one,
+//! but a text has nothing in its place, as with one that is not set.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ impl Value {
     }
 
     /// One that nobody knows here, though people may read this in its place.
-    fn unsure(text: String) -> Value {
+    #[must_use]
+    pub fn unsure(text: String) -> Value {
         Value { text, sure: false }
     }
 
@@ -112,9 +114,13 @@ impl Env {
     /// The value of a variable; nothing if it has none.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Value> {
-        let may_be = || self.is_open || SERVICE.iter().any(|end| name.ends_with(end));
-        let unsure = || may_be().then(|| Value::elsewhere(name));
-        self.known.get(name).cloned().or_else(unsure)
+        let tells_of_service = SERVICE.iter().any(|end| name.ends_with(end));
+        self.known.get(name).cloned().or_else(|| {
+            // Every pod is told where the API server is.
+            let is_set = tells_of_service && name.starts_with("KUBERNETES_");
+            let may_be = || (self.is_open || tells_of_service).then(|| Value::unsure(String::new()));
+            if is_set { Some(Value::elsewhere(name)) } else { may_be() }
+        })
     }
 
     /// The value of a variable as a shell sees it: one that has none is empty.
@@ -211,6 +217,8 @@ mod tests {
         );
         assert!(env.get("N").sure && !env.get("I").sure && !env.get("OTHER").sure);
         assert_eq!(Env::default().get("OTHER"), Value::sure(""));
+        let names = ["OTHER", "WEB_SERVICE_HOST", "KUBERNETES_SERVICE_HOST"];
+        assert_eq!(names.map(|name| env.get(name).text), ["", "", "$KUBERNETES_SERVICE_HOST"]);
     }
 
     #[test]

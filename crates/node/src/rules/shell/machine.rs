@@ -396,6 +396,10 @@ impl Machine {
         };
         match (value, fallback) {
             (Some(value), Some((_, true))) if value.sure && value.text.is_empty() => None,
+            // What may not be set is read as if it were not.
+            (Some(value), Some((text, _))) if value.text.is_empty() && !value.sure => {
+                Some(Value::unsure(text.clone()))
+            }
             (value, _) => value,
         }
         .unwrap_or_else(|| Value::sure(fallback.map_or("", |(text, _)| text)))
@@ -498,6 +502,10 @@ impl Machine {
     }
 
     fn sleep(&mut self, words: &[&str]) -> Step {
+        if words.is_empty() {
+            self.say("sleep: missing operand\n", None);
+            return Step::Code(1);
+        }
         let mut total = 0.0;
         for word in words {
             let (number, unit) = match word.char_indices().last() {

@@ -216,9 +216,25 @@ fn variables_stand_for_their_values() {
         ("for i in $WORDS 'c d'; do echo $i; sleep 1; done; echo $i", Some((3, 0)), "a|b|c d|c d"),
         ("for f in *; do echo $f; done", None, ""),
         ("set -- a b; echo $2 $0; set -e c; echo $1", Some((0, 0)), "b me|c"),
+        ("sleep $NONE; echo $?", Some((0, 0)), "sleep: missing operand|1"),
     ] {
         assert_eq!(told(script), (ends, says.to_owned()), "{script}");
     }
+}
+
+#[test]
+fn a_variable_that_may_not_be_set_is_read_as_nothing_and_not_relied_upon() {
+    for (script, ends, says) in [
+        ("echo [$WEB_PORT] [${WEB_SERVICE_HOST}]", Some((0, 0)), "[] []"),
+        ("echo ${WEB_PORT:-80} ${WEB_PORT-81}", Some((0, 0)), "80 81"),
+        ("echo a; sleep $WEB_PORT; echo b", None, "a"),
+        ("if [ -z \"$WEB_PORT\" ]; then exit 1; fi", None, ""),
+    ] {
+        let (end, lines) = told(script);
+        assert_eq!((end, lines.join("|").as_str()), (ends, says), "{script}");
+    }
+    assert_eq!(told("sleep"), (Some((0, 1)), vec!["sleep: missing operand".to_owned()]));
+    assert_eq!(end(&["sleep"]), Some((0, 1)));
 }
 
 #[test]
