@@ -268,12 +268,23 @@ fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
     let mut spec = get(&cluster, "a").get("spec").cloned().unwrap();
     spec.make_map().insert("ephemeralContainers", value!([{"name": "look", "image": "busybox"}]));
     cluster.patch("pods", "default/a", "ephemeralcontainers", value!({"spec": (spec)})).unwrap();
+    let now = setpoint_api::rfc3339::Seconds(crate::lifecycle::whole(cluster.now)).to_string();
     cluster.settle();
-    let pod = get(&cluster, "a");
-    let status = &pod.at(&["status", "ephemeralContainerStatuses"]).and_then(Value::as_list).unwrap()[0];
-    assert_eq!(status.str_at(&["state", "terminated", "reason"]), "ContainerCannotRun");
-    assert!(status.str_at(&["state", "terminated", "message"]).contains("simulated"));
+    let end = |cluster: &Cluster| {
+        let statuses = get(cluster, "a").at(&["status", "ephemeralContainerStatuses"]).cloned().unwrap();
+        statuses.as_list().unwrap()[0].at(&["state", "terminated"]).cloned().unwrap()
+    };
+    let first = end(&cluster);
+    assert_eq!(first.str_at(&["reason"]), "ContainerCannotRun");
+    assert!(first.str_at(&["message"]).contains("simulated"));
+    assert_eq!((first.str_at(&["startedAt"]), first.str_at(&["finishedAt"])), (&*now, &*now));
     assert_eq!(shown(&cluster, "a"), "Running | ready");
+    cluster.assert_quiet();
+    // Whatever else becomes of the pod later, this one ended then.
+    seconds(&mut cluster, 60);
+    cluster.patch("pods", "default/a", "", value!({"metadata": {"labels": {"seen": "later"}}})).unwrap();
+    cluster.settle();
+    assert_eq!(end(&cluster), first);
     cluster.assert_quiet();
 }
 

@@ -16,6 +16,15 @@ fn ready(cluster: &Cluster) -> String {
     condition(&cluster.get("nodes", "node-0").unwrap(), "Ready")
 }
 
+/// Says of the node what is said of one that nobody heard for long.
+fn give_up(cluster: &mut Cluster) {
+    let conditions = value!([{
+        "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent",
+        "lastHeartbeatTime": "2027-01-15T08:00:00Z", "lastTransitionTime": "2027-01-15T08:00:00Z",
+    }]);
+    cluster.patch("nodes", "node-0", "status", value!({"status": {"conditions": (conditions)}})).unwrap();
+}
+
 #[test]
 fn a_node_without_power_falls_silent_and_loses_its_containers() {
     let mut cluster = cluster(at_once);
@@ -113,14 +122,10 @@ fn a_node_that_returns_is_ready_before_its_pods_are_and_these_become_so_once() {
 fn a_process_that_stood_still_takes_its_pods_up_again() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    let conditions = value!([{
-        "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent",
-        "lastHeartbeatTime": "2027-01-15T08:00:00Z", "lastTransitionTime": "2027-01-15T08:00:00Z",
-    }]);
     let mut other = Cluster::another(only_watchers, &[]);
     cluster.swap(&mut other);
     cluster.crash();
-    cluster.patch("nodes", "node-0", "status", value!({"status": {"conditions": (conditions)}})).unwrap();
+    give_up(&mut cluster);
     seconds(&mut cluster, 20);
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the others gave it up");
     cluster.swap(&mut other);
@@ -130,6 +135,30 @@ fn a_process_that_stood_still_takes_its_pods_up_again() {
         ("True KubeletReady".to_owned(), "True".to_owned())
     );
     cluster.assert_quiet();
+}
+
+#[test]
+fn a_silent_node_that_is_deleted_lets_its_pods_go_at_once() {
+    let mut cluster = cluster(at_once);
+    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    // Somebody has yet to clean up after the node, so it does not go at once.
+    let kept = value!({"metadata": {"finalizers": ["example.com/kept"]}});
+    cluster.patch("nodes", "node-0", "", kept).unwrap();
+    cluster.settle();
+    give_up(&mut cluster);
+    cluster.delete("pods", "default/a", &value!({"gracePeriodSeconds": 1})).unwrap();
+    // The others have said all they have to say of the pod, so only the node can wake it now. That wants to say that it is
+    // there, but it is deleted first; from then on it says nothing.
+    for _ in 0..5 {
+        cluster.observe();
+        cluster.plan();
+        while cluster.perform_first(|sent| sent.manager != "kubelet") {}
+    }
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
+    cluster.delete("nodes", "node-0", &value!({})).unwrap();
+    seconds(&mut cluster, 5);
+    assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
+    assert!(cluster.get("pods", "default/a").is_none(), "{:#?}", cluster.history);
 }
 
 /// Those who watch nodes, without the nodes.
