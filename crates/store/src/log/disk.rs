@@ -412,3 +412,37 @@ fn history_bytes(disk: &Arc<dyn Disk>, files: &Files) -> Result<u64, LogError> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::{Key, Resource};
+
+    use super::*;
+    use crate::commit::{Cause, Draft, Expect};
+    use crate::disk::OsDisk;
+
+    fn put(expect: Expect, bytes: usize) -> Proposal {
+        let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
+        Proposal::new(Cause::default(), Time(1)).put(key, expect, Draft::new(vec![b'x'; bytes]))
+    }
+
+    #[test]
+    fn room_for_frames_is_made_for_what_is_admitted_and_kept_unless_it_is_more_than_a_batch_needs() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = DiskLog::new(Arc::new(OsDisk::exclusive(dir.path()).unwrap()), DiskOptions::default());
+        let nothing = Snapshot::default();
+        let mut room_after = |proposal: Proposal| {
+            let is_admitted = log.append(&[proposal], &nothing).unwrap()[0].is_ok();
+            (is_admitted, log.frame.capacity())
+        };
+        let (is_admitted, room) = room_after(put(Expect::Any, BATCH_BYTES_MAX));
+        assert!(is_admitted && (BATCH_BYTES_MAX..=FRAME_ROOM_BYTES_MAX).contains(&room), "{room}");
+        assert_eq!(room_after(put(Expect::Any, 1)), (true, room), "a small batch leaves the room as it is");
+        assert_eq!(
+            room_after(put(Expect::Present, 2 * BATCH_BYTES_MAX)),
+            (false, room),
+            "nothing came of it"
+        );
+        assert_eq!(room_after(put(Expect::Any, 2 * BATCH_BYTES_MAX)), (true, 0), "such a batch is rare");
+    }
+}
