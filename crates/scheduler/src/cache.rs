@@ -23,7 +23,7 @@ use setpoint_reconcile::{Failure, Object, World};
 
 use crate::class::Class;
 use crate::request::is_resized;
-use crate::rules::Helps;
+use crate::rules::{Helps, pod_affinity, spread};
 use crate::shape::Shape;
 use crate::waiting::Waiting;
 use claims::Users;
@@ -39,7 +39,8 @@ pub type ShapeId = u32;
 
 /// How many changes of nodes are remembered before every result is computed anew, per node.
 const TOUCHES_PER_NODE: usize = 4;
-/// How many counters there may be before all are dropped and those that are needed are made anew.
+/// How many counters there may be before all are dropped and those that are needed are made anew, unless more than half
+/// of them are needed.
 const COUNTERS_MAX: usize = 1024;
 /// How many nodes may be remembered that do not exist, beside as many as do.
 const GONE_MAX: usize = 1024;
@@ -189,7 +190,7 @@ impl Cache {
             }
         }
         self.follow_owners(world);
-        if self.counters.all.len() > COUNTERS_MAX.max(2 * self.counters_kept) {
+        if self.has_idle_counters() {
             self.recount();
         }
         if self.touched.len() > TOUCHES_PER_NODE * self.nodes.len() + 1024 {
@@ -497,6 +498,25 @@ impl Cache {
                 }
             }
         }
+    }
+
+    /// Whether there are so many counters that it is worth while to drop those that nobody needs. Those that pods in the
+    /// line ask for would be made anew, over all pods, as soon as these are tried again.
+    fn has_idle_counters(&self) -> bool {
+        let count = self.counters.all.len();
+        count > COUNTERS_MAX.max(2 * self.counters_kept)
+            && count > 2 * (self.counters_kept + self.asked_for())
+    }
+
+    /// How many counters the rules of pods in the line ask for.
+    fn asked_for(&self) -> usize {
+        let shapes: BTreeSet<ShapeId> =
+            self.line.values().filter_map(|id| Some(self.pod(*id)?.shape)).collect();
+        let shapes = shapes.iter().filter_map(|id| self.shapes[*id as usize].as_ref());
+        let asked: BTreeSet<What> = shapes
+            .flat_map(|entry| spread::counted(&entry.shape).chain(pod_affinity::counted(&entry.shape)))
+            .collect();
+        asked.len()
     }
 
     /// Drops all counters and results, and counts anew what must be counted.

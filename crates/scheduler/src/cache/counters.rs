@@ -16,7 +16,7 @@ use crate::shape::{NodeChoice, PodTerm, Pods, Shape};
 pub const NOWHERE: u32 = u32::MAX;
 
 /// Which pods are counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Pods of a namespace that a selector selects and nobody deleted.
     Selected {

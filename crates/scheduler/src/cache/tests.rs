@@ -4,6 +4,7 @@ use setpoint_api::{Revision, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
 
 use super::*;
+use crate::profile::Profile;
 
 fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: &Value) {
     let key = key_of(resource, namespace, name).unwrap();
@@ -47,6 +48,42 @@ fn many_pods_that_shun_their_own_are_not_counted_anew_with_every_change() {
         cache.follow(&world, |_, _| true);
     }
     assert_eq!(cache.counters_kept, cache.counters.all.len() + 1);
+}
+
+#[test]
+fn counters_that_waiting_pods_ask_for_stay_however_many_they_are_and_go_with_them() {
+    let mut world = World::default();
+    put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
+    let count = COUNTERS_MAX + 100;
+    for i in 0..count {
+        let name = format!("p{i}");
+        let labels = value!({"app": (name.as_str())});
+        let spread = value!([{
+            "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": (labels.clone())},
+        }]);
+        let metadata =
+            value!({"name": (name.as_str()), "namespace": "a", "uid": (name.as_str()), "labels": (labels)});
+        let spec = value!({"containers": [], "topologySpreadConstraints": (spread)});
+        put(&mut world, "pods", "a", &name, &value!({"metadata": (metadata), "spec": (spec)}));
+    }
+    let mut cache = Cache::default();
+    cache.follow(&world, |_, _| true);
+    let shapes: Vec<Arc<Shape>> =
+        cache.shapes.iter().flatten().map(|entry| Arc::clone(&entry.shape)).collect();
+    let profile = Profile::named("any");
+    for shape in &shapes {
+        assert_eq!(spread::gates(&mut cache, shape, &profile, &world).len(), 1);
+    }
+    assert_eq!(cache.counters.all.len(), count);
+    put_pod(&mut world, "comes", "n", Value::Null);
+    cache.follow(&world, |_, _| true);
+    assert_eq!(cache.counters.all.len(), count, "they were dropped while pods wait");
+    for i in 0..count - 10 {
+        remove(&mut world, "pods", "a", &format!("p{i}"));
+    }
+    cache.follow(&world, |_, _| true);
+    assert_eq!(cache.counters.all.len(), 0, "nobody needs them any more");
 }
 
 #[test]

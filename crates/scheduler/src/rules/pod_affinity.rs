@@ -7,7 +7,7 @@ use super::{Helps, Rejection, SCORE_MAX};
 use crate::cache::Cache;
 use crate::cache::counters::{Over, What};
 use crate::gates::{Gate, Sort};
-use crate::shape::{PodTerm, Shape};
+use crate::shape::{PodTerm, PodTerms, Shape};
 
 /// What it counts for beside other rules.
 pub const WEIGHT: i64 = 2;
@@ -26,9 +26,8 @@ pub fn gates(cache: &mut Cache, shape: &Shape) -> Vec<Gate> {
     let mut gates = Vec::new();
     let labels = labels_of(cache, shape);
     if !shape.others.near.is_empty() {
-        let pods = shape.others.near.iter().map(|term| term.pods.clone()).collect();
         let own = shape.others.near.iter().all(|term| shape.is_one_of(&term.pods, &labels));
-        let counter = cache.counter(What::Meant(pods));
+        let counter = cache.counter(meant(&shape.others.near));
         let terms = shape.others.near.iter();
         let all: Vec<_> = terms.map(|term| tally(cache, counter, &term.key)).collect();
         for tally in &all {
@@ -36,7 +35,7 @@ pub fn gates(cache: &mut Cache, shape: &Shape) -> Vec<Gate> {
         }
     }
     for term in &shape.others.far {
-        let counter = cache.counter(What::Meant(vec![term.pods.clone()]));
+        let counter = cache.counter(meant([term]));
         gates.push(Gate { tally: tally(cache, counter, &term.key), sort: Sort::Far });
     }
     for (counter, _, term) in said_of(cache, shape, &labels, true) {
@@ -50,13 +49,26 @@ pub fn pulls(cache: &mut Cache, shape: &Shape) -> Vec<Pull> {
     let mut pulls = Vec::new();
     let labels = labels_of(cache, shape);
     for (weight, term) in &shape.others.wishes {
-        let counter = cache.counter(What::Meant(vec![term.pods.clone()]));
+        let counter = cache.counter(meant([term]));
         pulls.push(Pull { tally: tally(cache, counter, &term.key), weight: *weight });
     }
     for (counter, weight, term) in said_of(cache, shape, &labels, false) {
         pulls.push(Pull { tally: tally(cache, counter, &term.key), weight });
     }
     pulls
+}
+
+/// What must be counted for a pod that says something of others, beside what these say.
+pub fn counted(shape: &Shape) -> impl Iterator<Item = What> {
+    let PodTerms { near, far, wishes } = &shape.others;
+    let together = (!near.is_empty()).then(|| meant(near));
+    let wishes = wishes.iter().map(|(_, term)| term);
+    together.into_iter().chain(far.iter().chain(wishes).map(|term| meant([term])))
+}
+
+/// The pods that all of these terms mean.
+fn meant<'a>(terms: impl IntoIterator<Item = &'a PodTerm>) -> What {
+    What::Meant(terms.into_iter().map(|term| term.pods.clone()).collect())
 }
 
 fn labels_of(cache: &Cache, shape: &Shape) -> Pairs {

@@ -50,7 +50,7 @@ pub fn gates(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World)
     let keys: Vec<Box<str>> = hard.iter().map(|one| one.key.clone()).collect();
     let mut gates = Vec::with_capacity(hard.len());
     for one in hard {
-        let counter = counter(cache, shape, &one.selector);
+        let counter = cache.counter(selected(shape, &one.selector));
         let key = cache.counters.key(&one.key, &cache.nodes);
         let tally = cache.counters.tally(counter, key, over(shape, one, keys.clone()), &cache.nodes);
         let own = i64::from(one.selector.matches(|name| shape.labels.get(name)));
@@ -75,7 +75,7 @@ pub fn wishes(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World
     let keys: Vec<Box<str>> = if own { soft.iter().map(|one| one.key.clone()).collect() } else { Vec::new() };
     let mut all = Vec::with_capacity(soft.len());
     for one in &soft {
-        let counter = counter(cache, shape, &one.selector);
+        let counter = cache.counter(selected(shape, &one.selector));
         let key = cache.counters.key(&one.key, &cache.nodes);
         let tally = (*one.key != *HOSTNAME)
             .then(|| cache.counters.tally(counter, key, over(shape, one, keys.clone()), &cache.nodes));
@@ -84,10 +84,15 @@ pub fn wishes(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World
     Wishes { all, needs_all: own }
 }
 
-/// The counter of the pods of a namespace that a selector selects; one that selects all counts none, as upstream.
-fn counter(cache: &mut Cache, shape: &Shape, selector: &Selector) -> usize {
+/// What must be counted for a pod that says how it spreads.
+pub fn counted(shape: &Shape) -> impl Iterator<Item = What> {
+    shape.spread.iter().map(|one| selected(shape, &one.selector))
+}
+
+/// The pods of a namespace that a selector selects; one that selects all counts none, as upstream.
+fn selected(shape: &Shape, selector: &Selector) -> What {
     let selector = if selector.is_everything() { Selector::Nothing } else { selector.clone() };
-    cache.counter(What::Selected { namespace: shape.namespace.clone(), selector })
+    What::Selected { namespace: shape.namespace.clone(), selector }
 }
 
 fn over(shape: &Shape, one: &Constraint, keys: Vec<Box<str>>) -> Over {
