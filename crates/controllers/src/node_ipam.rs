@@ -42,6 +42,12 @@ impl Cidr {
         let free = self.bits() - self.prefix;
         self.first | 1_u128.checked_shl(free).map_or(u128::MAX, |size| size - 1)
     }
+
+    /// Whether there are addresses that both have.
+    #[must_use]
+    pub fn overlaps(self, other: Cidr) -> bool {
+        self.is_v4 == other.is_v4 && self.first <= other.last() && other.first <= self.last()
+    }
 }
 
 impl FromStr for Cidr {
@@ -108,7 +114,7 @@ impl Range {
     fn touched(self, other: Cidr) -> Option<(u128, u128)> {
         let (first, last) = (other.first.max(self.all.first), other.last().min(self.all.last()));
         let index = |address: u128| (address - self.all.first).checked_shr(self.shift()).unwrap_or(0);
-        (self.all.is_v4 == other.is_v4 && first <= last).then(|| (index(first), index(last)))
+        self.all.overlaps(other).then(|| (index(first), index(last)))
     }
 
     /// The lowest block that is not taken; nothing if all are.
@@ -131,6 +137,9 @@ pub struct NodeIpam {
 }
 
 impl NodeIpam {
+    /// What it is called.
+    pub const NAME: &str = "node-ipam-controller";
+
     /// One that gives each node a block of every range, and none that has addresses of Services.
     #[must_use]
     pub fn new(ranges: Vec<Range>, services: Vec<Cidr>) -> NodeIpam {
@@ -153,7 +162,7 @@ impl Planner for NodeIpam {
     type Memo = ();
 
     fn name(&self) -> &'static str {
-        "node-ipam-controller"
+        NodeIpam::NAME
     }
 
     fn user(&self) -> String {

@@ -69,13 +69,13 @@ fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
-/// Proposes the networks of Services. One that is there can get a second family, and stays what it is otherwise.
+/// Proposes the networks of Services.
 fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
     let snapshot = founder.store.snapshot();
     let known = Ranges::of(&snapshot);
-    let wanted = &founder.options.service_ranges[..];
-    let wanted = if wanted.is_empty() { known.cluster() } else { wanted };
+    let said = &founder.options.service_ranges[..];
+    let wanted = known.cluster_with(said);
     let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
     let there = served::find(RANGES.0, "v1", RANGES.1)
         .and_then(|served| served.key("", ranges::DEFAULT_NAME).ok())
@@ -85,11 +85,11 @@ fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
             let range = value!({"metadata": {"name": (ranges::DEFAULT_NAME)}, "spec": {"cidrs": (texts)}});
             founder.make(RANGES, "", range)
         }
-        Some(_) if wanted == known.cluster() => Ok(None),
-        Some(mut range) if wanted.starts_with(known.cluster()) => {
+        Some(mut range) if wanted != known.cluster() => {
             range.ensure_map("spec").insert("cidrs", texts);
             founder.set(RANGES, "", range)
         }
+        Some(_) if said.is_empty() || said == wanted => Ok(None),
         Some(_) => {
             tracing::warn!(
                 range = ranges::DEFAULT_NAME,

@@ -5,6 +5,8 @@
 
 #[path = "up/bad_input.rs"]
 mod bad_input;
+#[path = "up/refused.rs"]
+mod refused;
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,10 +1,11 @@
 //! The loop beside the server: which controllers run, and whether the scheduler does.
 
 use anyhow::{Context, bail};
+use setpoint_api::names::ip;
 use setpoint_api::yaml;
 use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::holder::Holder;
-use setpoint_controllers::node_ipam::{Cidr, Range};
+use setpoint_controllers::node_ipam::{Cidr, NodeIpam, Range};
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
@@ -46,6 +47,11 @@ pub fn choice(text: &str) -> anyhow::Result<Choice> {
 }
 
 impl Choice {
+    /// Whether nodes are given addresses for their pods.
+    pub fn gives_addresses(&self) -> bool {
+        self.takes(NodeIpam::NAME)
+    }
+
     fn takes(&self, controller: &str) -> bool {
         let named = self.named.iter().find(|(name, _)| is(controller, name));
         named.map_or(self.rest, |(_, on)| *on)
@@ -155,8 +161,27 @@ const POD_NETWORK: &str = "10.128.0.0/9";
 impl NetworkArguments {
     /// Settings of the controllers, with the certificates that pods trust.
     pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
-        let range = Range::new(self.cluster_cidr, self.node_cidr_mask_size)?;
-        Ok(Settings { root_ca, pod_ranges: vec![range], service_cidrs, ..Settings::default() })
+        let pod_ranges = vec![self.range()?];
+        Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
+    }
+
+    /// Refuses to give pods addresses that cannot be, or that Services have: nobody could tell whose one is.
+    pub fn check<'a>(&self, services: impl IntoIterator<Item = &'a ip::Cidr>) -> anyhow::Result<()> {
+        self.range()?;
+        let pods = self.cluster_cidr;
+        for services in services {
+            if pods.overlaps(services.to_string().parse()?) {
+                bail!(
+                    "the addresses of pods, {pods}, and those of Services, {services}, overlap: choose another \
+                     --cluster-cidr, or for a new cluster another --service-cluster-ip-range"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn range(&self) -> anyhow::Result<Range> {
+        Ok(Range::new(self.cluster_cidr, self.node_cidr_mask_size)?)
     }
 }
 

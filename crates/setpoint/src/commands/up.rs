@@ -102,6 +102,18 @@ impl FromStr for ServiceRanges {
     }
 }
 
+impl Arguments {
+    /// The networks of Services, as far as anybody said.
+    fn service_ranges(&self) -> &[Cidr] {
+        self.service_cluster_ip_range.as_ref().map_or(&[], |ranges| &ranges.0)
+    }
+
+    /// Refuses a network of pods that cannot be beside these of Services, if this process gives it to nodes.
+    fn check_networks(&self, services: &[Cidr]) -> anyhow::Result<()> {
+        if self.controllers.gives_addresses() { self.network.check(services) } else { Ok(()) }
+    }
+}
+
 /// Runs it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = SystemClock.now();
@@ -110,6 +122,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if fleet.count > 0 {
         arguments.patience.check(fleet.renewal())?;
     }
+    arguments.check_networks(arguments.service_ranges())?;
     let places = Places::choose(arguments)?;
     say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
     let rings = logging::start(&arguments.log);
@@ -117,6 +130,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
     say(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
+    // What Services have where nobody says it now, only the store knows.
+    arguments.check_networks(Ranges::of(&store.snapshot()).cluster_with(arguments.service_ranges()))?;
     let keeping = Keeping::start(&store)?;
     // Workers that wake one another for each request cost three times what a small request does.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -201,16 +216,16 @@ async fn serve(
     let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
-    let said = arguments.service_cluster_ip_range.clone().map(|ranges| ranges.0);
+    let said = arguments.service_ranges();
     // A network that is there does not become another.
     let kept = Ranges::of(&store.snapshot()).cluster().to_vec();
-    let names = names(arguments.listen, said.iter().flatten().chain(&kept));
+    let names = names(arguments.listen, said.iter().chain(&kept));
     let options = api::Options {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         address: url.trim_start_matches("https://").to_owned(),
         advertised: advertised(address),
-        service_ranges: said.unwrap_or_default(),
+        service_ranges: said.to_vec(),
         tolerations: arguments.tolerations.tolerations(),
     };
     // The first objects and the certificates know nothing of each other, and each wait for the disk.

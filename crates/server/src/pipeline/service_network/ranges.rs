@@ -60,6 +60,8 @@ pub struct Ranges {
     pub families: Families,
     /// The networks that the cluster is made with.
     cluster: Vec<Cidr>,
+    /// Whether the cluster is made.
+    is_made: bool,
     networks: Vec<Network>,
 }
 
@@ -80,18 +82,27 @@ impl Ranges {
                 networks.extend(cidrs.into_iter().filter_map(Network::of));
             }
         }
-        if cluster.is_empty() {
+        let is_made = !cluster.is_empty();
+        if !is_made {
             cluster.push(DEFAULT);
             networks.extend(Network::of(DEFAULT));
         }
         let families = Families { primary_is_ipv6: cluster[0].ip.is_ipv6(), dual_stack: cluster.len() == 2 };
-        Ranges { families, cluster, networks }
+        Ranges { families, cluster, is_made, networks }
     }
 
     /// The networks that the cluster is made with, the primary one first.
     #[must_use]
     pub fn cluster(&self) -> &[Cidr] {
         &self.cluster
+    }
+
+    /// The same once a server starts to which others may have been said. Those that are there can get a second family,
+    /// and stay what they are otherwise.
+    #[must_use]
+    pub fn cluster_with<'a>(&'a self, said: &'a [Cidr]) -> &'a [Cidr] {
+        let can_be = !self.is_made || said.starts_with(&self.cluster);
+        if can_be && !said.is_empty() { said } else { &self.cluster }
     }
 
     /// Whether an address can be one of a Service.

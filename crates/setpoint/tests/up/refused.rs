@@ -1,0 +1,86 @@
+//! What cannot be is refused in words, and as soon as it is known.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::Server;
+
+/// What a command says before it fails, and why it does. One that is not refused would run on.
+fn refused(arguments: &[&str]) -> (Vec<String>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        let runs_on = line.starts_with("ready after ") || line.starts_with("simulating ");
+        said.push(line);
+        if runs_on {
+            child.kill().unwrap();
+            break;
+        }
+    }
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    assert!(!status.success() && status.code().is_some(), "{arguments:?} is not refused: {said:?}");
+    (said, String::from_utf8(stderr).unwrap())
+}
+
+/// Why `setpoint up` with these arguments fails before it says or makes anything.
+fn refused_at_once(arguments: &[&str], dir: &Path) -> String {
+    let data = dir.join("data");
+    let place = ["up", "--port", "0", "--data-dir", data.to_str().unwrap()];
+    let (said, why) = refused(&[&place, arguments].concat());
+    assert!(said.is_empty(), "{arguments:?} is refused late: {said:?}");
+    assert!(!data.exists(), "{arguments:?} is refused when there is a directory already");
+    why
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_there_is_a_data_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = dir.path().join("rules.yaml");
+    std::fs::write(&rules, "rules:\n- exit-after: soon\n").unwrap();
+    let rules = rules.to_str().unwrap();
+    let pods_in_services = ["--service-cluster-ip-range", "10.1.0.0/16", "--cluster-cidr", "10.0.0.0/8"];
+    let services_in_pods = ["--service-cluster-ip-range", "fd00::/108,10.200.0.0/16"];
+    for (arguments, why) in [
+        (&["--simulate", rules][..], rules),
+        (
+            &["--node-monitor-grace-period", "5s"],
+            "--node-monitor-grace-period 5s must be longer than the 10s",
+        ),
+        (&["--node-cidr-mask-size", "8"], "10.128.0.0/9 in blocks of /8"),
+        (&pods_in_services, "the addresses of pods, 10.0.0.0/8, and those of Services, 10.1.0.0/16, overlap"),
+        (
+            &services_in_pods,
+            "the addresses of pods, 10.128.0.0/9, and those of Services, 10.200.0.0/16, overlap",
+        ),
+    ] {
+        let said = refused_at_once(arguments, dir.path());
+        assert!(said.lines().count() == 1 && said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn pods_are_not_given_the_addresses_that_services_have_already() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
+    let all = ["--cluster-cidr", "10.0.0.0/8"];
+    let why = refused(&[&["up", "--port", "0", "--ephemeral"], &all[..]].concat()).1;
+    assert!(why.contains("those of Services, 10.0.0.0/16, overlap: choose another --cluster-cidr"), "{why}");
+    // What a cluster was made with counts, not what is said later.
+    let elsewhere = ["--data-dir", data, "--service-cluster-ip-range", "192.168.0.0/16"];
+    Server::start(&[&elsewhere, &all[..]].concat()).stop("INT");
+    Server::start(&[&["--data-dir", data], &all[..]].concat()).stop("INT");
+    let why = refused(&["up", "--port", "0", "--data-dir", data, "--cluster-cidr", "192.168.0.0/20"]).1;
+    assert!(why.contains("192.168.0.0/20, and those of Services, 192.168.0.0/16, overlap"), "{why}");
+    // Whoever does not give addresses to nodes has no say in it.
+    Server::start(&["--data-dir", data, "--cluster-cidr", "192.168.0.0/20", "--controllers=*,-node-ipam"]);
+}
+
+#[test]
+fn no_nodes_are_not_simulated() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("kubeconfig");
+    let (_, why) = refused(&["node", "simulate", "--count", "0", "--kubeconfig", nowhere.to_str().unwrap()]);
+    assert!(why.contains("--count"), "{why}");
+}
