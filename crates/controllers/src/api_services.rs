@@ -2,7 +2,8 @@
 //!
 //! Upstream's API server keeps such an object for what it serves itself, so this runs beside a server, whichever
 //! controllers are chosen. One that somebody else made for another server is left alone. What simulated containers use
-//! follows from their rules; so metrics are served for as long as there is a simulated node, wherever it is played.
+//! follows from their rules; so metrics are served where simulated nodes run beside the server, also before the first
+//! and after the last of them, and elsewhere for as long as there is one, wherever it is played.
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, value};
@@ -17,7 +18,11 @@ const METRICS: &str = "v1beta1.metrics.k8s.io";
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Keeps the APIService for the metrics of resources.
-pub struct MetricsService;
+pub struct MetricsService {
+    /// Whether nodes run beside the server. Clients remember for long which groups they found, so these are served
+    /// whether or not there is a node just now.
+    pub has_nodes: bool,
+}
 
 impl Planner for MetricsService {
     type Memo = ();
@@ -49,7 +54,7 @@ impl Planner for MetricsService {
         if key.name() != METRICS {
             return plan;
         }
-        match (world.get(key), world.all("nodes").any(is_simulated)) {
+        match (world.get(key), self.has_nodes || world.all("nodes").any(is_simulated)) {
             (None, true) => {
                 let spec = value!({
                     "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
@@ -111,7 +116,7 @@ mod tests {
 
     fn cluster(is_served: bool) -> Cluster {
         let own = || -> (Vec<Box<dyn Controller>>, Vec<setpoint_reconcile::Index>) {
-            (vec![Box::new(MetricsService)], crate::indexes::all())
+            (vec![Box::new(MetricsService { has_nodes: false })], crate::indexes::all())
         };
         let mut cluster = Cluster::new(own, 1);
         let mut labels = Map::new();
@@ -146,6 +151,28 @@ mod tests {
         unserved.create(API_SERVICES, "", service(MANAGED));
         unserved.settle();
         assert!(unserved.get(API_SERVICES, METRICS).is_none());
+    }
+
+    #[test]
+    fn where_nodes_run_beside_the_server_it_stays_when_the_last_of_them_goes() {
+        let own = || -> (Vec<Box<dyn Controller>>, Vec<setpoint_reconcile::Index>) {
+            (vec![Box::new(MetricsService { has_nodes: true })], crate::indexes::all())
+        };
+        let mut cluster = Cluster::new(own, 1);
+        cluster.settle();
+        let uid = |cluster: &Cluster| {
+            let found = cluster.get(API_SERVICES, METRICS).unwrap();
+            found.str_at(&["metadata", "uid"]).to_owned()
+        };
+        let first = uid(&cluster);
+        let mut labels = Map::new();
+        labels.insert(SIMULATED, "");
+        cluster.create("nodes", "", value!({"metadata": {"name": "n", "labels": (labels)}}));
+        cluster.settle();
+        cluster.delete("nodes", "n", &value!({})).unwrap();
+        cluster.settle();
+        assert_eq!(uid(&cluster), first);
+        cluster.assert_quiet();
     }
 
     #[test]

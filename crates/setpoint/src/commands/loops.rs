@@ -79,11 +79,11 @@ impl Choice {
             chosen.push(Box::new(scheduler(profiles)));
             chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
+        let mut own = flow_control::own();
+        own.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
         if nodes.count > 0 {
             chosen.extend(setpoint_node::planners(nodes));
         }
-        let mut own = flow_control::own();
-        own.push(Box::new(MetricsService));
         if chosen.is_empty() {
             return Engine::new(own, []).narrow();
         }
@@ -209,6 +209,9 @@ fn is(controller: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use setpoint_api::{Resource, Time};
+    use setpoint_reconcile::Seed;
+
     use super::*;
 
     #[test]
@@ -222,5 +225,23 @@ mod tests {
         assert!(one.takes("replicaset-controller") && !one.takes("deployment-controller"));
         assert!(all.takes("scheduler") && !choice("*,-scheduler").unwrap().takes("scheduler"));
         assert!(choice("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller"));
+    }
+
+    #[test]
+    fn the_service_of_metrics_is_kept_whichever_controllers_are_chosen() {
+        for chosen in ["", "scheduler", "replicaset", "*"] {
+            for count in [0, 1] {
+                let fleet = Fleet { count, ..Fleet::default() };
+                let engine = choice(chosen).unwrap().engine_of_store(&everything(), fleet, None);
+                assert!(engine.stats().any(|(name, ..)| name == "autoregister"), "{chosen:?}");
+                for watched in ["nodes", "apiservices.apiregistration.k8s.io"] {
+                    assert!(engine.follows(&Resource::new(watched).unwrap()), "{chosen:?} {watched}");
+                }
+                // Where nodes run beside the server, it does not wait for them.
+                let gaps = engine.gaps(Time::EPOCH, Seed(1));
+                let is_wanted = gaps.iter().any(|(_, key, _)| key.name() == "v1beta1.metrics.k8s.io");
+                assert_eq!(is_wanted, count > 0, "{chosen:?}");
+            }
+        }
     }
 }
