@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Time, Value, json, rfc3339, value};
 use setpoint_node::Fleet;
@@ -20,6 +20,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::fleet::FleetArguments;
 use super::{counted, logging, loops};
 use crate::clock::{SystemClock, entropy};
+
+/// How long whoever runs a node may take to say that it is on. It hears of that at once, so this is for slow machines.
+const TAKEN_UP_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is asked whether it has.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Where the Leases of nodes are.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 /// What can be said to `setpoint node`.
 #[derive(Debug, clap::Args)]
@@ -76,10 +83,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             logging::start(&arguments.log);
             runtime.block_on(simulate(arguments))
         }
-        Deed::Stop(node) => runtime.block_on(switch(node, "off", false)),
-        Deed::Partition(node) => runtime.block_on(switch(node, "partitioned", false)),
-        Deed::Reboot(node) => runtime.block_on(switch(node, "on", true)),
-        Deed::Start(node) => runtime.block_on(start(node)),
+        Deed::Stop(node) => runtime.block_on(switch(node, |_| Switch::OFF)),
+        Deed::Partition(node) => runtime.block_on(switch(node, |_| Switch::CUT_OFF)),
+        Deed::Reboot(node) => runtime.block_on(switch(node, |_| Switch::on(true))),
+        // One that was off starts anew; one that was cut off has never stopped.
+        Deed::Start(node) => runtime.block_on(switch(node, |power| Switch::on(power == "off"))),
     }
 }
 
@@ -123,12 +131,19 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// What the server says of an object or a list.
 async fn get(client: &Client, place: &str) -> anyhow::Result<Value> {
+    find(client, place).await?.map_err(|why| anyhow!(why))
+}
+
+/// The same; where there is nothing, why.
+async fn find(client: &Client, place: &str) -> anyhow::Result<Result<Value, String>> {
     let (status, body) = client.ask("GET".parse()?, place, None, Default::default()).await?;
     let found = json::parse(&body).unwrap_or_default();
-    if !status.is_success() {
-        bail!("{}", found.str_at(&["message"]));
+    let why = || found.str_at(&["message"]).to_owned();
+    match status.as_u16() {
+        200 => Ok(Ok(found)),
+        404 => Ok(Err(why())),
+        _ => bail!(why()),
     }
-    Ok(found)
 }
 
 /// Refuses names under which others run: nodes would have them, and this fleet would wait for them for ever.
@@ -150,7 +165,7 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
     if others.is_empty() {
         return Ok(());
     }
-    let leases = get(client, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
+    let leases = get(client, LEASES).await?;
     let leases = leases.get("items").and_then(Value::as_list).unwrap_or_default();
     let now = SystemClock.now();
     for (node, owner) in others {
@@ -174,20 +189,32 @@ fn is_simulated(node: &Value) -> bool {
     runtime.is_empty() || runtime.starts_with(SCHEME)
 }
 
-/// Switches a node on. One that was off starts anew; one that was cut off has never stopped.
-async fn start(node: &NodeArguments) -> anyhow::Result<()> {
-    let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
-    let found = get(&client, &place(&node.name)).await?;
-    let was_off = found.str_at(&["metadata", "annotations", POWER]) == "off";
-    switch(node, "on", was_off).await
+/// How a node is to be.
+#[derive(Clone, Copy)]
+struct Switch {
+    power: &'static str,
+    /// Whether it starts anew.
+    boots: bool,
 }
 
-/// Says how a node is to be.
-async fn switch(node: &NodeArguments, power: &str, boots: bool) -> anyhow::Result<()> {
-    let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
-    if !is_simulated(&get(&client, &place(&node.name)).await?) {
-        bail!("node {} is not simulated: nothing here can switch it", node.name);
+impl Switch {
+    const OFF: Switch = Switch { power: "off", boots: false };
+    const CUT_OFF: Switch = Switch { power: "partitioned", boots: false };
+
+    fn on(boots: bool) -> Switch {
+        Switch { power: "on", boots }
     }
+}
+
+/// Says how a node is to be, which may depend on how it was, and whether it has become so.
+async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow::Result<()> {
+    let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
+    let NodeArguments { name, .. } = node;
+    let before = get(&client, &place(name)).await?;
+    if !is_simulated(&before) {
+        bail!("node {name} is not simulated: nothing here can switch it");
+    }
+    let Switch { power, boots } = choose(before.str_at(&["metadata", "annotations", POWER]));
     let mut annotations = Value::map();
     annotations.make_map().insert(POWER, power);
     if boots {
@@ -195,12 +222,42 @@ async fn switch(node: &NodeArguments, power: &str, boots: bool) -> anyhow::Resul
     }
     let body = json::to_vec(&value!({"metadata": {"annotations": (annotations)}}));
     let kind = Some("application/merge-patch+json");
-    let (status, answer) = client.ask("PATCH".parse()?, &place(&node.name), kind, body.into()).await?;
+    let (status, answer) = client.ask("PATCH".parse()?, &place(name), kind, body.into()).await?;
     if !status.is_success() {
         bail!("{}", json::parse(&answer).unwrap_or_default().str_at(&["message"]));
     }
-    println!("node {} is {power}", node.name);
+    // Whoever is silent cannot say so; whoever is on can.
+    if power == "on" && !is_taken_up(&client, name, boots.then(|| boot(&before))).await? {
+        bail!(
+            "node {name} is marked as on, but nobody runs it: it said nothing within {TAKEN_UP_WITHIN:?}. Its fleet runs in \
+             setpoint node simulate, or in setpoint up with enough --nodes"
+        );
+    }
+    println!("node {name} is {power}");
     Ok(())
+}
+
+/// Whether somebody runs a node: it says that it has started since it had this boot id, or, if it did not have to, it has
+/// a Lease. That is so at once, or whoever runs it hears of it first.
+async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyhow::Result<bool> {
+    let until = SystemClock.now().after(TAKEN_UP_WITHIN);
+    loop {
+        let is_taken_up = match booted {
+            Some(before) => boot(&get(client, &place(name)).await?) != before,
+            None => find(client, &format!("{LEASES}/{name}"))
+                .await?
+                .is_ok_and(|lease| holds(&Held::of(&lease, Default::default()), SystemClock.now())),
+        };
+        if is_taken_up || SystemClock.now() >= until {
+            return Ok(is_taken_up);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// By what a start of a node is known.
+fn boot(node: &Value) -> &str {
+    node.str_at(&["status", "nodeInfo", "bootID"])
 }
 
 fn place(name: &str) -> String {

@@ -84,3 +84,30 @@ fn no_nodes_are_not_simulated() {
     let (_, why) = refused(&["node", "simulate", "--count", "0", "--kubeconfig", nowhere.to_str().unwrap()]);
     assert!(why.contains("--count"), "{why}");
 }
+
+#[test]
+fn a_node_that_nobody_runs_is_not_said_to_be_on() {
+    let server = Server::start(&["--ephemeral", "--controllers="]);
+    let node = br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"sim-0"}}"#;
+    let (head, body) =
+        server.client().send_as("POST /api/v1/nodes", "content-type: application/json\r\n", node);
+    assert!(head.starts_with("HTTP/1.1 201 "), "{head}{body}");
+    let deed = |deed: &str, name: &str| {
+        let kubeconfig = server.kubeconfig.to_str().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
+            .args(["node", deed, name, "--kubeconfig", kubeconfig])
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let (ok, said, why) = deed("start", "sim-0");
+    assert!(!ok && said.is_empty() && why.contains("marked as on, but nobody runs it"), "{said}{why}");
+    let (ok, said, why) = deed("stop", "sim-0");
+    assert!(ok && said == "node sim-0 is off\n", "{said}{why}");
+    // It is to start anew, and only whoever runs it could say that it did.
+    let (ok, said, why) = deed("start", "sim-0");
+    assert!(!ok && said.is_empty() && why.contains("marked as on, but nobody runs it"), "{said}{why}");
+    let (ok, _, why) = deed("start", "sim-1");
+    assert!(!ok && why.contains("\"sim-1\" not found"), "{why}");
+}
