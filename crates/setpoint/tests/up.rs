@@ -255,3 +255,27 @@ fn the_log_can_be_read_by_programs() {
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
     assert_eq!((&line["level"], &line["fields"]["code"]), (&"DEBUG".into(), &200.into()));
 }
+
+#[test]
+fn what_a_component_tells_of_an_object_is_in_the_log_in_full() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let server = Server::start(&["--ephemeral", "--log-format", "json"]);
+    let mut client = server.client();
+    let pod = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    // The account of the pod is made in a moment, and the scheduler looks at the pod in another.
+    let mut until = |head: &str, body: &[u8], expected: &str| {
+        let is_there = (0..2000).any(|_| {
+            let (head, body) = client.send_as(head, "content-type: application/json\r\n", body);
+            (head + &body).contains(expected)
+        });
+        assert!(is_there, "{head}: there is never {expected}");
+    };
+    until(&format!("POST {PODS}"), pod, "HTTP/1.1 201 ");
+    until("GET /api/v1/namespaces/default/events", b"", "FailedScheduling");
+    let (_, log) = server.stop("INT");
+    let line = log.lines().find(|line| line.contains("FailedScheduling")).unwrap_or_else(|| panic!("{log}"));
+    let fields = serde_json::from_str::<serde_json::Value>(line).unwrap()["fields"].clone();
+    assert_eq!((&fields["message"], &fields["component"]), (&"event".into(), &"kube-scheduler".into()));
+    assert_eq!(fields["about"], "Pod default/a");
+    assert!(fields["note"].as_str().unwrap().starts_with("no nodes available to schedule pods"), "{fields}");
+}
