@@ -400,6 +400,7 @@ impl Engine {
         self.resync(now);
         for running in &mut self.running {
             running.queue.refill(now);
+            running.stats.waiting_max = running.stats.waiting_max.max(running.queue.depth());
         }
         let mut plans = 0;
         // One key of each controller in turn, so that a long line delays nobody else.

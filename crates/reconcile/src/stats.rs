@@ -16,9 +16,11 @@ pub const LAG_BOUNDS: [Duration; 8] = [
     Duration::from_secs(10),
 ];
 
-/// What a controller has done since the start. All but the depths only ever rise.
+/// What a controller has done since the start. All of it only ever rises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// How many keys waited at once, at the most: a line is gone before anybody could look at it.
+    pub waiting_max: usize,
     /// How many keys were planned.
     pub plans: u64,
     /// How many of the plans were quiet.

@@ -144,6 +144,19 @@ fn no_key_is_planned_before_the_world_shows_its_own_writes() {
 }
 
 #[test]
+fn how_long_a_line_was_at_the_most_is_known_when_it_is_gone() {
+    let mut engine = engine();
+    for (number, name) in (1..).zip(["a", "b", "c"]) {
+        engine.observe(thing(name, 0, number), at(0));
+    }
+    engine.turn(at(0), Seed(1));
+    engine.observe(thing("a", 0, 4), at(1));
+    engine.turn(at(1), Seed(2));
+    let (_, depth, stats) = engine.stats().next().unwrap();
+    assert_eq!((depth, stats.waiting_max), (0, 3));
+}
+
+#[test]
 fn a_panic_harms_no_other_key() {
     let mut engine = engine();
     engine.observe(thing("bad", 1, 1), at(0));

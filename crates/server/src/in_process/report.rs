@@ -30,6 +30,11 @@ pub fn write_metrics(engine: &Engine, text: &mut Text) {
     for (name, depth, _) in engine.stats() {
         text.sample("workqueue_depth", &[("name", name)], depth);
     }
+    let family = "setpoint_loop_depth_max";
+    text.family(family, Sort::Gauge, "Keys that waited at once, at the most, since the start.");
+    for (name, _, stats) in engine.stats() {
+        text.sample(family, &[("name", name)], stats.waiting_max);
+    }
     for (family, help, count) in COUNTERS {
         text.family(family, Sort::Counter, help);
         for (name, _, stats) in engine.stats() {
@@ -63,6 +68,7 @@ pub fn controllers(engine: &Engine) -> Value {
         value!({
             "name": (name),
             "waiting": (number(depth as u64)),
+            "waitingMax": (number(stats.waiting_max as u64)),
             "plans": (number(stats.plans)),
             "quiet": (number(stats.quiet)),
             "writes": (number(stats.writes)),
