@@ -119,9 +119,68 @@ impl<'a> From<&'a Value> for TableObject<'a> {
     }
 }
 
+/// Writer of a table, row by row. Lists are encoded in chunks with it, so that a long one is never in memory whole.
+#[derive(Debug)]
+pub struct TableWriter {
+    kind: (&'static str, &'static str),
+    options: TableOptions,
+    rows: usize,
+}
+
+impl TableWriter {
+    /// Appends what comes before the rows.
+    pub fn start(
+        kind: (&'static str, &'static str),
+        meta: ListMeta<'_>,
+        options: TableOptions,
+        out: &mut Vec<u8>,
+    ) -> TableWriter {
+        write_head(printer(kind.0, kind.1).columns, meta, options, out);
+        TableWriter { kind, options, rows: 0 }
+    }
+
+    /// Appends the row of an object.
+    pub fn row(&mut self, object: TableObject<'_>, now: Time, out: &mut Vec<u8>) {
+        let cells = (printer(self.kind.0, self.kind.1).row)(object.stored, now);
+        self.cells(object, cells, out);
+    }
+
+    fn cells(&mut self, object: TableObject<'_>, cells: Vec<Value>, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.rows == 0 { b"[{\"cells\":" } else { b",{\"cells\":" });
+        self.rows += 1;
+        json::write(&Value::List(cells), out);
+        if self.kind == ("", "Pod") {
+            write_completed(object.stored, out);
+        }
+        out.extend_from_slice(b",\"object\":");
+        match self.options.include {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => write_partial(object.served, self.options.version, out),
+            IncludeObject::Object => json::write(object.served, out),
+        }
+        out.push(b'}');
+    }
+
+    /// Appends what comes after the rows.
+    pub fn end(self, out: &mut Vec<u8>) {
+        let end: &[u8] = match self.rows {
+            0 if printer(self.kind.0, self.kind.1).is_null_without_rows => b"null}",
+            0 => b"[]}",
+            _ => b"]}",
+        };
+        out.extend_from_slice(end);
+    }
+}
+
+/// `true` if the row of an object depends on no other object of its list.
+#[must_use]
+pub fn has_independent_rows(kind: (&str, &str)) -> bool {
+    printer(kind.0, kind.1).list.is_none()
+}
+
 /// Appends the table of a list of objects.
 pub fn write_table(
-    kind: (&str, &str),
+    kind: (&'static str, &'static str),
     objects: &[TableObject<'_>],
     meta: ListMeta<'_>,
     options: TableOptions,
@@ -134,55 +193,24 @@ pub fn write_table(
         let stored: Vec<&Value> = objects.iter().map(|object| object.stored).collect();
         list(&stored, &mut rows);
     }
-    write_rows(kind, objects, rows, meta, options, out);
+    let mut table = TableWriter::start(kind, meta, options, out);
+    for (object, cells) in objects.iter().zip(rows) {
+        table.cells(*object, cells, out);
+    }
+    table.end(out);
 }
 
 /// Appends the table of one object.
 pub fn write_object_table(
-    kind: (&str, &str),
+    kind: (&'static str, &'static str),
     object: TableObject<'_>,
     options: TableOptions,
     now: Time,
     out: &mut Vec<u8>,
 ) {
-    let row = (printer(kind.0, kind.1).row)(object.stored, now);
-    write_rows(kind, &[object], vec![row], ListMeta::of_object(object.served), options, out);
-}
-
-fn write_rows(
-    (group, kind): (&str, &str),
-    objects: &[TableObject<'_>],
-    rows: Vec<Vec<Value>>,
-    meta: ListMeta<'_>,
-    options: TableOptions,
-    out: &mut Vec<u8>,
-) {
-    let printer = printer(group, kind);
-    write_head(printer.columns, meta, options, out);
-    if rows.is_empty() && printer.is_null_without_rows {
-        out.extend_from_slice(b"null}");
-        return;
-    }
-    let is_pod = (group, kind) == ("", "Pod");
-    out.push(b'[');
-    for (at, (object, cells)) in objects.iter().zip(rows).enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"cells\":");
-        json::write(&Value::List(cells), out);
-        if is_pod {
-            write_completed(object.stored, out);
-        }
-        out.extend_from_slice(b",\"object\":");
-        match options.include {
-            IncludeObject::None => out.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(object.served, options.version, out),
-            IncludeObject::Object => json::write(object.served, out),
-        }
-        out.push(b'}');
-    }
-    out.extend_from_slice(b"]}");
+    let mut table = TableWriter::start(kind, ListMeta::of_object(object.served), options, out);
+    table.row(object, now, out);
+    table.end(out);
 }
 
 /// Appends all that stands before the rows.
@@ -236,6 +264,15 @@ pub fn write_partial(object: &Value, version: MetaVersion, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
+/// Appends what comes before the items of a list of metadata.
+pub fn write_partial_list_head(meta: ListMeta<'_>, version: MetaVersion, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":");
+    json::write_str(version.api_version(), out);
+    out.extend_from_slice(b",\"metadata\":");
+    json::write(&meta.to_value(), out);
+    out.extend_from_slice(b",\"items\":");
+}
+
 /// Appends the metadata of the objects of a list.
 pub fn write_partial_list<'v>(
     objects: impl IntoIterator<Item = &'v Value>,
@@ -243,11 +280,7 @@ pub fn write_partial_list<'v>(
     version: MetaVersion,
     out: &mut Vec<u8>,
 ) {
-    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":");
-    json::write_str(version.api_version(), out);
-    out.extend_from_slice(b",\"metadata\":");
-    json::write(&meta.to_value(), out);
-    out.extend_from_slice(b",\"items\":");
+    write_partial_list_head(meta, version, out);
     let mut before: &[u8] = b"[";
     for object in objects {
         out.extend_from_slice(before);
