@@ -23,6 +23,15 @@ pub fn give_back_memory_after(delay: Duration) {
     mi_option_set_default(PURGE_DELAY, c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
 }
 
+/// Niceness of threads that do long work, on the system's scale from -20 to 19.
+const LOW_PRIORITY: i32 = 10;
+
+/// Lowers the priority of the calling thread: it gives way to the process's other threads when both want a core.
+pub fn lower_thread_priority() {
+    // Only fairness is at stake: a system that refuses still runs the thread. On Linux, "no process" is the thread.
+    let _ = rustix::process::setpriority_process(None, LOW_PRIORITY);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +41,17 @@ mod tests {
         assert_ne!(mi_option_get(PURGE_DELAY), 70, "it is another one before");
         give_back_memory_after(Duration::from_millis(70));
         assert_eq!(mi_option_get(PURGE_DELAY), 70);
+    }
+
+    #[test]
+    fn lowered_priority_is_that_of_the_calling_thread_alone() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let before = priority();
+        let lowered = std::thread::spawn(move || {
+            lower_thread_priority();
+            priority()
+        });
+        assert_eq!(lowered.join().unwrap(), LOW_PRIORITY.max(before));
+        assert_eq!(priority(), before);
     }
 }
