@@ -1,12 +1,13 @@
 //! What a long list costs beside its budget: `cargo bench -p setpoint-server`.
 //!
 //! Two threads send the same bytes to the same client: one is the server with 5,000 ConfigMaps, the other only
-//! encrypts a copy that it has ready. What counts is the CPU time of each thread, as the system has it.
+//! encrypts a copy that it has ready. What counts is the CPU time of their threads, as the system has it.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use setpoint_api::Time;
 use setpoint_server::api::{self, Api};
 use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
-use setpoint_server::http::{Bounds, Counters, Options, Tls, serve};
+use setpoint_server::http::{Bounds, Counters, Options, ThreadCounts, Threads, Tls, serve};
 use setpoint_store::{Clock, Retention, Store};
 
 const OBJECTS: usize = 5000;
@@ -29,16 +30,23 @@ const BUDGET: f64 = 1.5;
 const COPY_BYTES: usize = 64 * 1024;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A thread that serves: where it listens, and where the system tells its CPU time.
+/// A server: its address, and the names of the threads that serve.
 struct Serving {
     address: SocketAddr,
-    schedstat: String,
+    threads: Vec<String>,
 }
 
 impl Serving {
     fn cpu(&self) -> Duration {
-        let text = std::fs::read_to_string(&self.schedstat).unwrap();
-        Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let own =
+            tasks.filter(|task| self.threads.iter().any(|name| read(task.join("comm")).starts_with(name)));
+        let nanos = own.map(|task| {
+            let text = read(task.join("schedstat"));
+            text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+        });
+        Duration::from_nanos(nanos.sum())
     }
 }
 
@@ -76,12 +84,6 @@ impl Clock for Real {
     }
 }
 
-/// Where the system tells the CPU time of this thread.
-fn schedstat() -> String {
-    let thread = std::fs::read_link("/proc/thread-self").unwrap();
-    format!("/proc/{}/schedstat", thread.display())
-}
-
 /// Starts the server with its objects in a thread of its own.
 fn start_server(pki: &Pki) -> Serving {
     let (told, tell) = mpsc::channel();
@@ -103,9 +105,15 @@ fn start_server(pki: &Pki) -> Serving {
                 create(&api, at).await;
             }
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(Serving { address: listener.local_addr().unwrap(), schedstat: schedstat() }).unwrap();
+            told.send(Serving {
+                address: listener.local_addr().unwrap(),
+                threads: vec!["reactor".into(), "worker".into()],
+            })
+            .unwrap();
             let (bounds, counters) = (Bounds::default(), Arc::new(Counters::default()));
-            let options = Options { bounds, entropy: 9, drain: Duration::ZERO, counters };
+            let counts = ThreadCounts { reactors: 1, workers: 1, on_worker_start: || () };
+            let threads = Threads::start(counts).unwrap();
+            let options = Options { bounds, threads, entropy: 9, drain: Duration::ZERO, counters };
             serve(listener, tls, Arc::new(api), options, std::future::pending()).await;
         });
     });
@@ -132,9 +140,10 @@ async fn create(api: &Api, at: usize) {
 fn start_copy(pki: &Pki, bytes: Vec<u8>) -> Serving {
     let (told, tell) = mpsc::channel();
     let config = Tls::new(pki).unwrap().config();
-    std::thread::spawn(move || {
+    let name = format!("copy-{}", bytes.len());
+    let copying = std::thread::Builder::new().name(name.clone()).spawn(move || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        told.send(Serving { address: listener.local_addr().unwrap(), schedstat: schedstat() }).unwrap();
+        told.send(Serving { address: listener.local_addr().unwrap(), threads: vec![name] }).unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
         let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
@@ -143,6 +152,7 @@ fn start_copy(pki: &Pki, bytes: Vec<u8>) -> Serving {
             bytes.chunks(COPY_BYTES).for_each(|chunk| stream.write_all(chunk).unwrap());
         }
     });
+    copying.unwrap();
     tell.recv().unwrap()
 }
 

@@ -211,7 +211,7 @@ pub fn beside_row<'a>(
 }
 
 /// The refusal of a view that is one of lists, or of single objects, where the other is asked for.
-fn mismatch(served: &Served, is_list: bool) -> Status {
+pub fn mismatch(served: &Served, is_list: bool) -> Status {
     let group = match served.info.group {
         "" | "events.k8s.io" => "core",
         group => group.split('.').next().unwrap_or_default(),

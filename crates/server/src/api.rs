@@ -2,6 +2,7 @@
 
 mod access;
 mod components;
+mod cost;
 mod document;
 mod patching;
 mod review;
@@ -29,10 +30,10 @@ use tokio::time::Instant;
 
 use self::turns::Turns;
 use crate::asks::usage::Usage;
-use crate::exchange::{Answer, Body, Identity, Request, Service};
+use crate::exchange::{Admission, Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
-use crate::inflight::{Inflight, Place};
+use crate::inflight::Inflight;
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
 use crate::nodes::Nodes;
@@ -164,9 +165,16 @@ impl Service for Api {
         self.verify(token, &[]).ok().map(|verified| verified.identity)
     }
 
-    fn enter(&self, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
-        self.inflight.enter(method, path, query).inspect_err(|status| {
-            self.metrics.count_refused(Key::new(&route(path), method, query, false), status.http_code());
+    fn admit(&self, head: &Request) -> Result<Admission, Box<Answer>> {
+        let route = route(&head.path);
+        let admitted = access::check(head, &route).and_then(|()| {
+            let place = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
+            Ok(Admission { place, cost: cost::estimate(head, &route, &self.store) })
+        });
+        admitted.map_err(|status| {
+            self.metrics.count_refused(Key::of(&route, head), status.http_code());
+            let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+            Box::new(answers::refusal(&status, negotiated(accept.filter(|_| has_forms(&route)))))
         })
     }
 }

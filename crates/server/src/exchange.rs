@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
-use setpoint_api::status::Status;
 use setpoint_store::Record;
 
 use crate::inflight::Place;
@@ -53,8 +52,22 @@ pub struct Answer {
 pub enum Body {
     /// All of it, in parts that follow one another.
     Whole(Vec<Part>),
+    /// A large body that is encoded chunk by chunk while it is sent.
+    Chunked(Box<dyn Chunks>),
     /// A stream that goes on until it ends or the client goes.
     Stream(Box<dyn Frames>),
+}
+
+impl Body {
+    /// Returns the bytes of memory that the body holds beside stored objects.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Body::Whole(parts) => parts.iter().map(Part::held_bytes).sum(),
+            Body::Chunked(chunks) => chunks.held_bytes(),
+            Body::Stream(_) => 0,
+        }
+    }
 }
 
 /// A part of a body.
@@ -74,6 +87,11 @@ impl Part {
             Some(_) => Part::Stored(record, from),
             None => Part::Made(record.value().slice(from..)),
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        let made = if let Part::Made(bytes) = self { bytes.len() } else { 0 };
+        size_of::<Part>() + made
     }
 
     /// The bytes, shared.
@@ -115,14 +133,45 @@ pub trait Frames: Send {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
+/// Encoder of a large body. Each chunk costs a bounded amount of work, so that many encoders can share a thread.
+pub trait Chunks: Send {
+    /// Returns the next chunk, which may be empty; `None` at the end.
+    fn next_chunk(&mut self) -> Option<Bytes>;
+
+    /// Returns the bytes of memory that the encoder holds until it is dropped.
+    fn held_bytes(&self) -> usize;
+}
+
+/// Permission to answer a request.
+#[derive(Default)]
+pub struct Admission {
+    /// Held until the last byte of the answer is sent.
+    pub place: Place,
+    /// Estimated cost if the body is smaller than [`LARGE_BYTES`].
+    pub cost: Cost,
+}
+
+/// Bytes of a body or a stored object from which on a request is large: about a millisecond of work.
+pub const LARGE_BYTES: usize = 32 * 1024;
+
+/// Estimated cost of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cost {
+    /// Well below a millisecond: runs on the reactor that read the request.
+    #[default]
+    Small,
+    /// May take longer: runs on a worker, so that the reactor's other connections do not wait for it.
+    Large,
+}
+
 /// Something that answers requests.
 pub trait Service: Send + Sync + 'static {
-    /// Says whether a request may come in, before its body is read. The place is held until it is answered.
+    /// Authorizes and admits a request by its head: its body is empty here, and is read only if this succeeds.
     ///
     /// # Errors
-    /// If there are too many already.
-    fn enter(&self, _method: &Method, _path: &str, _query: &str) -> Result<Place, Status> {
-        Ok(Place::default())
+    /// The refusal, if the request is forbidden or there are too many already.
+    fn admit(&self, _head: &Request) -> Result<Admission, Box<Answer>> {
+        Ok(Admission::default())
     }
 
     /// Whose token it is; nobody's if it does not hold.

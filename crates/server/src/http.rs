@@ -9,16 +9,25 @@
 //!
 //! The protocol is chosen by ALPN. No timer is armed per request: one tick per connection looks whether
 //! anything has moved since the last, and that one rule cuts the idle, slow headers and stuck readers alike.
+//!
+//! A request is handled in this order: authenticate and authorize by its head, take a place, read the body within the
+//! byte budget, answer on the reactor or on a worker by its cost ([`handler`]).
 
 mod body;
+mod budget;
 mod connection;
 mod counters;
+mod date;
 mod handler;
+mod reading;
 mod refusing;
 mod stall;
+mod threads;
 mod tls;
+mod unauthenticated;
 
 pub use counters::Counters;
+pub use threads::{ThreadCounts, Threads};
 pub use tls::{Tls, TlsError};
 
 use std::future::Future;
@@ -29,20 +38,33 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, watch};
 
+use self::budget::ByteBudget;
+use self::unauthenticated::Unauthenticated;
 use crate::exchange::Service;
 
 /// The largest body of a request, as upstream bounds it.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the refusal.
 const BODY_DISCARD_MAX: usize = 16 * 1024 * 1024;
-/// How long a client may take over one body.
+/// Time for the body of a request, whatever its size.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many connections are served at a time; more are closed at once.
+/// Time for a body that announces no bytes; each [`BODY_BYTES_PER_SECOND`] announced adds a second.
+const BODY_GRACE: Duration = Duration::from_secs(5);
+/// Slowest rate at which a client may send a body.
+const BODY_BYTES_PER_SECOND: u64 = 128 * 1024;
+/// Bytes of request bodies that are in memory at a time.
+const BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes that answers in flight hold at a time, beside the stored objects that they refer to.
+const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Authenticated connections at a time.
 const CONNECTIONS_MAX: usize = 4096;
-/// How long a TLS handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Unauthenticated connections at a time: beyond it the oldest is closed for a new one.
+const UNAUTHENTICATED_MAX: usize = 1024;
+/// Time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two looks at a connection: after two to three without a whole request it is cut.
 const TICK: Duration = Duration::from_secs(30);
 /// How long a client may leave its receive window closed while we have something for it.
@@ -68,16 +90,25 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long accepting rests when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// File descriptors that are left for the store, logs and outgoing connections.
+const DESCRIPTORS_RESERVED: u64 = 256;
+
 /// The bounds that a test may want to reach sooner than the defaults let it.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The largest body of a request.
+    /// Bytes of a request's body.
     pub body_bytes: usize,
-    /// How long a client may take over one body.
+    /// Time for the body of a request.
     pub body_timeout: Duration,
-    /// How many connections are served at a time.
+    /// Bytes of request bodies in memory at a time.
+    pub bodies_bytes: usize,
+    /// Bytes that answers in flight hold at a time.
+    pub answers_bytes: usize,
+    /// Authenticated connections at a time.
     pub connections: usize,
-    /// How long a TLS handshake may take.
+    /// Unauthenticated connections at a time.
+    pub unauthenticated: usize,
+    /// Time for a TLS handshake.
     pub handshake_timeout: Duration,
     /// The time between two looks at a connection.
     pub tick: Duration,
@@ -90,7 +121,10 @@ impl Default for Bounds {
         Bounds {
             body_bytes: BODY_BYTES_MAX,
             body_timeout: BODY_TIMEOUT,
+            bodies_bytes: BODIES_BYTES_MAX,
+            answers_bytes: ANSWERS_BYTES_MAX,
             connections: CONNECTIONS_MAX,
+            unauthenticated: UNAUTHENTICATED_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             tick: TICK,
             stall_timeout: STALL_TIMEOUT,
@@ -98,10 +132,25 @@ impl Default for Bounds {
     }
 }
 
+impl Bounds {
+    /// Returns the defaults for a process that may open this many file descriptors: a fifth of those not reserved goes
+    /// to unauthenticated connections, the rest to authenticated ones.
+    #[must_use]
+    pub fn for_descriptors(limit: u64) -> Bounds {
+        let reserved = DESCRIPTORS_RESERVED.min(limit / 2);
+        let free = usize::try_from(limit - reserved).unwrap_or(usize::MAX);
+        let unauthenticated = (free / 5).clamp(1, UNAUTHENTICATED_MAX);
+        let connections = free.saturating_sub(unauthenticated).clamp(1, CONNECTIONS_MAX);
+        Bounds { connections, unauthenticated, ..Bounds::default() }
+    }
+}
+
 /// What [`serve`] needs beside its listener.
 pub struct Options {
     /// The bounds.
     pub bounds: Bounds,
+    /// Threads that serve the connections.
+    pub threads: Threads,
     /// A number that nobody can foresee, for the ids of requests.
     pub entropy: u64,
     /// How long answers may take to finish after the call to stop.
@@ -126,6 +175,14 @@ struct Shared {
     service: Arc<dyn Service>,
     bounds: Bounds,
     counters: Arc<Counters>,
+    /// Executor for what would hold a reactor up.
+    workers: Handle,
+    /// Slots of authenticated connections.
+    slots: Arc<Semaphore>,
+    /// Memory of request bodies.
+    bodies: Arc<ByteBudget>,
+    /// Memory of answers.
+    answers: Arc<ByteBudget>,
     seed: u64,
     requests: AtomicU64,
 }
@@ -138,12 +195,22 @@ pub async fn serve(
     options: Options,
     stop: impl Future<Output = ()>,
 ) -> bool {
-    let Options { bounds, entropy, drain, counters } = options;
-    let slots_max = u32::try_from(bounds.connections).unwrap_or(u32::MAX);
-    let slots = Arc::new(Semaphore::new(slots_max as usize));
+    let Options { bounds, threads, entropy, drain, counters } = options;
     let (phase, _) = watch::channel(Phase::Serving);
-    let requests = AtomicU64::new(0);
-    let shared = Arc::new(Shared { service, bounds, counters, seed: entropy, requests });
+    let unauthenticated = Unauthenticated::new(bounds.unauthenticated);
+    let shared = Arc::new(Shared {
+        service,
+        counters,
+        workers: threads.workers().clone(),
+        slots: Arc::new(Semaphore::new(bounds.connections)),
+        bodies: ByteBudget::new(bounds.bodies_bytes),
+        answers: ByteBudget::new(bounds.answers_bytes),
+        bounds,
+        seed: entropy,
+        requests: AtomicU64::new(0),
+    });
+    // Each connection holds a sender until it has ended; nothing is ever sent.
+    let (open, mut all_ended) = mpsc::channel::<()>(1);
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -151,33 +218,40 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, peer)) => match Arc::clone(&slots).try_acquire_owned() {
-                Ok(slot) => {
-                    let (shared, phase) = (Arc::clone(&shared), phase.subscribe());
-                    let tls = tls.secured();
-                    tokio::spawn(async move {
-                        connection::run(stream, tls, shared, phase).await;
-                        drop(slot);
-                    });
-                }
-                Err(_) => {
-                    shared.counters.connection_refused();
-                    tracing::warn!(%peer, connections = shared.bounds.connections, "too many connections");
-                }
-            },
+        // A socket leaves the event queue of this thread for that of its reactor.
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, peer)) => {
+                let (membership, evicted, closed) = unauthenticated.join(peer.ip());
+                shared.counters.connections_evicted(closed);
+                let (reactor, seat) = threads.seat();
+                let incoming = connection::Incoming {
+                    stream,
+                    tls: tls.secured(),
+                    phase: phase.subscribe(),
+                    membership,
+                    evicted,
+                };
+                let (shared, open) = (Arc::clone(&shared), open.clone());
+                reactor.spawn(async move {
+                    connection::run(incoming, shared).await;
+                    drop((seat, open));
+                });
+            }
             Err(error) => rest(&error).await,
         }
     }
-    drop(listener);
+    drop((listener, open));
     phase.send_replace(Phase::Draining);
-    // Each connection holds one slot until it has ended, so all slots together mean that none is left.
-    let drained = tokio::time::timeout(drain, slots.acquire_many(slots_max)).await.is_ok();
+    let drained = tokio::time::timeout(drain, all_ended.recv()).await.is_ok();
     phase.send_replace(Phase::Ended);
+    if !drained {
+        // Connections end by themselves now; dropping the threads would only hide that from their clients.
+        let _ = tokio::time::timeout(ACCEPT_PAUSE, all_ended.recv()).await;
+    }
     drained
 }
 
-/// After a failed accept: an error of one peer costs nothing, a lack of descriptors calls for a pause.
+/// Waits after a failed accept: an error of one peer costs nothing, a lack of descriptors calls for a pause.
 async fn rest(error: &io::Error) {
     let of_the_peer = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !of_the_peer.contains(&error.kind()) {

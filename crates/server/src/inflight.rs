@@ -1,84 +1,135 @@
-//! How many requests may be under way at a time.
+//! Places of requests in flight: bounded in total and per client.
 //!
-//! A place is taken before the body of a request is read and given back with its answer, so that the bounds also
-//! limit the memory that bodies take. Watches and what else lasts take no place. Upstream lets administrators pass
-//! over the bounds; here they protect the server from everybody.
+//! A place is taken after a request is authorized and before its body is read, and given back when the last byte of the
+//! answer is sent. Requests that last, such as watches, have a bound of their own. A client, that is a user, never takes
+//! all places: a quarter of each bound is left for others. Upstream exempts administrators; here the bounds protect the
+//! server from everyone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Method;
+use parking_lot::Mutex;
 use setpoint_api::status::Status;
 
 use crate::query::Query;
 
-/// How many requests that change nothing are under way at a time.
+/// Read requests in flight at a time.
 pub const READ_ONLY_MAX: usize = 1000;
-/// How many requests that change something are under way at a time.
+/// Writing requests in flight at a time.
 pub const MUTATING_MAX: usize = 500;
-/// After how many seconds a client that was refused should try again.
+/// Watches and connections to containers and Services at a time.
+pub const LONG_RUNNING_MAX: usize = 50_000;
+/// Part of each bound that one client leaves for others: a quarter.
+const RESERVED_SHARE: usize = 4;
+/// Seconds after which a refused client should try again.
 const RETRY_SECONDS: i32 = 1;
 
-/// The requests under way.
+/// Requests in flight.
 pub struct Inflight {
     read_only: Arc<Gauge>,
     mutating: Arc<Gauge>,
+    long_running: Arc<Gauge>,
 }
 
 struct Gauge {
-    now: AtomicUsize,
-    /// The most since somebody last looked.
-    peak: AtomicUsize,
     bound: usize,
+    counts: Mutex<Counts>,
 }
 
-/// The place of one request, given back when it is dropped.
 #[derive(Default)]
-pub struct Place(Option<Arc<Gauge>>);
+struct Counts {
+    now: usize,
+    /// Maximum since the last report.
+    peak: usize,
+    by_client: BTreeMap<Box<str>, usize>,
+}
+
+/// Place of one request, given back when it is dropped.
+#[derive(Default)]
+pub struct Place(Option<(Arc<Gauge>, Box<str>)>);
 
 impl Default for Inflight {
     fn default() -> Inflight {
-        Inflight::new(READ_ONLY_MAX, MUTATING_MAX)
+        Inflight::new(READ_ONLY_MAX, MUTATING_MAX, LONG_RUNNING_MAX)
+    }
+}
+
+impl Gauge {
+    fn new(bound: usize) -> Arc<Gauge> {
+        Arc::new(Gauge { bound, counts: Mutex::default() })
+    }
+
+    /// `true` if there was a place for the client, which it has then.
+    fn try_enter(&self, client: &str) -> bool {
+        let mut counts = self.counts.lock();
+        let of_client = counts.by_client.get(client).copied().unwrap_or(0);
+        if counts.now >= self.bound || of_client >= self.bound - self.bound / RESERVED_SHARE {
+            return false;
+        }
+        counts.now += 1;
+        counts.peak = counts.peak.max(counts.now);
+        match counts.by_client.get_mut(client) {
+            Some(count) => *count += 1,
+            None => drop(counts.by_client.insert(client.into(), 1)),
+        }
+        true
+    }
+
+    fn leave(&self, client: &str) {
+        let mut counts = self.counts.lock();
+        counts.now -= 1;
+        if let Some(count) = counts.by_client.get_mut(client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.by_client.remove(client);
+            }
+        }
+    }
+
+    fn take_peak(&self) -> usize {
+        let mut counts = self.counts.lock();
+        let now = counts.now;
+        std::mem::replace(&mut counts.peak, now)
     }
 }
 
 impl Inflight {
-    /// With bounds of one's own.
+    /// Creates one with these bounds.
     #[must_use]
-    pub fn new(read_only: usize, mutating: usize) -> Inflight {
-        let gauge = |bound| Arc::new(Gauge { now: AtomicUsize::new(0), peak: AtomicUsize::new(0), bound });
-        Inflight { read_only: gauge(read_only), mutating: gauge(mutating) }
+    pub fn new(read_only: usize, mutating: usize, long_running: usize) -> Inflight {
+        Inflight {
+            read_only: Gauge::new(read_only),
+            mutating: Gauge::new(mutating),
+            long_running: Gauge::new(long_running),
+        }
     }
 
-    /// Takes a place for a request.
+    /// Takes a place for a request of `client`.
     ///
     /// # Errors
-    /// If there is none.
-    pub fn enter(&self, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
-        if lasts(method, path, query) {
-            return Ok(Place(None));
+    /// 429 if there is none.
+    pub fn enter(&self, client: &str, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
+        let gauge = if lasts(method, path, query) {
+            &self.long_running
+        } else if is_read_only(method) {
+            &self.read_only
+        } else {
+            &self.mutating
+        };
+        if gauge.try_enter(client) {
+            return Ok(Place(Some((Arc::clone(gauge), client.into()))));
         }
-        let gauge = if is_read_only(method) { &self.read_only } else { &self.mutating };
-        let before = gauge.now.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Some(Arc::clone(gauge)));
-        if before >= gauge.bound {
-            return Err(Status::too_many_requests(
-                "Too many requests, please try again later.",
-                RETRY_SECONDS,
-            ));
-        }
-        gauge.peak.fetch_max(before + 1, Ordering::Relaxed);
-        Ok(place)
+        Err(Status::too_many_requests("Too many requests, please try again later.", RETRY_SECONDS))
     }
 
-    /// The most requests at a time since the last call, by kind.
+    /// Returns the maximum of requests at a time since the last call, by kind.
     #[must_use]
     pub fn take_peaks(&self) -> [(&'static str, usize); 2] {
-        let peak = |gauge: &Gauge| gauge.peak.swap(gauge.now.load(Ordering::Relaxed), Ordering::Relaxed);
-        [("readOnly", peak(&self.read_only)), ("mutating", peak(&self.mutating))]
+        [("readOnly", self.read_only.take_peak()), ("mutating", self.mutating.take_peak())]
     }
 
-    /// The bounds, by kind.
+    /// Returns the bounds, by kind.
     #[must_use]
     pub fn bounds(&self) -> [(&'static str, usize); 2] {
         [("readOnly", self.read_only.bound), ("mutating", self.mutating.bound)]
@@ -87,8 +138,8 @@ impl Inflight {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(gauge) = &self.0 {
-            gauge.now.fetch_sub(1, Ordering::Relaxed);
+        if let Some((gauge, client)) = &self.0 {
+            gauge.leave(client);
         }
     }
 }
@@ -97,7 +148,7 @@ fn is_read_only(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Whether a request lasts by its nature: a watch, or a connection to something in the cluster.
+/// `true` if a request lasts by its nature: a watch, or a connection to something in the cluster.
 fn lasts(method: &Method, path: &str, query: &str) -> bool {
     if *method == Method::GET && query.contains("watch") && Query::parse(query).flag("watch") == Some(true) {
         return true;
@@ -118,9 +169,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_over_the_bound_is_refused_until_another_ends() {
-        let inflight = Inflight::new(1, 2);
-        let enter = |method: Method| inflight.enter(&method, "/api/v1/pods", "");
+    fn request_over_the_bound_is_refused_until_another_ends() {
+        let inflight = Inflight::new(1, 2, 1);
+        let enter = |method: Method| inflight.enter("a", &method, "/api/v1/pods", "");
         let first = enter(Method::GET).ok().unwrap();
         let refused = enter(Method::HEAD).err().unwrap();
         assert_eq!((refused.http_code(), refused.details.unwrap().retry_after_seconds), (429, 1));
@@ -135,8 +186,24 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_takes_no_place() {
-        let inflight = Inflight::new(0, 0);
+    fn one_client_leaves_a_quarter_of_the_places_for_others() {
+        let inflight = Inflight::new(8, 8, 8);
+        let enter = |client: &str| inflight.enter(client, &Method::POST, "/api/v1/namespaces/a/pods", "");
+        let mut hostile: Vec<Place> =
+            std::iter::repeat_with(|| enter("hostile")).map_while(Result::ok).collect();
+        assert_eq!(hostile.len(), 6);
+        let others = [enter("a"), enter("b")];
+        assert!(others.iter().all(Result::is_ok));
+        assert!(enter("c").is_err(), "the bound holds for all together");
+        hostile.pop();
+        assert!(enter("c").is_ok());
+        drop((hostile, others));
+        assert!(inflight.mutating.counts.lock().by_client.is_empty(), "a client that is gone is forgotten");
+    }
+
+    #[test]
+    fn requests_that_last_have_a_bound_of_their_own() {
+        let inflight = Inflight::new(0, 0, 1);
         for (method, path, query) in [
             (Method::GET, "/api/v1/pods", "watch=1"),
             (Method::GET, "/apis/apps/v1/deployments", "limit=1&watch=true"),
@@ -146,7 +213,12 @@ mod tests {
             (Method::POST, "/api/v1/namespaces/a/pods/p/exec", ""),
             (Method::PUT, "/api/v1/namespaces/a/services/s/proxy/some/where", ""),
         ] {
-            assert!(inflight.enter(&method, path, query).is_ok(), "{method} {path}?{query}");
+            let held = inflight.enter("a", &method, path, query);
+            assert!(held.is_ok(), "{method} {path}?{query}");
+            assert!(
+                inflight.enter("a", &method, path, query).is_err(),
+                "{method} {path}?{query}: no path is unbounded"
+            );
         }
         for (method, path, query) in [
             (Method::GET, "/api/v1/pods", "watch=false"),
@@ -155,7 +227,7 @@ mod tests {
             (Method::PUT, "/api/v1/namespaces/a/configmaps/log", ""),
             (Method::GET, "/log", ""),
         ] {
-            assert!(inflight.enter(&method, path, query).is_err(), "{method} {path}?{query}");
+            assert!(inflight.enter("a", &method, path, query).is_err(), "{method} {path}?{query}");
         }
     }
 }

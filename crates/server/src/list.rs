@@ -1,13 +1,13 @@
 //! Lists, in pages of one snapshot.
 
+mod encoding;
 mod token;
 
 use std::time::Duration;
 
-use setpoint_api::printing::table::ListMeta;
-use setpoint_api::protobuf::ListWriter;
+use setpoint_api::printing::table::{ListMeta, TableOptions, has_independent_rows};
 use setpoint_api::status::Status;
-use setpoint_api::{Revision, Time, Value, json};
+use setpoint_api::{Revision, Time, Value};
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
 
 use self::token::Token;
@@ -144,7 +144,7 @@ fn collect(
     page
 }
 
-/// Writes a page as a list, or as what is to be shown of one.
+/// Answers with a page, in the form and view that the client wants.
 ///
 /// # Errors
 /// If the options of the view are wrong.
@@ -155,52 +155,47 @@ pub fn answer(
     query: &Query,
     now: Time,
 ) -> Result<Answer, Status> {
-    if view != View::Whole {
-        let objects: Vec<Value> = page.records.iter().map(stored::object).collect();
-        let revision = page.revision.to_string();
-        let meta = ListMeta {
-            resource_version: &revision,
-            continue_token: &page.continue_token,
-            remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
-        };
-        return answers::view_of_list(target.served, &objects, meta, view, query, now);
+    let served = target.served;
+    let table = match view {
+        View::Table(version) => answers::table_options(query, version)?,
+        _ => TableOptions::default(),
+    };
+    match (view, form) {
+        (View::Metadata(_), _) => Err(answers::mismatch(served, true)),
+        (View::Whole, Form::Json) if !served.is_converted() => Ok(stored_bytes(target, page)),
+        // Few kinds have rows that depend on the whole list, and hardly anyone wants tables as YAML.
+        (View::Table(_) | View::MetadataList(_), _)
+            if form == Form::Yaml || !has_independent_rows((served.info.group, served.info.kind)) =>
+        {
+            let objects: Vec<Value> = page.records.iter().map(stored::object).collect();
+            let revision = page.revision.to_string();
+            let meta = ListMeta {
+                resource_version: &revision,
+                continue_token: &page.continue_token,
+                remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
+            };
+            answers::view_of_list(served, &objects, meta, view, query, now)
+        }
+        _ => Ok(encoding::answer(served, page, (form, view), table, now)),
     }
-    Ok(whole(target, page, form))
 }
 
-fn whole(target: &Target, page: Page, form: Form) -> Answer {
+/// Answers with a page of objects as they are stored: their bytes are only referred to, and put together piece by piece
+/// while they are sent.
+fn stored_bytes(target: &Target, page: Page) -> Answer {
     let served = target.served;
-    let kind = format!("{}List", served.info.kind);
-    if form == Form::Protobuf {
-        return protobuf_answer(target, &page, &kind);
-    }
-    let (api_version, meta) = (served.api_version(), meta(&page));
+    let (kind, api_version, meta) = (served.info.kind, served.api_version(), meta(&page));
     let head =
-        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
-    // The stored bytes are only referred to: they are put together piece by piece while they are sent.
+        format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
     let mut parts = Vec::with_capacity(2 * page.records.len() + 2);
     parts.push(Part::from(head));
     for (i, record) in page.records.into_iter().enumerate() {
         // The objects of a list do not repeat their type.
-        if served.is_converted() {
-            parts.push(Part::from(if i > 0 { "," } else { "" }));
-            parts.push(json::to_vec(&without_type(target, &record)).into());
-        } else {
-            parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
-            parts.push(Part::stored(record, served.type_prefix.len()));
-        }
+        parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
+        parts.push(Part::stored(record, served.type_prefix.len()));
     }
     parts.push(Part::from("]}\n"));
     answers::json_bytes(200, parts)
-}
-
-/// An object as it is served in a list.
-fn without_type(target: &Target, record: &Record) -> Value {
-    let mut value = target.served.to_served(stored::object(record));
-    for field in ["kind", "apiVersion"] {
-        value.make_map().remove(field);
-    }
-    value
 }
 
 fn meta(page: &Page) -> String {
@@ -213,21 +208,4 @@ fn meta(page: &Page) -> String {
     }
     meta.push('}');
     meta
-}
-
-fn protobuf_answer(target: &Target, page: &Page, kind: &str) -> Answer {
-    let served = target.served;
-    let meta = json::parse(meta(page).as_bytes()).unwrap_or(Value::Null);
-    let messages: Vec<_> = page.records.iter().map(|record| stored::message(served, record)).collect();
-    let meta = setpoint_api::schema::builtin().meta("ListMeta").map(|of| stored::encoded(&meta, of));
-    let items_len = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
-    let mut out = Vec::with_capacity(items_len + 256);
-    let meta = meta.unwrap_or_default();
-    let mut list = ListWriter::start(&served.api_version(), kind, &meta, items_len, &mut out);
-    messages.iter().for_each(|message| list.item(message, &mut out));
-    list.end(&mut out);
-    let mut answer = answers::json_bytes(200, vec![out.into()]);
-    let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf");
-    answer.headers.insert(http::header::CONTENT_TYPE, kind);
-    answer
 }

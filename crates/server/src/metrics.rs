@@ -58,9 +58,9 @@ impl Metrics {
         self.requests.count(key, code);
     }
 
-    /// Counts an answer that is whole; a stream is counted when it has ended.
+    /// Counts an answer; a stream is counted when it has ended.
     pub fn count_answer(&self, key: Key, answer: &Answer, begun: Instant) {
-        if matches!(answer.body, Body::Whole(_)) {
+        if !matches!(answer.body, Body::Stream(_)) {
             self.requests.count(key, answer.status.as_u16());
             self.requests.observe(key, begun.elapsed());
         }

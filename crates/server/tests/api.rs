@@ -83,6 +83,10 @@ impl World {
             let mut out = Vec::new();
             match answer.body {
                 Body::Whole(parts) => parts.iter().for_each(|part| out.extend_from_slice(part)),
+                Body::Chunked(mut chunks) => {
+                    std::iter::from_fn(|| chunks.next_chunk())
+                        .for_each(|chunk| out.extend_from_slice(&chunk));
+                }
                 Body::Stream(mut frames) => {
                     // Whatever is there at once: a stream that waits has nothing more to say.
                     let mut context = Context::from_waker(Waker::noop());

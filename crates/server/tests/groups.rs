@@ -62,6 +62,10 @@ impl Server {
             let mut text = Vec::new();
             match answer.body {
                 Body::Whole(parts) => parts.iter().for_each(|part| text.extend_from_slice(part)),
+                Body::Chunked(mut chunks) => {
+                    std::iter::from_fn(|| chunks.next_chunk())
+                        .for_each(|chunk| text.extend_from_slice(&chunk));
+                }
                 Body::Stream(mut frames) => {
                     let next = std::future::poll_fn(|context| frames.poll_frame(context));
                     let frame = tokio::time::timeout(Duration::from_secs(5), next).await.unwrap();

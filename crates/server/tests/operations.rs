@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::{Time, Value, json, protobuf, yaml};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Answer, Body, Identity, Request, Service};
@@ -64,21 +64,24 @@ impl Server {
         Server { api, clock, runtime }
     }
 
-    fn open(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Answer {
+    fn request(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Request {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
             .collect();
-        let request = Request {
+        Request {
             method: method.parse().unwrap(),
             path: path.into(),
             query: query.into(),
             headers,
             body: body.to_owned().into(),
             identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
-        };
-        self.runtime.block_on(self.api.answer(request))
+        }
+    }
+
+    fn open(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Answer {
+        self.runtime.block_on(self.api.answer(self.request(method, path, headers, body)))
     }
 
     fn send(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Got {
@@ -207,14 +210,15 @@ fn families_are_whole(text: &str) {
 #[test]
 fn requests_over_the_bound_are_refused_and_counted() {
     let mut server = Server::new();
-    server.api = server.api.with_bounds(Inflight::new(1, 1));
-    let enter = |query| server.api.enter(&Method::GET, "/api/v1/pods", query);
-    let place = enter("").ok().unwrap();
-    let refused = enter("").err().unwrap();
-    assert_eq!(refused.http_code(), 429);
-    assert!(enter("watch=true").is_ok(), "what lasts is not bounded");
-    drop(place);
-    assert!(enter("").is_ok());
+    server.api = server.api.with_bounds(Inflight::new(1, 1, 1));
+    let admit =
+        |query: &str| server.api.admit(&server.request("GET", &format!("/api/v1/pods?{query}"), &[], ""));
+    let admission = admit("").ok().unwrap();
+    let refused = admit("").err().unwrap();
+    assert_eq!(refused.status, 429);
+    assert!(admit("watch=true").is_ok(), "requests that last have a bound of their own");
+    drop(admission);
+    assert!(admit("").is_ok());
     assert!(
         server
             .get("/metrics")

@@ -16,7 +16,7 @@ use setpoint_server::api::{Api, Options, service};
 use setpoint_server::certs::Pki;
 use setpoint_server::client::Client;
 use setpoint_server::exchange::{Answer, Identity, Request, Service};
-use setpoint_server::http::{Bounds, Counters, Options as Sockets, Tls, serve};
+use setpoint_server::http::{Bounds, Counters, Options as Sockets, ThreadCounts, Threads, Tls, serve};
 use setpoint_server::kubeconfig;
 use setpoint_server::remote::{PATIENCE, Remote};
 use setpoint_store::{Clock, Retention, Store};
@@ -70,7 +70,9 @@ async fn start(deaf: usize) -> String {
     let url = format!("https://{}", listener.local_addr().unwrap());
     let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], SystemClock.now(), 7).unwrap();
     let tls = Arc::new(Tls::new(&pki).unwrap());
+    let threads = Threads::start(ThreadCounts { reactors: 1, workers: 1, on_worker_start: || () }).unwrap();
     let sockets = Sockets {
+        threads,
         bounds: Bounds::default(),
         entropy: 9,
         drain: Duration::from_secs(1),

@@ -165,6 +165,12 @@ impl Record {
         }
     }
 
+    /// Returns the bytes of the value, which is not unpacked for it.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        (self.0.value_end - self.0.envelope_end) as usize
+    }
+
     /// The value as clients see it, borrowed unless it is packed.
     #[must_use]
     pub fn value_bytes(&self) -> Cow<'_, [u8]> {

@@ -12,16 +12,23 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, VARY};
 use http_body::{Frame, SizeHint};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
 use super::Phase;
+use super::budget::Reservation;
 use super::connection::Connection;
-use crate::exchange::{Body, Frames, Part};
+use super::handler::OnWorker;
+use crate::exchange::{Body, Chunks, Frames, Part};
+use crate::inflight::Place;
 
 /// From which size on an answer is compressed, and how hard, as upstream does it.
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 const GZIP_LEVEL: u32 = 1;
 /// Small parts are put together up to this size: a few TLS records.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// Chunks that a worker encodes ahead of what the client has taken.
+const CHUNKS_AHEAD: usize = 2;
 
 /// The stream broke inside: the client must not take it for its end.
 #[derive(Debug, thiserror::Error)]
@@ -55,17 +62,30 @@ impl Drop for Active {
     }
 }
 
+/// What an answer holds until its last byte is sent.
+pub(super) struct Held {
+    active: Active,
+    pub place: Place,
+    pub bytes: Option<Reservation>,
+}
+
+impl Held {
+    pub fn new(active: Active) -> Held {
+        Held { active, place: Place::default(), bytes: None }
+    }
+}
+
 /// The body of an answer.
 pub(super) struct Outgoing {
     form: Form,
-    active: Active,
+    held: Held,
 }
 
 enum Form {
     /// Parts as they are.
     Whole(Parts),
-    /// Parts, compressed as they are asked for.
-    Gzip(Box<Gzip>),
+    /// Chunks that a worker encodes.
+    Encoded(Encoded),
     /// What comes until it ends or the server drains.
     Stream(Stream),
     /// Nothing more.
@@ -74,30 +94,33 @@ enum Form {
 
 impl Outgoing {
     /// A body with the headers that tell of its form.
-    pub fn new(body: Body, headers: &mut HeaderMap, accepts_gzip: bool, mut active: Active) -> Outgoing {
+    pub fn new(body: Body, headers: &mut HeaderMap, accepts_gzip: bool, mut held: Held) -> Outgoing {
+        let connection = &held.active.connection;
+        let zips = accepts_gzip && !headers.contains_key(CONTENT_ENCODING);
         let form = match body {
             Body::Stream(frames) => {
-                let mut phase = active.connection.phase.clone();
+                let mut phase = connection.phase.clone();
                 let draining = Box::pin(async move {
                     // The server's end is an end of serving too.
                     let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
                 });
                 Form::Stream(Stream { frames, draining })
             }
-            Body::Whole(parts) => {
-                active.begin_sending();
-                let parts = Parts::new(parts);
-                if accepts_gzip && parts.left >= GZIP_BYTES_MIN && !headers.contains_key(CONTENT_ENCODING) {
-                    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-                    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
-                    headers.remove(CONTENT_LENGTH);
-                    Form::Gzip(Box::new(Gzip::new(parts)))
-                } else {
-                    Form::Whole(parts)
+            Body::Whole(parts) => match Parts::new(parts) {
+                parts if zips && parts.left >= GZIP_BYTES_MIN => {
+                    Form::Encoded(Encoded::start(Box::new(parts), Some(headers), &connection.shared.workers))
                 }
+                parts => Form::Whole(parts),
+            },
+            Body::Chunked(chunks) => {
+                let headers = zips.then_some(headers);
+                Form::Encoded(Encoded::start(chunks, headers, &connection.shared.workers))
             }
         };
-        Outgoing { form, active }
+        if !matches!(form, Form::Stream(_)) {
+            held.active.begin_sending();
+        }
+        Outgoing { form, held }
     }
 }
 
@@ -112,17 +135,20 @@ impl http_body::Body for Outgoing {
         let this = &mut *self;
         let next = match &mut this.form {
             Form::Whole(parts) => Ok(parts.next_chunk()),
-            Form::Gzip(gzip) => Ok(gzip.next_chunk()),
+            Form::Encoded(encoded) => match encoded.poll_next(context) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            },
             Form::Stream(stream) => match stream.poll_next(context) {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
             Form::Ended => Ok(None),
         };
-        this.active.connection.activity.moved();
+        this.held.active.connection.activity.moved();
         if let Err(Broken) = next {
-            this.active.connection.shared.counters.panicked();
-            tracing::error!("a stream made the server panic");
+            this.held.active.connection.shared.counters.panicked();
+            tracing::error!("the body of an answer made the server panic");
         }
         if !matches!(next, Ok(Some(_))) {
             this.form = Form::Ended;
@@ -133,7 +159,7 @@ impl http_body::Body for Outgoing {
     fn is_end_stream(&self) -> bool {
         match &self.form {
             Form::Whole(parts) => parts.left == 0,
-            Form::Gzip(_) | Form::Stream(_) => false,
+            Form::Encoded(_) | Form::Stream(_) => false,
             Form::Ended => true,
         }
     }
@@ -141,7 +167,7 @@ impl http_body::Body for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match &self.form {
             Form::Whole(parts) => SizeHint::with_exact(parts.left as u64),
-            Form::Gzip(_) | Form::Stream(_) => SizeHint::default(),
+            Form::Encoded(_) | Form::Stream(_) => SizeHint::default(),
             Form::Ended => SizeHint::with_exact(0),
         }
     }
@@ -177,31 +203,72 @@ impl Parts {
     }
 }
 
-/// Parts, compressed step by step so that a long list does not hold up its thread.
-struct Gzip {
-    parts: Parts,
-    encoder: Option<GzEncoder<Vec<u8>>>,
+impl Chunks for Parts {
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        Parts::next_chunk(self)
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
-impl Gzip {
-    fn new(parts: Parts) -> Gzip {
-        let encoder = GzEncoder::new(Vec::with_capacity(CHUNK_BYTES), Compression::new(GZIP_LEVEL));
-        Gzip { parts, encoder: Some(encoder) }
+/// A body that a worker encodes and compresses chunk by chunk, at most [`CHUNKS_AHEAD`] ahead of the client.
+struct Encoded {
+    chunks: mpsc::Receiver<Option<Bytes>>,
+    _encoding: OnWorker<()>,
+}
+
+impl Encoded {
+    /// Starts encoding. If there are headers, the body is compressed, and they say so.
+    fn start(mut chunks: Box<dyn Chunks>, zipped: Option<&mut HeaderMap>, workers: &Handle) -> Encoded {
+        let mut gzip = zipped.map(|headers| {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+            headers.remove(CONTENT_LENGTH);
+            GzEncoder::new(Vec::with_capacity(CHUNK_BYTES), Compression::new(GZIP_LEVEL))
+        });
+        let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
+        let encoding = workers.spawn(async move {
+            loop {
+                // After a panic nothing more is sent: the end that is missing breaks the body off.
+                let next = catch_unwind(AssertUnwindSafe(|| encode_next(&mut *chunks, &mut gzip))).ok()?;
+                let is_last = next.is_none();
+                if next.as_ref().is_none_or(|bytes| !bytes.is_empty()) {
+                    sender.send(next).await.ok()?;
+                }
+                if is_last {
+                    return Some(());
+                }
+                // Other answers have their turn after each chunk.
+                tokio::task::yield_now().await;
+            }
+        });
+        Encoded { chunks: receiver, _encoding: OnWorker(encoding) }
     }
 
-    /// The next compressed chunk; none at the end.
-    fn next_chunk(&mut self) -> Option<Bytes> {
-        let mut encoder = self.encoder.take()?;
-        while let Some(part) = self.parts.next_chunk() {
-            encoder.write_all(&part).expect("writing to memory does not fail");
-            if encoder.get_ref().len() >= CHUNK_BYTES / 2 {
-                let chunk = std::mem::replace(encoder.get_mut(), Vec::with_capacity(CHUNK_BYTES));
-                self.encoder = Some(encoder);
-                return Some(chunk.into());
-            }
-        }
-        Some(encoder.finish().expect("writing to memory does not fail").into())
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        self.chunks.poll_recv(context).map(|next| next.ok_or(Broken))
     }
+}
+
+/// Encodes the next chunk, which may be empty; `None` at the end.
+fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<GzEncoder<Vec<u8>>>) -> Option<Bytes> {
+    let next = chunks.next_chunk();
+    let Some(mut encoder) = gzip.take() else { return next };
+    let Some(bytes) = next else {
+        // The encoder is gone from here on, so that the next call ends the body.
+        return Some(encoder.finish().expect("writing to memory does not fail").into());
+    };
+    encoder.write_all(&bytes).expect("writing to memory does not fail");
+    let is_full = encoder.get_ref().len() >= CHUNK_BYTES / 2;
+    let zipped = if is_full {
+        std::mem::replace(encoder.get_mut(), Vec::with_capacity(CHUNK_BYTES))
+    } else {
+        Vec::new()
+    };
+    *gzip = Some(encoder);
+    Some(zipped.into())
 }
 
 /// A stream of the service, which ends when the server drains.

@@ -1,34 +1,81 @@
 //! One connection from its handshake to its end.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::server::TlsStream;
 
 use super::refusing::Refusing;
 use super::stall::Guarded;
-use super::tls::Secured;
+use super::tls::{ClientCertificate, Secured};
+use super::unauthenticated::Membership;
 use super::{
     HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX, HEADERS_MAX, LOCAL_RESETS_MAX, PENDING_RESETS_MAX,
-    PING_INTERVAL, PING_TIMEOUT, Phase, SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, handler,
+    PING_INTERVAL, PING_TIMEOUT, Phase, SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, date, handler,
 };
-use crate::exchange::Identity;
+
+/// A connection as it was accepted.
+pub(super) struct Incoming {
+    pub stream: std::net::TcpStream,
+    pub tls: Secured,
+    pub phase: watch::Receiver<Phase>,
+    /// Membership among the unauthenticated connections.
+    pub membership: Membership,
+    /// Resolves when the membership ends, be it by eviction or because the client has authenticated.
+    pub evicted: oneshot::Receiver<()>,
+}
 
 /// What the requests of one connection share.
 pub(super) struct Connection {
     pub shared: Arc<Shared>,
-    /// Who the client is; none if it showed no certificate.
-    pub identity: Option<Identity>,
+    /// The client's certificate, if it showed one.
+    pub certificate: Option<ClientCertificate>,
+    pub standing: Arc<Standing>,
     pub activity: Activity,
     pub phase: watch::Receiver<Phase>,
+}
+
+/// Authentication state of a connection: first among the unauthenticated, then in a slot for good.
+pub(super) struct Standing {
+    is_authenticated: AtomicBool,
+    membership: Mutex<Option<Membership>>,
+    slot: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Standing {
+    fn new(membership: Membership) -> Arc<Standing> {
+        let (is_authenticated, membership) = (AtomicBool::new(false), Mutex::new(Some(membership)));
+        Arc::new(Standing { is_authenticated, membership, slot: Mutex::new(None) })
+    }
+
+    /// Moves the connection to the authenticated ones. Returns `false` if these have no slot left.
+    pub fn authenticate(&self, shared: &Shared) -> bool {
+        if self.is_authenticated.load(Ordering::Acquire) {
+            return true;
+        }
+        let mut slot = self.slot.lock();
+        if slot.is_none() {
+            let Ok(permit) = Arc::clone(&shared.slots).try_acquire_owned() else {
+                shared.counters.connection_refused();
+                tracing::warn!(connections = shared.bounds.connections, "too many connections");
+                return false;
+            };
+            *slot = Some(permit);
+            // Before the membership ends: its end would otherwise be taken for an eviction.
+            self.is_authenticated.store(true, Ordering::Release);
+            *self.membership.lock() = None;
+        }
+        true
+    }
 }
 
 /// What moves on a connection, so that its tick can tell a quiet one from a dead one.
@@ -66,13 +113,34 @@ impl Activity {
     }
 }
 
-/// Serves a connection until either side ends it.
-pub(super) async fn run(
-    stream: TcpStream,
+/// Serves a connection until either side ends it, or it is evicted before its client has authenticated.
+pub(super) async fn run(incoming: Incoming, shared: Arc<Shared>) {
+    let Incoming { stream, tls, phase, membership, evicted } = incoming;
+    let standing = Standing::new(membership);
+    let eviction = async {
+        let _ = evicted.await;
+        if standing.is_authenticated.load(Ordering::Acquire) {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = eviction => {}
+        () = serve(stream, tls, phase, Arc::clone(&standing), shared) => {}
+    }
+}
+
+async fn serve(
+    stream: std::net::TcpStream,
     tls: Secured,
-    shared: Arc<Shared>,
     mut phase: watch::Receiver<Phase>,
+    standing: Arc<Standing>,
+    shared: Arc<Shared>,
 ) {
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!(%error, "cannot register a connection"),
+    };
     // Answers are written whole, so waiting for more to fill a packet only costs time.
     let _ = stream.set_nodelay(true);
     let handshake = tls.acceptor.accept(Guarded::new(stream, shared.bounds.stall_timeout));
@@ -86,10 +154,16 @@ pub(super) async fn run(
         _ = phase.changed() => return,
     };
     let (_, session) = stream.get_ref();
-    let identity = session.peer_certificates().and_then(|chain| tls.identity(chain));
+    let now = date::unix_seconds();
+    let certificate =
+        session.peer_certificates().map(|chain| ClientCertificate::new(tls.clone(), chain, now));
+    let is_proved = certificate.as_ref().is_some_and(|certificate| certificate.identity(now).is_some());
+    if is_proved && !standing.authenticate(&shared) {
+        return;
+    }
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let activity = Activity::default();
-    let connection = Arc::new(Connection { shared, identity, activity, phase });
+    let connection = Arc::new(Connection { shared, certificate, standing, activity, phase });
     if is_http2 {
         serve_http2(stream, &connection).await;
     } else {
@@ -102,7 +176,7 @@ async fn serve_http1(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
     let mut builder = http1::Builder::new();
     builder.max_headers(HEADERS_MAX).max_header_size(HEADER_BYTES_MAX);
     // Slow headers are cut by the tick, without a timer for each request.
-    builder.timer(TokioTimer::new()).header_read_timeout(None);
+    builder.timer(TokioTimer::new()).header_read_timeout(None).auto_date_header(false);
     let served = builder.serve_connection(TokioIo::new(Refusing::new(stream)), handle);
     drive(served, |served| served.graceful_shutdown(), connection).await;
 }
@@ -113,6 +187,7 @@ async fn serve_http2(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
+        .auto_date_header(false)
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(LOCAL_RESETS_MAX)

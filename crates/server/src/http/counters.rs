@@ -10,6 +10,7 @@ pub struct Counters {
     panics: AtomicU64,
     refused: AtomicU64,
     cut: AtomicU64,
+    evicted: AtomicU64,
 }
 
 impl Counters {
@@ -28,6 +29,11 @@ impl Counters {
         self.cut.load(Ordering::Relaxed)
     }
 
+    /// Unauthenticated connections closed to make room for newer ones.
+    pub fn evictions(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
     /// Writes them as metrics.
     pub fn write(&self, text: &mut Text) {
         let mut one = |name: &str, help: &str, value: u64| {
@@ -39,6 +45,11 @@ impl Counters {
         one("setpoint_http_connections_refused_total", "Connections closed for being too many.", refused);
         let cut = self.connections_cut();
         one("setpoint_http_connections_cut_total", "Connections ended for being too slow.", cut);
+        one(
+            "setpoint_http_connections_evicted_total",
+            "Unauthenticated connections closed to make room for newer ones.",
+            self.evictions(),
+        );
     }
 
     pub(super) fn panicked(&self) {
@@ -47,6 +58,10 @@ impl Counters {
 
     pub(super) fn connection_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connections_evicted(&self, connections: u64) {
+        self.evicted.fetch_add(connections, Ordering::Relaxed);
     }
 
     pub(super) fn connection_cut(&self) {

@@ -1,28 +1,27 @@
-//! One request: who asks, what they send, what they get.
+//! One request: authenticated and authorized by its head, then read, answered and sent.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Response, StatusCode};
-use http_body::Body as _;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use setpoint_api::status::Status;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::body::{Active, Outgoing};
+use super::body::{Active, Held, Outgoing};
 use super::connection::Connection;
-use super::{BODY_DISCARD_MAX, Bounds, HEADER_BYTES_MAX, HEADERS_MAX, Shared};
+use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, reading};
 use crate::answers;
-use crate::exchange::{Answer, Body, Request, Service};
-use crate::inflight::Place;
+use crate::exchange::{Admission, Answer, Body, Cost, Identity, LARGE_BYTES, Request, Service};
 use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -40,40 +39,94 @@ pub(super) async fn handle(
     let (parts, body) = request.into_parts();
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
-    let method = parts.method.clone();
-    let answer = match admit(&connection, parts, body).await {
-        Ok((request, _place)) => contained(shared, request).await,
-        Err(status) => answers::status(&status),
+    let (method, now) = (parts.method.clone(), date::unix_seconds());
+    let (answer, held) = match admit(&connection, parts, now) {
+        Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
+        Err(refusal) => (*refusal, Held::new(active)),
     };
-    Ok(respond(answer, &method, id, accepts_gzip, active))
+    Ok(respond(answer, &method, (id, now), accepts_gzip, held))
 }
 
-/// Turns what came over the wire into a request, or says why not.
-async fn admit(
+/// Authenticates and authorizes a request by its head, and takes a place for it. Its body is not read yet.
+fn admit(
     connection: &Connection,
     parts: http::request::Parts,
-    body: Incoming,
-) -> Result<(Request, Place), Status> {
-    let token = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let identity = match token.and_then(|value| value.strip_prefix("Bearer ")) {
-        Some(token) if connection.identity.is_none() => connection.shared.service.authenticate(token.trim()),
-        _ => connection.identity.clone(),
-    };
-    let identity = identity.ok_or_else(|| Status::unauthorized("Unauthorized"))?;
-    check_headers(&parts.headers)?;
-    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
-    let place = connection.shared.service.enter(&parts.method, path, query)?;
-    let body = read(body, &connection.shared.bounds).await?;
-    connection.activity.moved();
+    now: u64,
+) -> Result<(Request, Admission), Box<Answer>> {
+    let refused = |status: Status| Box::new(answers::status(&status));
+    if parts.version == Version::HTTP_11 {
+        check_host(&parts.headers).map_err(refused)?;
+    }
+    let identity = authenticate(connection, &parts.headers, now);
+    let identity = identity.ok_or_else(|| refused(Status::unauthorized("Unauthorized")))?;
+    if !connection.standing.authenticate(&connection.shared) {
+        return Err(refused(Status::too_many_requests("Too many connections, please try again later.", 1)));
+    }
+    check_headers(&parts.headers).map_err(refused)?;
     let request = Request {
-        path: path.to_owned(),
-        query: query.to_owned(),
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
         method: parts.method,
         headers: parts.headers,
-        body,
+        body: Bytes::new(),
         identity,
     };
-    Ok((request, place))
+    let admission = connection.shared.service.admit(&request)?;
+    Ok((request, admission))
+}
+
+/// Returns the identity that the certificate of the connection proves now, else that of the request's token.
+fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Option<Identity> {
+    let proved = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
+    proved.or_else(|| {
+        let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        connection.shared.service.authenticate(value.strip_prefix("Bearer ")?.trim())
+    })
+}
+
+/// Reads the body of an admitted request, and has the service answer it.
+async fn answer(
+    connection: &Connection,
+    mut request: Request,
+    body: Incoming,
+    Admission { place, mut cost }: Admission,
+    active: Active,
+) -> (Answer, Held) {
+    let shared = &connection.shared;
+    let mut held = Held::new(active);
+    held.place = place;
+    let mut bodies = shared.bodies.reserve(&request.identity.user);
+    match reading::read(body, &shared.bounds, &mut bodies).await {
+        Ok(body) => request.body = body,
+        Err(status) => return (answers::status(&status), held),
+    }
+    connection.activity.moved();
+    if request.body.len() >= LARGE_BYTES {
+        cost = Cost::Large;
+    }
+    let is_read = matches!(request.method, Method::GET | Method::HEAD);
+    let mut answers = is_read.then(|| shared.answers.reserve(&request.identity.user));
+    let answer = contained(shared, request, cost).await;
+    // The answer of a write is never withheld: its commit has happened.
+    if let Some(answers) = &mut answers
+        && !answers.grow(answer.body.held_bytes())
+    {
+        let status =
+            Status::too_many_requests("Too many large answers in flight, please try again later.", 1);
+        return (answers::status(&status), held);
+    }
+    held.bytes = answers;
+    (answer, held)
+}
+
+/// Refuses an HTTP/1.1 request without exactly one `Host`, as the protocol demands.
+fn check_host(headers: &HeaderMap) -> Result<(), Status> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(_), None) => Ok(()),
+        (None, _) => Err(Status::bad_request("missing required Host header")),
+        (Some(_), Some(_)) => Err(Status::bad_request("too many Host headers")),
+    }
 }
 
 /// Refuses headers beyond the bounds. The library that reads HTTP/1.1 has stricter ones of its own.
@@ -89,61 +142,19 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
     Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message))
 }
 
-/// Reads a body of bounded size in bounded time.
-async fn read(body: Incoming, bounds: &Bounds) -> Result<Bytes, Status> {
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let max = bounds.body_bytes;
-    let too_large = || Status::request_entity_too_large(format_args!("limit is {max}"));
-    if body.size_hint().lower() > (max + BODY_DISCARD_MAX) as u64 {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(bounds.body_timeout, collect(body, max)).await {
-        Ok(Ok(Some(body))) => Ok(body),
-        Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(error)) => Err(Status::bad_request(format!("cannot read the body of the request: {error}"))),
-        Err(_) => {
-            let seconds = bounds.body_timeout.as_secs_f32();
-            let message = format!("the body of the request did not arrive within {seconds} seconds");
-            Err(Status::unclassified(StatusCode::REQUEST_TIMEOUT.as_u16(), message))
-        }
-    }
-}
-
-/// All of a body; none if it is larger than `max`. A body in one piece is not copied.
-///
-/// One that is too large is read on for a while: a client that still writes would not see the answer.
-async fn collect(mut body: Incoming, max: usize) -> Result<Option<Bytes>, hyper::Error> {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    let mut seen = 0;
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let Ok(data) = frame?.into_data() else { continue };
-        seen += data.len();
-        if seen > max + BODY_DISCARD_MAX {
-            return Ok(None);
-        } else if seen > max {
-            (first, rest) = (Bytes::new(), BytesMut::new());
-        } else if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            if rest.is_empty() {
-                rest.reserve(first.len().saturating_add(body.size_hint().lower() as usize).min(max));
-                rest.extend_from_slice(&first);
-            }
-            rest.extend_from_slice(&data);
-        }
-    }
-    let whole = if rest.is_empty() { first } else { rest.freeze() };
-    Ok((seen <= max).then_some(whole))
-}
-
 /// The answer of the service, whatever becomes of it.
-async fn contained(shared: &Shared, request: Request) -> Answer {
+async fn contained(shared: &Shared, request: Request, cost: Cost) -> Answer {
     let (method, path) = (request.method.clone(), request.path.clone());
     let begun = Instant::now();
-    match guarded(&*shared.service, request).await {
+    let answer = match cost {
+        Cost::Small => guarded(&*shared.service, request).await,
+        Cost::Large => {
+            let service = Arc::clone(&shared.service);
+            let answering = shared.workers.spawn(async move { guarded(&*service, request).await });
+            OnWorker(answering).await
+        }
+    };
+    match answer {
         Some(answer) => {
             let (code, took) = (answer.status.as_u16(), begun.elapsed());
             // What this server cannot do, and says so, is no failure of it.
@@ -164,6 +175,23 @@ async fn contained(shared: &Shared, request: Request) -> Answer {
     }
 }
 
+/// A task on a worker, canceled when its client goes.
+pub(super) struct OnWorker<T>(pub JoinHandle<Option<T>>);
+
+impl<T> Future for OnWorker<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.0).poll(context).map(|finished| finished.ok().flatten())
+    }
+}
+
+impl<T> Drop for OnWorker<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// The answer of the service; none if it panicked.
 ///
 /// The service must hold whatever it shares with other requests to its own standard of being safe to unwind;
@@ -181,20 +209,22 @@ async fn guarded(service: &dyn Service, request: Request) -> Option<Answer> {
 fn respond(
     answer: Answer,
     method: &Method,
-    id: HeaderValue,
+    (id, now): (HeaderValue, u64),
     accepts_gzip: bool,
-    active: Active,
+    held: Held,
 ) -> Response<Outgoing> {
     let Answer { status, mut headers, body } = answer;
     headers.entry(AUDIT_ID).or_insert(id);
     headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
+    headers.insert(DATE, date::header(now));
     let body = match body {
         Body::Whole(parts) if *method == Method::HEAD => {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
-            Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, active)
+            Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, held)
         }
-        body => Outgoing::new(body, &mut headers, accepts_gzip, active),
+        _ if *method == Method::HEAD => Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, held),
+        body => Outgoing::new(body, &mut headers, accepts_gzip, held),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -1,5 +1,7 @@
 //! The socket side with real sockets, real TLS and a real client, over both protocols.
 
+mod isolation;
+
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -12,6 +14,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -25,16 +28,49 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
+use crate::answers;
 use crate::certs::{Pair, Pki};
-use crate::exchange::{Answer, Body, Frames, Request};
-use crate::inflight::Place;
+use crate::exchange::{Admission, Answer, Body, Chunks, Cost, Frames, Request};
 
 /// A service with something of each sort.
-#[derive(Default)]
 struct Sample {
+    /// Requests that block their thread go on when this is dropped.
+    unblock: Mutex<Option<std::sync::mpsc::Sender<()>>>,
+    blocked: Mutex<std::sync::mpsc::Receiver<()>>,
     release: Arc<Notify>,
     entered: Arc<Notify>,
     stream_gone: Arc<Notify>,
+}
+
+impl Default for Sample {
+    fn default() -> Sample {
+        let (unblock, blocked) = std::sync::mpsc::channel();
+        Sample {
+            unblock: Mutex::new(Some(unblock)),
+            blocked: Mutex::new(blocked),
+            release: Arc::default(),
+            entered: Arc::default(),
+            stream_gone: Arc::default(),
+        }
+    }
+}
+
+/// Forty chunks of 20,000 bytes, or a panic after ten.
+struct Numbers {
+    next: usize,
+    panics: bool,
+}
+
+impl Chunks for Numbers {
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        assert!(!self.panics || self.next < 10, "an encoder that panics");
+        self.next += 1;
+        (self.next <= 40).then(|| format!("{:0>20000}", self.next - 1).into())
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Says one thing, then waits for ever, or panics; tells when it is gone.
@@ -61,10 +97,14 @@ impl Drop for Feed {
 }
 
 impl Service for Sample {
-    fn enter(&self, _: &Method, path: &str, _: &str) -> Result<Place, Status> {
-        match path {
-            "/full" => Err(Status::too_many_requests("full", 1)),
-            _ => Ok(Place::default()),
+    fn admit(&self, head: &Request) -> Result<Admission, Box<Answer>> {
+        assert!(head.body.is_empty(), "a request is admitted before its body is read");
+        match head.path.as_str() {
+            "/full" => Err(Box::new(answers::status(&Status::too_many_requests("full", 1)))),
+            path if path.starts_with("/worker") => {
+                Ok(Admission { cost: Cost::Large, ..Admission::default() })
+            }
+            _ => Ok(Admission::default()),
         }
     }
 
@@ -75,6 +115,16 @@ impl Service for Sample {
                 "/panic-later" => {
                     tokio::task::yield_now().await;
                     panic!("a service that panics later");
+                }
+                "/worker-panic" => panic!("a service that panics on a worker"),
+                "/worker-block" => {
+                    // Only one waits for the channel, the others for the lock.
+                    let _ = self.blocked.lock().recv();
+                    Body::Whole(vec!["unblocked".into()])
+                }
+                "/worker-chunks" | "/worker-chunks-panic" => {
+                    let panics = request.path.ends_with("panic");
+                    Body::Chunked(Box::new(Numbers { next: 0, panics }))
                 }
                 "/large" => Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect()),
                 "/stream" | "/stream-panic" => Body::Stream(Box::new(Feed {
@@ -115,7 +165,8 @@ async fn start(bounds: Bounds) -> Running {
     let (tls, sample) = (Arc::new(Tls::new(&pki).unwrap()), Arc::new(Sample::default()));
     let counters = Arc::new(Counters::default());
     let drain = Duration::from_secs(5);
-    let options = Options { bounds, entropy: 9, drain, counters: Arc::clone(&counters) };
+    let threads = Threads::start(ThreadCounts { reactors: 2, workers: 2, on_worker_start: || () }).unwrap();
+    let options = Options { bounds, threads, entropy: 9, drain, counters: Arc::clone(&counters) };
     let (stop, stopped) = oneshot::channel();
     let stopped = async move { stopped.await.unwrap_or(()) };
     let service: Arc<dyn Service> = Arc::clone(&sample) as _;
@@ -490,8 +541,9 @@ async fn a_client_that_does_not_read_is_cut() {
 #[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once() {
     let running = start(Bounds { connections: 2, ..Bounds::default() }).await;
-    let (mut one, _two) = (running.client("h2").await, running.client("h2").await);
-    let mut third = TcpStream::connect(running.address).await.unwrap();
+    let (mut one, mut two) = (running.client("h2").await, running.client("h2").await);
+    assert_eq!((one.get("/").await.0, two.get("/").await.0), (StatusCode::OK, StatusCode::OK));
+    let mut third = running.connect("h2", true).await;
     assert_eq!(third.read(&mut [0; 16]).await.unwrap_or(0), 0);
     assert_eq!(running.counters.connections_refused(), 1);
     assert_eq!(one.get("/").await.0, StatusCode::OK);

@@ -2,12 +2,13 @@
 //!
 //! A client with a certificate of another authority gets through the handshake, as one without does, so that it can be
 //! told in words that it may not; upstream does the same. That is safe because nobody is anybody by a handshake here:
-//! the handshake proves that the client has the key, and [`Secured::identity`], the only way to an identity, verifies
-//! the certificate itself against the authority.
+//! the handshake proves that the client has the key, and [`ClientCertificate::identity`], the only way to an identity,
+//! verifies the certificate itself against the authority.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
@@ -23,6 +24,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::certs::Pki;
 use crate::exchange::Identity;
 
+/// Time after which the certificate of an open connection is verified again.
+const VERIFIED_FOR: Duration = Duration::from_secs(60);
 /// The group of everybody who proved who they are.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -53,10 +56,12 @@ pub(super) struct Secured {
 }
 
 impl Secured {
-    /// Who shows these certificates; nobody if they are not of our authority, for clients, and valid now.
-    pub fn identity(&self, chain: &[CertificateDer<'_>]) -> Option<Identity> {
+    /// Returns the client that shows these certificates; none if they are not of our authority, for clients, and valid
+    /// now.
+    fn identity(&self, chain: &[CertificateDer<'_>], now: u64) -> Option<Identity> {
         let (own, between) = chain.split_first()?;
-        match self.verifier.verify_client_cert(own, between, UnixTime::now()) {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        match self.verifier.verify_client_cert(own, between, now) {
             Ok(_) => identity(own),
             Err(error) => {
                 tracing::debug!(%error, "a client's certificate is not accepted");
@@ -64,6 +69,47 @@ impl Secured {
             }
         }
     }
+}
+
+/// The certificate that a client showed in its handshake. Connections live long, so it is verified again as time goes
+/// on: exactly when it expires, and every [`VERIFIED_FOR`] for the authorities above it.
+pub(super) struct ClientCertificate {
+    tls: Secured,
+    chain: Vec<CertificateDer<'static>>,
+    verified: Mutex<Verified>,
+}
+
+/// Result of the last verification. Times are seconds since 1970.
+struct Verified {
+    at: u64,
+    until: u64,
+    identity: Option<Identity>,
+}
+
+impl ClientCertificate {
+    pub fn new(tls: Secured, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
+        let chain: Vec<_> = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
+        let identity = tls.identity(&chain, now);
+        let expires = chain.first().and_then(|own| expiry(own)).unwrap_or(now);
+        let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
+        ClientCertificate { tls, chain, verified: Mutex::new(Verified { at: now, until, identity }) }
+    }
+
+    /// Returns the identity that the certificate proves at this time.
+    pub fn identity(&self, now: u64) -> Option<Identity> {
+        let mut verified = self.verified.lock();
+        // The clock may have been set back, perhaps to before the certificate is valid.
+        if now > verified.until || now < verified.at {
+            *verified = ClientCertificate::new(self.tls.clone(), &self.chain, now).verified.into_inner();
+        }
+        verified.identity.clone()
+    }
+}
+
+/// Returns the second up to which a certificate is valid.
+fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    u64::try_from(certificate.validity().not_after.timestamp()).ok()
 }
 
 /// Lets any certificate through the handshake; only its key is checked. See the module's documentation.

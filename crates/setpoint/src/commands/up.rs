@@ -24,7 +24,7 @@ use setpoint_server::api::Api;
 use setpoint_server::asks::Oracle;
 use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
-use setpoint_server::http::{self, Bounds, Counters, Tls};
+use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
 use setpoint_server::in_process::Shell;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
@@ -133,8 +133,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // What Services have where nobody says it now, only the store knows.
     arguments.check_networks(Ranges::of(&store.snapshot()).cluster_with(arguments.service_ranges()))?;
     let keeping = Keeping::start(&store)?;
-    // Workers that wake one another for each request cost three times what a small request does.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    // Accepts connections and waits for signals; requests run on threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(arguments, &places, store, Beginning { begun, rings, fleet }));
     // Whoever did not finish in time is left behind; the store has all that was acknowledged.
     Runtime::shutdown_background(runtime);
@@ -244,7 +244,9 @@ async fn serve(
     let counters = Arc::new(Counters::default());
     let counted = Arc::clone(&counters);
     api.metrics().register(move |text| counted.write(text));
-    let options = http::Options { bounds: Bounds::default(), entropy: entropy(), drain: DRAIN, counters };
+    let bounds = Bounds::default();
+    let threads = Threads::start(ThreadCounts::per_core(setpoint_sys::lower_thread_priority))?;
+    let options = http::Options { bounds, threads, entropy: entropy(), drain: DRAIN, counters };
     let announcing =
         tokio::spawn(announce(Arc::clone(&service), url.clone(), beginning.begun, beginning.rings));
     let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };

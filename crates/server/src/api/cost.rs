@@ -1,0 +1,79 @@
+//! Estimated cost of requests, by their heads.
+//!
+//! Everything the pipeline does is `O(n log n)` in the bytes of the request and of the object it is about, and a list
+//! visits every object of its collection. So few numbers tell a request that may hold a reactor up: the bytes of its body
+//! (which the socket side looks at), those of the stored object, and the objects in the collection.
+
+use http::header::ACCEPT;
+use http::{HeaderMap, Method};
+use setpoint_store::Store;
+
+use crate::exchange::{Cost, LARGE_BYTES, Request};
+use crate::route::{Route, Target};
+
+/// Bytes of a query from which on its selectors are large.
+const LARGE_QUERY_BYTES: usize = 1024;
+/// Objects in a collection from which on a list of their stored bytes is large.
+const LARGE_COUNT: usize = 5_000;
+/// The same where each object is parsed and encoded in another form, or deleted.
+const LARGE_COUNT_ENCODED: usize = 50;
+
+/// Estimates the cost of a request whose body is small.
+pub(super) fn estimate(request: &Request, route: &Route, store: &Store) -> Cost {
+    let is_large = match route {
+        Route::Objects(target) => is_large(request, target, store),
+        Route::Document(parts) => parts.first().is_some_and(|first| is_generated(first)),
+        Route::Usage(_) => true,
+        Route::Nothing => false,
+    };
+    if is_large { Cost::Large } else { Cost::Small }
+}
+
+/// `true` for documents that are generated when they are requested.
+fn is_generated(first: &str) -> bool {
+    matches!(first, "openapi" | "metrics" | "setpoint")
+}
+
+fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
+    let served = target.served;
+    if served.is_virtual || (request.method == Method::POST && target.name.is_empty()) {
+        return false;
+    }
+    let is_plain =
+        request.method == Method::GET && !served.is_converted() && takes_stored_bytes(&request.headers);
+    if target.name.is_empty() {
+        let count = store.snapshot().table(&served.resource).map_or(0, |table| table.len());
+        let is_plain = is_plain && request.query.len() < LARGE_QUERY_BYTES;
+        return count >= if is_plain { LARGE_COUNT } else { LARGE_COUNT_ENCODED };
+    }
+    if is_plain {
+        return false;
+    }
+    let Ok(key) = served.key(&target.namespace, &target.name) else { return false };
+    store.snapshot().get(&key).is_some_and(|record| record.value_len() >= LARGE_BYTES)
+}
+
+/// `true` if the client takes objects as they are stored.
+fn takes_stored_bytes(headers: &HeaderMap) -> bool {
+    let Some(accept) = headers.get(ACCEPT).map(|accept| accept.as_bytes()) else { return true };
+    let has_view = accept.windows(3).any(|word| word == b"as=");
+    !has_view && (accept.starts_with(b"application/json") || accept.starts_with(b"*/*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_json_is_sent_as_it_is_stored() {
+        let takes = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            takes_stored_bytes(&headers)
+        };
+        assert!(takes("application/json") && takes("application/json, */*") && takes("*/*"));
+        assert!(takes_stored_bytes(&HeaderMap::new()));
+        assert!(!takes("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"));
+        assert!(!takes("application/vnd.kubernetes.protobuf,application/json") && !takes("application/yaml"));
+    }
+}

@@ -1,0 +1,100 @@
+//! Bodies of requests, read in bounded time and memory.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http_body::Body as _;
+use hyper::body::Incoming;
+use setpoint_api::status::Status;
+
+use super::budget::Reservation;
+use super::{BODY_BYTES_PER_SECOND, BODY_DISCARD_MAX, BODY_GRACE, Bounds};
+
+/// Why a body was not read.
+enum Failure {
+    /// It has more bytes than a body may have.
+    TooLarge,
+    /// The bodies in memory leave no room for it.
+    NoRoom,
+    /// The connection failed.
+    Http(hyper::Error),
+}
+
+/// Reads a body. Its bytes count against `bodies` as they arrive.
+pub(super) async fn read(body: Incoming, bounds: &Bounds, bodies: &mut Reservation) -> Result<Bytes, Status> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let max = bounds.body_bytes;
+    let too_large = || Status::request_entity_too_large(format_args!("limit is {max}"));
+    if body.size_hint().lower() > (max + BODY_DISCARD_MAX) as u64 {
+        return Err(too_large());
+    }
+    let timeout = timeout(&body, bounds);
+    match tokio::time::timeout(timeout, collect(body, max, bodies)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(Failure::TooLarge)) => Err(too_large()),
+        Ok(Err(Failure::NoRoom)) => Err(Status::too_many_requests(
+            "Too many bytes of request bodies in flight, please try again later.",
+            1,
+        )),
+        Ok(Err(Failure::Http(error))) => {
+            Err(Status::bad_request(format!("cannot read the body of the request: {error}")))
+        }
+        Err(_) => {
+            let seconds = timeout.as_secs_f32();
+            let message = format!("the body of the request did not arrive within {seconds} seconds");
+            Err(Status::unclassified(StatusCode::REQUEST_TIMEOUT.as_u16(), message))
+        }
+    }
+}
+
+/// Returns the time for a body: the more bytes it announces, the longer.
+fn timeout(body: &Incoming, bounds: &Bounds) -> Duration {
+    match body.size_hint().exact() {
+        Some(bytes) => {
+            bounds.body_timeout.min(BODY_GRACE + Duration::from_secs(bytes / BODY_BYTES_PER_SECOND))
+        }
+        None => bounds.body_timeout,
+    }
+}
+
+/// Collects a body. One in a single piece is not copied.
+///
+/// A body that is too large is read on for a while, for a client that still writes would not see the answer.
+async fn collect(mut body: Incoming, max: usize, bodies: &mut Reservation) -> Result<Bytes, Failure> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    let mut seen = 0;
+    let mut failure = None;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let Ok(data) = frame.map_err(Failure::Http)?.into_data() else { continue };
+        seen += data.len();
+        if seen > max + BODY_DISCARD_MAX {
+            return Err(failure.unwrap_or(Failure::TooLarge));
+        } else if failure.is_some() {
+            continue;
+        } else if seen > max || !bodies.grow(data.len()) {
+            failure = Some(if seen > max { Failure::TooLarge } else { Failure::NoRoom });
+            (first, rest) = (Bytes::new(), BytesMut::new());
+            bodies.clear();
+        } else if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                // Room for what has arrived, not for what is announced: an announcement costs the client nothing.
+                rest.reserve(2 * (first.len() + data.len()));
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None if rest.is_empty() => Ok(first),
+        None => Ok(rest.freeze()),
+    }
+}

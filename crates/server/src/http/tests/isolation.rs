@@ -1,0 +1,153 @@
+//! No client, connection or request holds up another.
+
+use super::*;
+
+#[tokio::test]
+async fn small_request_is_answered_while_every_worker_is_busy() {
+    let running = start(Bounds::default()).await;
+    // As many as there are workers, and some that wait behind them. Each blocks its thread.
+    let mut blocked = Vec::new();
+    for _ in 0..4 {
+        let mut client = running.client("h2").await;
+        blocked.push(tokio::spawn(async move { client.get("/worker-block").await.0 }));
+    }
+    for alpn in BOTH {
+        // One on each reactor.
+        for _ in 0..2 {
+            assert_eq!(running.client(alpn).await.get("/").await.0, StatusCode::OK);
+        }
+    }
+    drop(running.sample.unblock.lock().take());
+    for one in blocked {
+        assert_eq!(one.await.unwrap(), StatusCode::OK);
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
+    let running = start(Bounds::default()).await;
+    let expected: String = (0..40).map(|number| format!("{number:0>20000}")).collect();
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        let (code, headers, body) = client.get("/worker-chunks").await;
+        assert_eq!((code, headers.get("content-length")), (StatusCode::OK, None));
+        assert!(body == expected.as_bytes());
+        let mut zipped = request(Method::GET, "/worker-chunks", String::new());
+        zipped.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
+        let (_, headers, body) = client.send(zipped).await;
+        assert_eq!(headers["content-encoding"], "gzip");
+        assert!(std::io::read_to_string(GzDecoder::new(&body[..])).unwrap() == expected);
+        let (code, _, body) = client.send(request(Method::HEAD, "/worker-chunks", String::new())).await;
+        assert_eq!((code, body.len()), (StatusCode::OK, 0));
+        let mut broken = running.client(alpn).await;
+        if let Ok(answer) = broken.open(request(Method::GET, "/worker-chunks-panic", String::new())).await {
+            assert!(read(answer.into_body()).await.is_err(), "{alpn}: a part is not the whole");
+        }
+    }
+    assert_eq!(running.counters.panics(), 2);
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn panic_on_a_worker_costs_one_request() {
+    let running = start(Bounds::default()).await;
+    let mut client = running.client("h2").await;
+    let (code, _, body) = client.get("/worker-panic").await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(String::from_utf8(body).unwrap().contains(r#""reason":"InternalError""#));
+    assert_eq!(client.get("/worker").await.0, StatusCode::OK);
+    assert_eq!(running.counters.panics(), 1);
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn flood_of_bare_connections_does_not_keep_out_a_client() {
+    let running = start(Bounds { unauthenticated: 8, ..Bounds::default() }).await;
+    let mut client = running.client("h2").await;
+    let mut flood = Vec::new();
+    for _ in 0..50 {
+        flood.push(TcpStream::connect(running.address).await.unwrap());
+    }
+    // The oldest were closed long before the handshake timeout.
+    assert_eq!(flood[0].read(&mut [0; 16]).await.unwrap_or(0), 0);
+    assert!(running.counters.evictions() >= 40, "{}", running.counters.evictions());
+    assert_eq!(running.client("http/1.1").await.get("/").await.0, StatusCode::OK);
+    assert_eq!(client.get("/").await.0, StatusCode::OK, "an authenticated connection is never evicted");
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn bytes_of_bodies_in_flight_are_bounded() {
+    let running = start(Bounds { bodies_bytes: 100_000, ..Bounds::default() }).await;
+    let half = |bytes: usize| format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {bytes}\r\n\r\n");
+    let mut slow = running.connect("http/1.1", true).await;
+    slow.write_all(half(70_000).as_bytes()).await.unwrap();
+    slow.write_all(&[b'x'; 69_999]).await.unwrap();
+    let mut client = running.client("h2").await;
+    // The bytes of the slow body arrive at some time; from then on another body of that size has no room.
+    loop {
+        let (code, headers, body) = client.send(request(Method::POST, "/", "x".repeat(60_000))).await;
+        if code == StatusCode::TOO_MANY_REQUESTS {
+            assert_eq!(headers["retry-after"], "1");
+            assert!(String::from_utf8(body).unwrap().contains(r#""reason":"TooManyRequests""#));
+            break;
+        }
+        assert_eq!(code, StatusCode::OK);
+    }
+    assert_eq!(client.send(request(Method::POST, "/", "x".repeat(1000))).await.0, StatusCode::OK);
+    slow.write_all(b"x").await.unwrap();
+    let mut head = [0; 15];
+    slow.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200 OK");
+    assert_eq!(client.send(request(Method::POST, "/", "x".repeat(60_000))).await.0, StatusCode::OK);
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn http_1_1_request_needs_exactly_one_host() {
+    let running = start(Bounds::default()).await;
+    for (hosts, code, message) in [
+        ("", 400, "missing required Host header"),
+        ("host: a\r\nHost: b\r\n", 400, "too many Host headers"),
+        ("host: a\r\n", 200, ""),
+    ] {
+        let mut stream = running.connect("http/1.1", true).await;
+        let text = format!("GET / HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")) && answer.contains(message), "{answer}");
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn certificate_is_verified_again_while_its_connection_lives() {
+    let begun = now();
+    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], begun, 7).unwrap();
+    let chain = [CertificateDer::from_pem_slice(pki.admin.certificate.as_bytes()).unwrap()];
+    let begun = u64::try_from(begun.0 / 1_000_000).unwrap();
+    let certificate = tls::ClientCertificate::new(Tls::new(&pki).unwrap().secured(), &chain, begun);
+    let user = |at: u64| certificate.identity(at).map(|identity| identity.user);
+    let admin = Some("kubernetes-admin".to_owned());
+    let years = |years: u64| years * 365 * 24 * 3600;
+    assert_eq!(user(begun), admin);
+    assert_eq!(user(begun + 30), admin);
+    assert_eq!(user(begun + years(100)), None, "it has expired");
+    assert_eq!(user(begun - years(40)), None, "it is not valid yet");
+    assert_eq!(user(begun + 1), admin);
+}
+
+#[test]
+fn connections_leave_descriptors_for_the_store() {
+    for limit in [64, 256, 1024, 4096, 65_536, 1 << 40] {
+        let bounds = Bounds::for_descriptors(limit);
+        let sockets = (bounds.connections + bounds.unauthenticated) as u64;
+        assert!(
+            sockets >= limit.min(4096) / 4 && sockets + limit.min(512) / 2 <= limit,
+            "{limit}: {bounds:?}"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! Threads of the server: one reactor per core, and workers for what would hold a reactor up.
+//!
+//! A connection stays on one reactor, so a small request is read, answered and written without waking another thread.
+//! Requests and encodings whose cost grows with their input run on workers. Workers are meant to have a lower priority
+//! ([`ThreadCounts::on_worker_start`]): the system then gives a core to a reactor as soon as a small request arrives, however
+//! much the workers have to do.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+
+/// Reactors that are started at most: beyond it, the store's single writer is the limit.
+const REACTORS_MAX: usize = 16;
+/// Polls of tasks after which a busy reactor looks for new readiness of sockets. Small, since each poll may encrypt and
+/// write tens of kilobytes, and a new request waits for that many of them.
+const EVENT_INTERVAL: u32 = 8;
+
+/// Number and setup of the threads.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadCounts {
+    /// Reactors to start.
+    pub reactors: usize,
+    /// Workers to start.
+    pub workers: usize,
+    /// Runs on each worker when it starts, to lower its priority.
+    pub on_worker_start: fn(),
+}
+
+impl ThreadCounts {
+    /// One reactor and one worker per core.
+    #[must_use]
+    pub fn per_core(on_worker_start: fn()) -> ThreadCounts {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(REACTORS_MAX);
+        ThreadCounts { reactors: cores, workers: cores, on_worker_start }
+    }
+}
+
+/// Running threads. Dropping them ends the reactors and their connections.
+pub struct Threads {
+    reactors: Vec<Reactor>,
+    workers: Option<Runtime>,
+    /// Reactors run until it is dropped.
+    _running: watch::Sender<()>,
+}
+
+struct Reactor {
+    handle: Handle,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Place of a connection on its reactor, given back when it is dropped.
+pub(super) struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Threads {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// If the system refuses a thread or an event queue.
+    pub fn start(counts: ThreadCounts) -> io::Result<Threads> {
+        let (running, until) = watch::channel(());
+        let reactors = (0..counts.reactors.max(1)).map(|number| Reactor::start(number, until.clone()));
+        let reactors = reactors.collect::<io::Result<Vec<Reactor>>>()?;
+        let workers = Builder::new_multi_thread()
+            .worker_threads(counts.workers.max(1))
+            .thread_name("worker")
+            .on_thread_start(counts.on_worker_start)
+            .enable_all()
+            .build()?;
+        Ok(Threads { reactors, workers: Some(workers), _running: running })
+    }
+
+    /// Returns the reactor with the fewest connections, with a seat on it.
+    pub(super) fn seat(&self) -> (&Handle, Seat) {
+        let connections = |reactor: &&Reactor| reactor.connections.load(Ordering::Relaxed);
+        let reactor = self.reactors.iter().min_by_key(connections).expect("there is at least one reactor");
+        reactor.connections.fetch_add(1, Ordering::Relaxed);
+        (&reactor.handle, Seat(Arc::clone(&reactor.connections)))
+    }
+
+    /// Returns the executor of the workers.
+    pub(super) fn workers(&self) -> &Handle {
+        self.workers.as_ref().expect("workers run until the threads are dropped").handle()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(workers) = self.workers.take() {
+            workers.shutdown_background();
+        }
+    }
+}
+
+impl Reactor {
+    fn start(number: usize, mut until: watch::Receiver<()>) -> io::Result<Reactor> {
+        let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
+        let handle = runtime.handle().clone();
+        std::thread::Builder::new().name(format!("reactor-{number}")).spawn(move || {
+            runtime.block_on(async move {
+                if until.changed().await.is_ok() {
+                    // Nothing is ever sent: the channel only closes.
+                    pending::<()>().await;
+                }
+            });
+            runtime.shutdown_background();
+        })?;
+        Ok(Reactor { handle, connections: Arc::default() })
+    }
+}
