@@ -75,6 +75,12 @@ impl Server {
         self.child = up(self.dir.path(), arguments);
     }
 
+    /// Returns the process id of the server.
+    #[allow(dead_code, reason = "only some of the tests that share this file look at the process")]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A directory for files of the test.
     pub fn dir(&self) -> &Path {
         self.dir.path()

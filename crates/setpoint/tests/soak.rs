@@ -1,0 +1,249 @@
+//! Soak: hostile clients, churn and a well-behaved client on one server.
+//!
+//! `SETPOINT_SOAK_SECONDS` sets its length (default 20). It demands that the well-behaved client is never held up, that
+//! every request gets an answer, and that memory and the data directory stay within their bounds.
+
+#[path = "clients/server.rs"]
+#[expect(dead_code, reason = "other tests use the rest of it")]
+mod server;
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::server::Server;
+
+/// Longest wait of a small GET. In a debug build on two busy cores it is some 50 ms; a request that holds up the server
+/// makes it many seconds.
+const HELD_UP: Duration = Duration::from_secs(4);
+/// Memory of the server, in KiB: about thrice what it settles at.
+const MEMORY_KIB_MAX: u64 = 700 * 1024;
+/// Bytes of the data directory: the default budget of history, and as much again for live data and its checkpoints.
+const DATA_BYTES_MAX: u64 = 2 << 30;
+/// Objects that lists are made of.
+const OBJECTS: usize = 1_000;
+
+fn seconds() -> u64 {
+    std::env::var("SETPOINT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
+}
+
+async fn client(server: &Server) -> Client {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let kubeconfig = Kubeconfig::read_from(&server.kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+fn config_map(name: &str, bytes: usize) -> ConfigMap {
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "labels": {"of": "soak"}}, "data": {"text": "x".repeat(bytes)}}),
+    )
+    .unwrap()
+}
+
+/// Sends a request and reads the answer to its end. Returns the code.
+async fn send(client: &Client, method: &str, path: &str, accept: &str, content: &str, body: Vec<u8>) -> u16 {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("accept", accept)
+        .header("accept-encoding", "gzip")
+        .header("content-type", content)
+        .body(kube::client::Body::from(body))
+        .unwrap();
+    let answer = client.send(request).await.unwrap();
+    let code = answer.status().as_u16();
+    let mut body = answer.into_body();
+    while let Some(frame) =
+        std::future::poll_fn(|context| http_body::Body::poll_frame(std::pin::Pin::new(&mut body), context))
+            .await
+    {
+        frame.unwrap();
+    }
+    code
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// The costly requests, one after the other until the end. Each must be answered, and not with a failure of the server.
+async fn attack(client: Client, number: usize, running: Arc<AtomicBool>, sent: Arc<AtomicUsize>) {
+    let json = "application/json";
+    let moves: Vec<_> = (0..2_000)
+        .map(|_| json!({"op": "move", "from": "/metadata/finalizers/0", "path": "/metadata/finalizers/-"}))
+        .collect();
+    let moves = serde_json::to_vec(&moves).unwrap();
+    let ports: Vec<_> = (0..200)
+        .map(|n| json!({"name": format!("c{n}"), "image": "a", "ports": [{"containerPort": 80}]}))
+        .collect();
+    let pod = json!({"metadata": {"generateName": "p-"}, "spec": {"containers": ports}});
+    let pod = serde_json::to_vec(&pod).unwrap();
+    let terms: Vec<String> = (0..2_000).map(|n| format!("l{n}!=v")).collect();
+    let selected = format!("{MAPS}?labelSelector={}", terms.join(","));
+    let pods = "/api/v1/namespaces/default/pods?dryRun=All";
+    let big = format!("{MAPS}/big");
+    let attacks: [(&str, &str, &str, &str, &[u8]); 6] = [
+        ("GET", MAPS, "application/json;as=Table;v=v1;g=meta.k8s.io", json, b""),
+        ("GET", MAPS, "application/yaml", json, b""),
+        ("GET", MAPS, json, json, b""),
+        ("PATCH", &big, json, "application/json-patch+json", &moves),
+        ("POST", pods, json, json, &pod),
+        ("GET", &selected, json, json, b""),
+    ];
+    let (method, path, accept, content, body) = attacks[number % attacks.len()];
+    while running.load(Ordering::Relaxed) {
+        let code = send(&client, method, path, accept, content, body.to_vec()).await;
+        assert!(code < 500, "{method} {path} as {accept}: {code}");
+        sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Opens connections that never speak, as many as a flood.
+fn flood(address: SocketAddr, running: &AtomicBool) {
+    let mut silent = std::collections::VecDeque::new();
+    while running.load(Ordering::Relaxed) {
+        // A server may refuse one; it may not fall over.
+        silent.extend(TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok());
+        if silent.len() > 500 {
+            silent.pop_front();
+        }
+    }
+}
+
+/// Creates, changes and deletes objects, and scales a Deployment up and down.
+async fn churn(client: Client, running: Arc<AtomicBool>) {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let deployments: Api<Deployment> = Api::default_namespaced(client);
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "churn"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "churn"}},
+            "template": {
+                "metadata": {"labels": {"app": "churn"}},
+                "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+            },
+        },
+    });
+    let apply = PatchParams::apply("soak").force();
+    for round in 0_usize.. {
+        if !running.load(Ordering::Relaxed) {
+            return;
+        }
+        let name = format!("churn-{}", round % 50);
+        let _ = maps.delete(&name, &DeleteParams::default()).await;
+        maps.create(&PostParams::default(), &config_map(&name, 500)).await.unwrap();
+        if round.is_multiple_of(20) {
+            let mut deployment = deployment.clone();
+            deployment["spec"]["replicas"] = (round / 20 % 10).into();
+            deployments.patch("churn", &apply, &Patch::Apply(&deployment)).await.unwrap();
+        }
+    }
+}
+
+/// Gets a small object until the end. Returns how long each GET took, sorted.
+async fn well_behaved(client: Client, running: Arc<AtomicBool>) -> Vec<Duration> {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let mut took = Vec::new();
+    while running.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        maps.get("small").await.unwrap();
+        took.push(begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    took.sort();
+    took
+}
+
+/// Resident memory of a process in KiB.
+fn memory(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn bytes_of(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
+            // A file may go between the two looks.
+            found => found.map_or(0, |metadata| metadata.len()),
+        })
+        .sum()
+}
+
+async fn prepare(client: &Client) {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let create = |map: ConfigMap| {
+        let maps = maps.clone();
+        async move { maps.create(&PostParams::default(), &map).await.unwrap() }
+    };
+    create(config_map("small", 10)).await;
+    let finalizers: Vec<String> = (0..2_000).map(|n| format!("soak.example/{n}")).collect();
+    let mut big = config_map("big", 100);
+    big.metadata.finalizers = Some(finalizers);
+    create(big).await;
+    for number in 0..OBJECTS {
+        create(config_map(&format!("object-{number}"), 1_000)).await;
+    }
+}
+
+#[test]
+fn hostile_clients_hold_up_nobody_and_memory_stays_bounded() {
+    let server = Server::with(&["--nodes=2", "--pod-start=0"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let running = Arc::new(AtomicBool::new(true));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let client = runtime.block_on(client(&server));
+    runtime.block_on(prepare(&client));
+    let url = std::fs::read_to_string(&server.kubeconfig).unwrap();
+    let address = url.lines().find_map(|line| line.trim().strip_prefix("server: https://")).unwrap();
+    let address: SocketAddr = address.trim().parse().unwrap();
+    let flooded = Arc::clone(&running);
+    let flooding = std::thread::spawn(move || flood(address, &flooded));
+    let (took, peak) = runtime.block_on(async {
+        let attacks: Vec<_> = (0..12)
+            .map(|n| tokio::spawn(attack(client.clone(), n, Arc::clone(&running), Arc::clone(&sent))))
+            .collect();
+        let churning = tokio::spawn(churn(client.clone(), Arc::clone(&running)));
+        let behaving = tokio::spawn(well_behaved(self::client(&server).await, Arc::clone(&running)));
+        let mut peak = 0;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(seconds()) {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            peak = peak.max(memory(server.pid()));
+        }
+        running.store(false, Ordering::Relaxed);
+        for one in attacks {
+            one.await.unwrap();
+        }
+        churning.await.unwrap();
+        (behaving.await.unwrap(), peak)
+    });
+    flooding.join().unwrap();
+    let at = |part: usize| took[(took.len() - 1) * part / 1000];
+    let data = bytes_of(server.dir());
+    println!(
+        "{} small GETs: median {:?}, p99 {:?}, longest {:?}; {} costly requests; memory at most {} MiB, now {} MiB; data {} MiB",
+        took.len(),
+        at(500),
+        at(990),
+        at(1000),
+        sent.load(Ordering::Relaxed),
+        peak / 1024,
+        memory(server.pid()) / 1024,
+        data >> 20
+    );
+    assert!(at(1000) < HELD_UP, "a small GET waited for {:?}", at(1000));
+    assert!(peak < MEMORY_KIB_MAX, "{peak} KiB");
+    assert!(data < DATA_BYTES_MAX, "{data} bytes");
+}
