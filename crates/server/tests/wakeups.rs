@@ -146,8 +146,8 @@ fn run_loop(store: &Store, commits: usize, may_sleep_unarmed: bool) {
     }
 }
 
-/// How often a thread is interrupted where it could have gone on. The old protocol needs two; a bound keeps the number
-/// of interleavings in the thousands.
+/// How often a thread is interrupted where it could have gone on. The old protocol fails within it, and it keeps the number
+/// of interleavings small.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// Two writers and the loop; each writer commits to the lanes that it is given.
