@@ -20,7 +20,7 @@ use setpoint_reconcile::views::persistent_volume::{Csi, PersistentVolume};
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
-use setpoint_reconcile::{Note, Object, Plan, Planner, Seed, Seen, View, Watch, World};
+use setpoint_reconcile::{Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World};
 
 use crate::indexes::{
     ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, VOLUMES_BY_HANDLE, path, pod_claims,
@@ -48,6 +48,10 @@ impl Planner for AttachDetach {
 
     fn name(&self) -> &'static str {
         "attachdetach-controller"
+    }
+
+    fn clock_jumped(&self, memo: &mut Memory, jump: Jump, _: Time) {
+        memo.unwanted.values_mut().for_each(|since| *since = jump.shift(*since));
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::daemon_set::{DaemonSet, DaemonSetStatus};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
@@ -47,6 +47,10 @@ impl Planner for DaemonSetController {
     fn user(&self) -> String {
         // The account is spelled otherwise than the controller.
         "system:serviceaccount:kube-system:daemon-set-controller".to_owned()
+    }
+
+    fn clock_jumped(&self, memo: &mut Memo, jump: Jump, _: Time) {
+        memo.values_mut().for_each(|(at, _)| *at = jump.shift(*at));
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -20,7 +20,9 @@ use setpoint_reconcile::views::Condition;
 use setpoint_reconcile::views::horizontal_pod_autoscaler::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
 };
-use setpoint_reconcile::{Act, Failure, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{
+    Act, Failure, Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write,
+};
 
 use crate::scale::{self, Scale};
 use crate::{conditions, pods, said};
@@ -53,6 +55,12 @@ impl Planner for HorizontalPodAutoscalerController {
 
     fn name(&self) -> &'static str {
         "horizontal-pod-autoscaler"
+    }
+
+    fn clock_jumped(&self, memo: &mut Memory, jump: Jump, _: Time) {
+        memo.past.clock_jumped(jump);
+        memo.asked = memo.asked.map(|(at, generation)| (jump.shift(at), generation));
+        memo.weighed = memo.weighed.map(|at| jump.shift(at));
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -9,12 +9,12 @@ pub mod zones;
 
 use std::time::Duration;
 
-use setpoint_api::{Key, Time, Value, value};
+use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::node::{Node, NodeCondition, Taint};
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use self::zones::Pace;
 use crate::indexes::PODS_BY_NODE;
@@ -72,13 +72,15 @@ impl Default for Patience {
 #[derive(Default)]
 pub struct NodeLifecycle(pub Patience);
 
-/// What is remembered of a node: since when it is watched, and when its status was last heard.
+/// What is remembered of a node: since when it is watched, when its status was last heard, and which version of its
+/// Lease was seen when.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     uid: Box<str>,
     since: Option<Time>,
     heartbeat: Option<Time>,
     heard: Option<Time>,
+    renewed: Option<(Revision, Time)>,
 }
 
 impl Planner for NodeLifecycle {
@@ -96,6 +98,13 @@ impl Planner for NodeLifecycle {
         "node-controller"
     }
 
+    fn clock_jumped(&self, memo: &mut Watched, jump: Jump, now: Time) {
+        // While the loop did not watch, silence does not count; and commits are dated by the clock that was wrong.
+        memo.since = memo.since.map(|_| now);
+        memo.heard = memo.heard.map(|heard| jump.shift(heard));
+        memo.renewed = memo.renewed.map(|(revision, seen)| (revision, jump.shift(seen)));
+    }
+
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_pod)];
         &WATCHES
@@ -108,13 +117,14 @@ impl Planner for NodeLifecycle {
             plan.notes.extend(farewell(key, &seen.memo));
             return plan;
         };
-        plan.memo = watch(&seen.memo, object, node, now);
+        let lease = world.find("leases.coordination.k8s.io", LEASES, key.name());
+        plan.memo = watch(&seen.memo, object, node, lease, now);
         let subject = Subject::of(object, "v1", "Node");
         if seen.memo.uid != plan.memo.uid {
             let message = format!("Registered Node {} in Controller", key.name());
             plan.notes.push(subject.normal("RegisteredNode", message));
         }
-        let (heard, grace) = self.last_heard(object, node, &plan.memo, world);
+        let (heard, grace) = self.last_heard(object, node, &plan.memo, lease);
         let deadline = heard.after(grace);
         let silenced = if now > deadline { silence(object, node, now) } else { Vec::new() };
         if !silenced.is_empty() {
@@ -155,13 +165,16 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-fn watch(before: &Watched, object: &Object, node: &Node, now: Time) -> Watched {
+fn watch(before: &Watched, object: &Object, node: &Node, lease: Option<&Object>, now: Time) -> Watched {
     let heartbeat = node.condition("Ready").and_then(|ready| ready.last_heartbeat_time);
+    let renewed = lease
+        .map(Object::revision)
+        .map(|revision| before.renewed.filter(|(seen, _)| *seen == revision).unwrap_or((revision, now)));
     if before.uid != object.meta().uid {
-        return Watched { uid: object.meta().uid.clone(), since: Some(now), heartbeat, heard: None };
+        return Watched { uid: object.meta().uid.clone(), since: Some(now), heartbeat, heard: None, renewed };
     }
     let heard = if before.heartbeat == heartbeat { before.heard } else { Some(now) };
-    Watched { uid: before.uid.clone(), since: before.since, heartbeat, heard }
+    Watched { uid: before.uid.clone(), since: before.since, heartbeat, heard, renewed }
 }
 
 fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
@@ -171,7 +184,7 @@ fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
         api_version: "v1",
         kind: "Node",
         uid: memo.uid.clone(),
-        revision: setpoint_api::Revision(0),
+        revision: Revision(0),
         part: String::new(),
     };
     Some(about.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
@@ -179,11 +192,20 @@ fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
 
 impl NodeLifecycle {
     /// When a node was last heard, and how long it may be silent. While the loop did not watch, silence does not count.
-    fn last_heard(&self, object: &Object, node: &Node, watched: &Watched, world: &World) -> (Time, Duration) {
-        let lease = world.find("leases.coordination.k8s.io", LEASES, object.key().name());
+    /// A Lease was renewed when it was committed, but not after it was first seen: the clock may have been set back.
+    fn last_heard(
+        &self,
+        object: &Object,
+        node: &Node,
+        watched: &Watched,
+        lease: Option<&Object>,
+    ) -> (Time, Duration) {
         let lease = lease.map(Object::committed);
+        let lease = lease.map(|at| watched.renewed.map_or(at, |(_, seen)| at.min(seen)));
         if node.condition("Ready").is_none() {
+            // A creation in the future is one from before the clock was set back.
             let made = object.meta().created();
+            let made = watched.since.map_or(made, |since| made.min(since));
             return (lease.map_or(made, |renewed| renewed.max(made)), self.0.startup_grace);
         }
         let heard = [lease, watched.heard, watched.since].into_iter().flatten().max();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use setpoint_api::{Key, Time, Value, rfc3339, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
 
@@ -35,6 +35,10 @@ impl Planner for PodGcController {
 
     fn name(&self) -> &'static str {
         "pod-garbage-collector"
+    }
+
+    fn clock_jumped(&self, memo: &mut Option<Time>, jump: Jump, _: Time) {
+        *memo = memo.map(|since| jump.shift(since));
     }
 
     fn watches(&self) -> &'static [Watch] {

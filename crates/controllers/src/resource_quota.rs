@@ -11,7 +11,7 @@ use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::quota::{self, Usage, amounts};
 use setpoint_reconcile::views::resource_quota::ResourceQuota;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 /// How many pods a namespace has at the least in which counting is spread out.
 const MANY_PODS: usize = 1000;
@@ -29,6 +29,10 @@ impl Planner for ResourceQuotaController {
 
     fn name(&self) -> &'static str {
         "resourcequota-controller"
+    }
+
+    fn clock_jumped(&self, memo: &mut Option<Time>, jump: Jump, _: Time) {
+        *memo = memo.map(|at| jump.shift(at));
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -13,7 +13,7 @@ use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::node::{Node, Taint};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::indexes::PODS_BY_NODE;
 
@@ -41,6 +41,10 @@ impl Planner for TaintEviction {
 
     fn user(&self) -> String {
         "system:serviceaccount:kube-system:node-controller".to_owned()
+    }
+
+    fn clock_jumped(&self, memo: &mut Tainted, jump: Jump, _: Time) {
+        memo.first_seen.values_mut().for_each(|since| *since = jump.shift(*since));
     }
 
     fn watches(&self) -> &'static [Watch] {

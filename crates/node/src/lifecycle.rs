@@ -383,7 +383,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             Some(end) if self.is_changed(container, run) => end.finished_at,
             // In a new place, nothing has failed yet.
             Some(_) if !self.is_here(run) => None,
-            _ => restart::at(run),
+            _ => restart::at(run, now),
         });
         let due = due.unwrap_or(begin);
         // What has been mounted once stays so, and so does the place with its address that is made then.

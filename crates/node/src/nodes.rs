@@ -18,7 +18,7 @@ use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::node::{Node, SIMULATED};
-use setpoint_reconcile::{Act, Note, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Note, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
 use crate::fleet::{Fleet, KUBELET, Power, Seat};
 use crate::images::hash;
@@ -66,6 +66,14 @@ impl Planner for Nodes {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 1] = [Watch::itself("nodes")];
         &WATCHES
+    }
+
+    fn clock_jumped(&self, memo: &mut Known, jump: Jump, _: Time) {
+        // Statuses are compared anew, since the time in them counts.
+        memo.told = None;
+        if let Some(rival) = &mut memo.rival {
+            rival.clock_jumped(jump);
+        }
     }
 
     fn keys(&self, _: &World) -> Vec<Key> {
@@ -163,7 +171,8 @@ impl Nodes {
                     value!({"metadata": {"name": (name), "ownerReferences": [(owner)]}, "spec": (spec)});
                 plan.act(Write::create(LEASE, LEASES, lease));
             }
-            Some(lease) if lease.committed() < last => {
+            // One from the future was renewed before the clock was set back.
+            Some(lease) if lease.committed() < last || lease.committed() > next => {
                 plan.act(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
             }
             Some(_) => {}

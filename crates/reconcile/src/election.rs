@@ -12,6 +12,8 @@ use std::time::Duration;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Revision, Time, Value, value};
 
+use crate::clock::Jump;
+
 /// How a candidate counts the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -126,6 +128,19 @@ impl Elector {
         self.next = now.after(self.timing.retry_period);
     }
 
+    /// Takes in that the clock was set, or that the machine slept. A Lease that was seen to change so long ago still was:
+    /// a candidate whose clock was set forward takes nothing. A leader keeps the rest of its time when the clock goes
+    /// back; when it goes forward, that time may really have passed, and the leader stops unless it renews.
+    pub fn clock_jumped(&mut self, jump: Jump) {
+        if let Some((_, since)) = &mut self.observed {
+            *since = jump.shift(*since);
+        }
+        if !jump.is_forward() && self.acts_until != Time::EPOCH {
+            self.acts_until = jump.shift(self.acts_until);
+        }
+        self.next = Time::EPOCH;
+    }
+
     /// Takes in the Lease as it is (none if there is none), and says what to do.
     pub fn look(&mut self, held: Option<Held>, now: Time) -> Step {
         self.tries(now);
@@ -214,6 +229,30 @@ mod tests {
         assert!(b.leads(at(17)));
         assert!(matches!(a.look(shared.held(), at(17)), Step::Wait(_)));
         assert!(!a.leads(at(17)));
+    }
+
+    #[test]
+    fn clock_that_is_set_neither_prolongs_a_leadership_nor_takes_the_lease_early() {
+        let (hour, at) = (3600, Time::from_seconds);
+        for step in [hour, -hour] {
+            let mut shared = Shared::default();
+            let (mut a, mut b) = (Elector::new("a".into()), Elector::new("b".into()));
+            let step_a = a.look(shared.held(), at(0));
+            assert!(shared.write(step_a));
+            a.won(at(0));
+            assert!(matches!(b.look(shared.held(), at(1)), Step::Wait(_)));
+            let jump = Jump::between(at(2), at(2 + step));
+            a.clock_jumped(jump);
+            b.clock_jumped(jump);
+            assert_eq!(a.leads(at(3 + step)), step < 0, "an hour may really have passed");
+            assert!(!a.leads(at(11 + step)), "a leadership is not prolonged");
+            assert!(a.next() <= at(2 + step) && b.next() <= at(2 + step), "they look at once");
+            assert!(
+                matches!(b.look(shared.held(), at(15 + step)), Step::Wait(_)),
+                "the Lease was not taken early"
+            );
+            assert!(matches!(b.look(shared.held(), at(16 + step)), Step::Update(..)), "nor late");
+        }
     }
 
     proptest! {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 
+use crate::clock::Jump;
 use crate::events::{Ended, Next, Recorder, Speaker, Spoken};
 use crate::object::Object;
 use crate::plan::{Act, Ask, Note, Plan, Write};
@@ -611,6 +612,27 @@ impl Engine {
         // Nobody is woken for slices in which there is nothing.
         let slices = if is_done { RESYNC_SLICES - std::mem::take(&mut self.resync_slice) + 1 } else { 1 };
         self.resync_due = Some(now.after(RESYNC / RESYNC_SLICES * slices));
+    }
+
+    /// Takes in that the clock was set, or that the machine slept: `now` is the time afterwards. Whatever waits for a
+    /// time is planned once more, since that time may have come or may never come; what was observed locally stays as
+    /// old as it was.
+    pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
+        for running in &mut self.running {
+            running.queue.clock_jumped(now);
+            for soft in running.queue.soft_states() {
+                if let Some(failure) = &mut soft.failure {
+                    failure.at = jump.shift(failure.at);
+                }
+                if let Some(memo) = &mut soft.memo {
+                    running.controller.clock_jumped_any(memo, jump, now);
+                }
+            }
+        }
+        self.recorder.clock_jumped(jump);
+        if let Some(due) = &mut self.resync_due {
+            *due = jump.shift(*due);
+        }
     }
 
     /// Forgets all soft state: what a planner remembered and was answered. The simulator does this at random.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Time, Value};
 
+use crate::clock::Jump;
 use crate::news::News;
 use crate::plan::{Note, Severity, Sort, Write};
 use crate::planner::key_of;
@@ -221,6 +222,20 @@ impl Recorder {
         self.talks.retain(|_, talk| talk.last > middle || talk.told().any(|told| told.is_under_way));
         self.told = self.talks.values().map(|talk| talk.told().count()).sum();
         self.left = self.size();
+    }
+
+    /// Keeps ages as they were when the clock steps: windows neither stay open for hours nor close at once.
+    pub fn clock_jumped(&mut self, jump: Jump) {
+        for talk in self.talks.values_mut() {
+            talk.since = jump.shift(talk.since);
+            talk.last = jump.shift(talk.last);
+            for topic in &mut talk.topics {
+                topic.last = jump.shift(topic.last);
+                for told in &mut topic.told {
+                    told.last = jump.shift(told.last);
+                }
+            }
+        }
     }
 
     fn size(&self) -> usize {

@@ -11,9 +11,11 @@
 //!   that a server, a process of its own and a simulator run the same loop.
 //! - [`views`]: what planners read of each kind.
 //! - [`election`]: who acts, when several could.
+//! - [`clock`]: the time of the loop, and steps of the wall clock.
 //! - [`quota`]: what objects use of a quota, for the loop and for admission.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`news`].
 
+pub mod clock;
 pub mod election;
 pub mod engine;
 pub mod events;
@@ -28,6 +30,7 @@ mod to_value;
 pub mod views;
 pub mod world;
 
+pub use clock::{Jump, LoopTime};
 pub use engine::{Engine, Observed, Outcome, Refusal, Sent, Ticket, Turn};
 pub use news::News;
 pub use object::{Meta, Object, Owner, View};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Resource, Time, Value};
 
+use crate::clock::Jump;
 use crate::engine::Asking;
 use crate::object::Object;
 use crate::plan::Plan;
@@ -58,6 +59,10 @@ pub trait Planner: Send + Sync + 'static {
     ) -> Plan<Self::Memo> {
         self.plan(key, world, &seen, now, seed)
     }
+
+    /// Corrects the times in a memo after the clock was set, or the machine slept: `now` is the time afterwards. Only a
+    /// planner that remembers when it observed something has to; see [`Jump::shift`].
+    fn clock_jumped(&self, _memo: &mut Self::Memo, _jump: Jump, _now: Time) {}
 
     /// In whose name it writes and speaks, if it is one of several that do so in the same.
     fn role(&self) -> Option<Role> {
@@ -236,6 +241,9 @@ pub trait Controller: Send + Sync {
     fn source(&self) -> &'static str;
     /// See [`Planner::keys`].
     fn keys(&self, world: &World) -> Vec<Key>;
+    /// See [`Planner::clock_jumped`].
+    #[doc(hidden)]
+    fn clock_jumped_any(&self, memo: &mut Arc<dyn Any + Send + Sync>, jump: Jump, now: Time);
     /// See [`Planner::plan`].
     #[doc(hidden)]
     fn plan_any(&self, key: &Key, world: &World, soft: Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered>;
@@ -275,6 +283,13 @@ impl<P: Planner> Controller for P {
 
     fn keys(&self, world: &World) -> Vec<Key> {
         Planner::keys(self, world)
+    }
+
+    fn clock_jumped_any(&self, memo: &mut Arc<dyn Any + Send + Sync>, jump: Jump, now: Time) {
+        // Between plans the queue holds the only handle.
+        if let Some(memo) = Arc::get_mut(memo).and_then(|memo| memo.downcast_mut::<P::Memo>()) {
+            Planner::clock_jumped(self, memo, jump, now);
+        }
     }
 
     fn plan_any(&self, key: &Key, world: &World, soft: Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {

@@ -241,6 +241,31 @@ impl Queue {
         contention
     }
 
+    /// Plans every key anew that waits for a time, and forgets when questions may be repeated: the times were those of
+    /// another clock. A key whose plan is under way is planned again after it.
+    pub fn clock_jumped(&mut self, now: Time) {
+        self.timers.clear();
+        let mut due = Vec::new();
+        for (key, entry) in &mut self.entries {
+            entry.soft.forget_answers();
+            match entry.state {
+                State::Idle if entry.due.take().is_some() => due.push(key.clone()),
+                State::Idle => {}
+                State::Ready => entry.woken = now,
+                State::Busy => entry.again = Some(Why::Other),
+            }
+            entry.only_resync = false;
+        }
+        for key in due {
+            self.enlist(key, now);
+        }
+    }
+
+    /// The keys about which anything is remembered, with that.
+    pub fn soft_states(&mut self) -> impl Iterator<Item = &mut SoftState> {
+        self.entries.values_mut().map(|entry| &mut entry.soft)
+    }
+
     /// Looks at a key again at a time, if nothing wakes it before.
     fn set_timer(&mut self, key: &Key, due: Time) {
         self.entry(key).due = Some(due);
@@ -376,6 +401,27 @@ mod tests {
         assert!(queue.finish(&key("a"), End::Conflict, None, at(0)), "contention");
         assert!(queue.pop(&world).is_none());
         assert_eq!(queue.next_due(), Some(at(5)));
+    }
+
+    #[test]
+    fn a_clock_jump_plans_every_waiting_key_once() {
+        let (mut queue, world) = (Queue::default(), World::default());
+        for name in ["failed", "scheduled", "busy"] {
+            queue.wake(key(name), Why::Other, at(0));
+            queue.pop(&world).unwrap();
+        }
+        queue.finish(&key("failed"), End::Failed, None, at(0));
+        queue.finish(&key("scheduled"), End::Done, Some(at(3_600_000)), at(0));
+        queue.clock_jumped(at(-7_200_000));
+        assert_eq!(queue.next_due(), None);
+        let mut planned: Vec<Key> =
+            std::iter::from_fn(|| queue.pop(&world)).map(|popped| popped.key).collect();
+        planned.sort();
+        assert_eq!(planned, [key("failed"), key("scheduled")]);
+        queue.finish(&key("busy"), End::Done, Some(at(3_600_000)), at(-7_200_000));
+        assert_eq!(queue.pop(&world).map(|popped| popped.key), Some(key("busy")));
+        queue.finish(&key("failed"), End::Failed, None, at(-7_200_000));
+        assert_eq!(queue.next_due(), Some(at(-7_200_000 + 10)), "the backoff goes on growing");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::pod::{ContainerStatus, Pod};
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, Watch, World};
 
 use crate::cache::Cache;
 use crate::profile::Profile;
@@ -67,6 +67,11 @@ impl Planner for Scheduler {
 
     fn source(&self) -> &'static str {
         NAME
+    }
+
+    fn clock_jumped(&self, memo: &mut Cache, jump: Jump, _: Time) {
+        let waiting = memo.pods.iter_mut().flatten().filter_map(|entry| entry.waiting.as_mut());
+        waiting.for_each(|waiting| waiting.clock_jumped(jump));
     }
 
     fn watches(&self) -> &'static [Watch] {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
+use setpoint_reconcile::Jump;
 
 use crate::rules::Helps;
 
@@ -51,6 +52,12 @@ impl Waiting {
             settles: None,
             is_refused: false,
         }
+    }
+
+    /// Keeps the age of the last try when the clock was set.
+    pub fn clock_jumped(&mut self, jump: Jump) {
+        self.since = jump.shift(self.since);
+        self.settles = self.settles.map(|since| jump.shift(since));
     }
 
     /// When it is to be tried again.

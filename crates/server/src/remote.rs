@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::election::{Elector, Held, Step, Timing};
-use setpoint_reconcile::{Ask, Engine, Object, Observed, Outcome, Seed, Ticket, Turn};
+use setpoint_reconcile::{Ask, Engine, Jump, LoopTime, Object, Observed, Outcome, Seed, Ticket, Turn};
 use setpoint_store::Clock;
 use tokio::sync::mpsc;
 
@@ -24,7 +24,7 @@ use self::following::Following;
 use crate::api::Entropy;
 use crate::asks::Oracle;
 use crate::client::{Client, ClientError};
-use crate::in_process::resources;
+use crate::in_process::{SLEEP_MAX, resources};
 
 /// How many reports may wait to be taken in.
 const REPORTS_MAX: usize = 4096;
@@ -66,6 +66,31 @@ pub struct Remote {
     pub patience: Duration,
 }
 
+/// The time of a candidate and its loop, see [`LoopTime`].
+struct Watch {
+    clock: Arc<dyn Clock>,
+    time: LoopTime,
+}
+
+impl Watch {
+    fn new(clock: &Arc<dyn Clock>) -> Watch {
+        Watch { time: LoopTime::new(clock.now(), clock.uptime()), clock: Arc::clone(clock) }
+    }
+
+    fn now(&self) -> Time {
+        self.time.now(self.clock.uptime())
+    }
+
+    /// Follows the wall clock. A leader calls this before it asks whether it still leads.
+    fn follow(&mut self, elector: &mut Elector) -> Option<Jump> {
+        let jump = self.time.follow(self.clock.now(), self.clock.uptime())?;
+        let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
+        tracing::warn!(seconds, is_forward, "the clock was set, or the machine was suspended");
+        elector.clock_jumped(jump);
+        Some(jump)
+    }
+}
+
 /// What the loop knows while it leads.
 #[derive(Default)]
 struct Known {
@@ -85,20 +110,22 @@ impl Remote {
         let mut elector = Elector::new(self.identity.clone()).with_timing(self.timing);
         // The first answer tells whether this can work at all.
         self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
+        let mut watch = Watch::new(&self.clock);
         loop {
-            self.campaign(&mut elector).await;
+            self.campaign(&mut elector, &mut watch).await;
             tracing::info!(lease = self.lease, holder = %self.identity, "became the leader");
-            self.lead(&mut elector, engine()).await;
+            self.lead(&mut elector, &mut watch, engine()).await;
             tracing::warn!(lease = self.lease, holder = %self.identity, "no longer the leader");
         }
     }
 
     /// Waits until the Lease is ours.
-    async fn campaign(&self, elector: &mut Elector) {
+    async fn campaign(&self, elector: &mut Elector, watch: &mut Watch) {
         let mut told = None;
         loop {
-            let why = self.look(elector).await.err();
-            if elector.leads(self.clock.now()) {
+            let why = self.look(elector, watch).await.err();
+            watch.follow(elector);
+            if elector.leads(watch.now()) {
                 return;
             }
             if why.is_some() && why != told {
@@ -106,20 +133,20 @@ impl Remote {
                 tracing::info!(lease = self.lease, holder = %self.identity, why, "waits for the lease");
                 told = Some(why.to_owned());
             }
-            tokio::time::sleep(elector.next().since(self.clock.now())).await;
+            tokio::time::sleep(elector.next().since(watch.now()).min(SLEEP_MAX)).await;
         }
     }
 
     /// Looks at the Lease, and takes or renews it. What fails, or takes so long that it may as well have failed, is
     /// tried again next time: a server that hangs must not keep a leader from noticing that it leads no longer.
     /// Says why it is not ours.
-    async fn look(&self, elector: &mut Elector) -> Result<(), String> {
-        elector.tries(self.clock.now());
-        let tried = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector)).await;
+    async fn look(&self, elector: &mut Elector, watch: &Watch) -> Result<(), String> {
+        elector.tries(watch.now());
+        let tried = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector, watch)).await;
         tried.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
     }
 
-    async fn try_to_lead(&self, elector: &mut Elector) -> Result<(), String> {
+    async fn try_to_lead(&self, elector: &mut Elector, watch: &Watch) -> Result<(), String> {
         let path = format!("{LEASES}/{}", self.lease);
         let found = self.writes.ask(Method::GET, &path, None, Bytes::new()).await;
         let (status, body) = found.map_err(|error| error.to_string())?;
@@ -133,7 +160,7 @@ impl Remote {
             _ => return Err(refusal(&body)),
         };
         let holder = held.as_ref().map(|held| held.holder.clone()).unwrap_or_default();
-        let sent = self.clock.now();
+        let sent = watch.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
         let (method, path, mut lease) = match elector.look(held, sent) {
             Step::Wait(_) => return Err(format!("held by {holder}")),
@@ -159,7 +186,7 @@ impl Remote {
     }
 
     /// Acts, for as long as the Lease is ours.
-    async fn lead(&self, elector: &mut Elector, mut engine: Engine) {
+    async fn lead(&self, elector: &mut Elector, watch: &mut Watch, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
         // A list may come again before all have come once.
@@ -174,30 +201,36 @@ impl Remote {
             tasks.spawn(following.follow(resource));
         }
         let mut known = Known::default();
-        let mut wake = self.clock.now();
-        while elector.leads(self.clock.now()) {
-            let now = self.clock.now();
-            let pause = wake.min(elector.next()).since(now);
+        let mut wake = watch.now();
+        while elector.leads(watch.now()) {
+            let pause = wake.min(elector.next()).since(watch.now()).min(SLEEP_MAX);
             let first = tokio::time::timeout(pause, inbox.recv()).await.ok().flatten();
+            if let Some(jump) = watch.follow(elector) {
+                engine.clock_jumped(jump, watch.now());
+            }
             let mut turn = Turn::default();
             let mut next = first;
             while let Some(report) = next {
                 if let Report::Listed { resource, .. } = &report {
                     unknown.remove(resource);
                 }
-                self.take(report, &mut engine, &mut known, &mut turn);
+                take(report, &mut engine, &mut known, watch.now(), &mut turn);
                 next = inbox.try_recv().ok();
             }
-            if self.clock.now() >= elector.next() {
+            if watch.now() >= elector.next() {
                 // If there is an outcome in time, the candidate knows it.
-                let _ = self.look(elector).await;
+                let _ = self.look(elector, watch).await;
+            }
+            // The wait above may have outlasted the leadership.
+            if !elector.leads(watch.now()) {
+                break;
             }
             // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
             if unknown.is_empty() {
-                let planned = engine.turn(self.clock.now(), Seed((self.entropy)()));
+                let planned = engine.turn(watch.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
                 turn.asks.extend(planned.asks);
-                wake = planned.wake.unwrap_or_else(|| self.clock.now().after(Duration::from_secs(60)));
+                wake = planned.wake.unwrap_or_else(|| watch.now().after(SLEEP_MAX));
             } else {
                 wake = elector.next();
             }
@@ -221,36 +254,35 @@ impl Remote {
             entropy: Arc::clone(&self.entropy),
         }
     }
+}
 
-    fn take(&self, report: Report, engine: &mut Engine, known: &mut Known, turn: &mut Turn) {
-        let own = &mut known.own;
-        let now = self.clock.now();
-        match report {
-            Report::Listed { resource, objects, revision } => {
-                engine.relist(&resource, objects, revision, now);
+fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn: &mut Turn) {
+    let own = &mut known.own;
+    match report {
+        Report::Listed { resource, objects, revision } => {
+            engine.relist(&resource, objects, revision, now);
+        }
+        Report::Changed(mut observed) => {
+            observed.by = own.get(&observed.revision.0).cloned();
+            engine.observe(observed, now);
+        }
+        Report::Reached { resource, revision } => engine.reach_of(&resource, revision),
+        Report::Replied { controller, key, ask, answer } => {
+            if let Err(error) = &answer
+                && known.silent.insert(ask.whom)
+            {
+                tracing::warn!(controller, %key, whom = ask.whom, error, "a question has no answer");
             }
-            Report::Changed(mut observed) => {
-                observed.by = own.get(&observed.revision.0).cloned();
-                engine.observe(observed, now);
-            }
-            Report::Reached { resource, revision } => engine.reach_of(&resource, revision),
-            Report::Replied { controller, key, ask, answer } => {
-                if let Err(error) = &answer
-                    && known.silent.insert(ask.whom)
-                {
-                    tracing::warn!(controller, %key, whom = ask.whom, error, "a question has no answer");
+            engine.reply(controller, &key, &ask.id, answer, now);
+        }
+        Report::Answered { ticket, outcome, by } => {
+            if let Outcome::Done { revision, .. } = &outcome {
+                own.insert(revision.0, by);
+                if own.len() > OWN_MAX {
+                    own.pop_first();
                 }
-                engine.reply(controller, &key, &ask.id, answer, now);
             }
-            Report::Answered { ticket, outcome, by } => {
-                if let Outcome::Done { revision, .. } = &outcome {
-                    own.insert(revision.0, by);
-                    if own.len() > OWN_MAX {
-                        own.pop_first();
-                    }
-                }
-                engine.answer(ticket, outcome, now, turn);
-            }
+            engine.answer(ticket, outcome, now, turn);
         }
     }
 }

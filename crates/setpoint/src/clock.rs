@@ -1,7 +1,8 @@
 //! The real clock and real chance. Everything else is handed the time and random numbers.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use setpoint_api::Time;
 use setpoint_store::Clock;
@@ -15,6 +16,13 @@ impl Clock for SystemClock {
     fn now(&self) -> Time {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the monotonic clock")]
+    fn uptime(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let now = Instant::now();
+        now.saturating_duration_since(*START.get_or_init(|| now))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A campaign has two phases. In the first, users edit, nodes die, are cut off and return, two candidates contend for
 //! the leadership, writes are lost before or after they happen or arrive when their sender leads no more, watches lag,
-//! break and repeat themselves, the disk is full, the power is cut, a rival writes to the same objects, the loop forgets and crashes;
+//! break and repeat themselves, the disk is full, the power is cut, the clock is set and the machine sleeps, a rival
+//! writes to the same objects, the loop forgets and crashes;
 //! every commit is held against the [`checks`]. In the second all faults end, and everything must come to rest within a bound of virtual time, and
 //! then be quiet. What happened rarely is marked ([`marks`]), so that a test can demand that it happened at all.
 //!

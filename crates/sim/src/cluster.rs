@@ -14,7 +14,7 @@ use setpoint_api::patch::PatchType;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
-    Ask, Controller, Engine, Index, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
+    Ask, Controller, Engine, Index, Jump, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
 };
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
@@ -80,6 +80,13 @@ pub struct Parked {
     watches: Vec<Watching>,
     outbox: VecDeque<Sent>,
     asks: Vec<(&'static str, Key, Ask)>,
+}
+
+impl Parked {
+    /// Notices that the clock was set.
+    pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
+        self.engine.clock_jumped(jump, now);
+    }
 }
 
 /// The loop's watch of one resource.
@@ -223,6 +230,14 @@ impl Cluster {
         std::mem::swap(&mut self.watches, &mut other.watches);
         std::mem::swap(&mut self.outbox, &mut other.outbox);
         std::mem::swap(&mut self.asks, &mut other.asks);
+    }
+
+    /// Sets the clock; the loop notices.
+    pub fn set_clock(&mut self, to: Time) -> Jump {
+        let jump = Jump::between(self.now, to);
+        self.now = to;
+        self.engine.clock_jumped(jump, to);
+        jump
     }
 
     /// Takes in everything that changed.

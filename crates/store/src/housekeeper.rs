@@ -17,10 +17,20 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The shortest time between two looks, so that a stream of expiries is worked off in batches.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The longest sleep while a key waits to expire. Expiry is a time of the wall clock, which may be set: a step is
+/// noticed when the sleep ends.
+pub const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(60);
+
 /// Tells the time. Only the shell has a real one.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// The wall clock, for timestamps and schedules. It may be set at any moment, in either direction.
     fn now(&self) -> Time;
+
+    /// The monotonic clock, for waits and ages: time since an arbitrary start, which never goes back. It stands still
+    /// while the machine is suspended. A clock that is never set need not have another one.
+    fn uptime(&self) -> Duration {
+        self.now().since(Time::EPOCH)
+    }
 }
 
 /// A running housekeeper. Dropping it stops the thread and waits for it.
@@ -72,7 +82,7 @@ fn keep(store: &Store, clock: &dyn Clock, stop: &AtomicBool, report: &dyn Fn(&Ch
             return;
         }
         if let Some(at) = store.next_expiry() {
-            let expiry = at.since(now).max(PAUSE);
+            let expiry = at.since(now).clamp(PAUSE, EXPIRY_SLEEP_MAX);
             wait = Some(wait.map_or(expiry, |retry| retry.min(expiry)));
         }
         store.wait_for_chore(stop, wait);

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
+use setpoint_reconcile::Jump;
 use setpoint_reconcile::views::horizontal_pod_autoscaler::{Behavior, Rules};
 
 /// How long lower proposals are held back where nobody says how long.
@@ -18,6 +19,15 @@ pub struct Past {
     proposals: Vec<(i64, Time)>,
     ups: Vec<(i64, Time)>,
     downs: Vec<(i64, Time)>,
+}
+
+impl Past {
+    /// Keeps every proposal and change as old as it was.
+    pub(super) fn clock_jumped(&mut self, jump: Jump) {
+        for (_, at) in self.proposals.iter_mut().chain(&mut self.ups).chain(&mut self.downs) {
+            *at = jump.shift(*at);
+        }
+    }
 }
 
 /// A number of pods, with the reason and the words for it.

@@ -193,3 +193,42 @@ fn conditions_of_a_silent_node_stay_in_their_places_and_missing_ones_follow() {
     assert_eq!(shown.collect::<Vec<_>>(), [&[("Other", "False")][..], &unknown].concat());
     cluster.assert_quiet();
 }
+
+/// Sets the clock by so many seconds.
+fn set_clock(cluster: &mut Cluster, seconds: i64) {
+    let to = setpoint_api::Time(cluster.now.0 + seconds * 1_000_000);
+    cluster.set_clock(to);
+}
+
+#[test]
+fn node_that_stops_while_the_clock_is_wrong_is_given_up_within_its_grace() {
+    for step in [-3600, 3600] {
+        let mut cluster = cluster(&["a", "b"]);
+        live(&mut cluster, 60, &["a", "b"]);
+        set_clock(&mut cluster, step);
+        live(&mut cluster, 30, &["a", "b"]);
+        assert_eq!(ready(&cluster, "a").0, "True", "a node that renews is ready after a step of {step} s");
+        live(&mut cluster, 30, &["b"]);
+        set_clock(&mut cluster, -step);
+        live(&mut cluster, 40, &["b"]);
+        assert_eq!(
+            ready(&cluster, "b").0,
+            "True",
+            "a node that renews is ready when the clock is right again"
+        );
+        live(&mut cluster, 30, &["b"]);
+        assert_eq!(ready(&cluster, "a").0, "Unknown", "a stopped node stayed ready after a step of {step} s");
+        assert_eq!(taints(&cluster, "a"), GIVEN_UP);
+        assert_eq!(ready(&cluster, "b").0, "True");
+    }
+}
+
+#[test]
+fn node_that_stops_stays_unknown_while_the_clock_is_behind() {
+    let mut cluster = cluster(&["a", "b"]);
+    live(&mut cluster, 60, &["a", "b"]);
+    set_clock(&mut cluster, -3600);
+    live(&mut cluster, 70, &["b"]);
+    assert_eq!(ready(&cluster, "a").0, "Unknown", "the Lease of a stopped node is from the future");
+    assert_eq!(ready(&cluster, "b").0, "True");
+}

@@ -51,6 +51,15 @@ impl Controller for Mutant {
         self.inner.keys(world)
     }
 
+    fn clock_jumped_any(
+        &self,
+        memo: &mut std::sync::Arc<dyn std::any::Any + Send + Sync>,
+        jump: setpoint_reconcile::Jump,
+        now: setpoint_api::Time,
+    ) {
+        self.inner.clock_jumped_any(memo, jump, now);
+    }
+
     fn plan_any(
         &self,
         key: &Key,

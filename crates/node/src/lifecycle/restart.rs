@@ -17,6 +17,9 @@ pub const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Who ran for so long starts with the shortest wait again.
 pub const FORGIVEN: Duration = Duration::from_secs(600);
 
+/// How far clocks of nodes and of the control plane may be apart.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+
 /// Whether a container that ended with a code is started again.
 #[must_use]
 pub fn is_due(container: &Container, spec: &Spec, code: i64) -> bool {
@@ -70,10 +73,12 @@ pub fn wait(run: &Run) -> Duration {
     next.min((WAIT_MIN * (1 << doublings)).min(WAIT_MAX))
 }
 
-/// When a container is started again after a run.
+/// When a container is started again after a run. A run that ended in the future ended before the clock was set back:
+/// how long ago cannot be told, so it waits no longer.
 #[must_use]
-pub fn at(run: &Run) -> Option<Time> {
-    Some(run.end.as_ref()?.finished_at.unwrap_or(run.started).after(wait(run)))
+pub fn at(run: &Run, now: Time) -> Option<Time> {
+    let end = run.end.as_ref()?.finished_at.unwrap_or(run.started);
+    Some(if end > now.after(CLOCK_SKEW_MAX) { now } else { end.after(wait(run)) })
 }
 
 /// Why a container is not started again yet, as people read it.
@@ -167,6 +172,23 @@ mod tests {
             wait: None,
         };
         assert_eq!(wait(&run), Duration::ZERO);
+    }
+
+    #[test]
+    fn run_that_ended_in_the_future_is_restarted_at_once() {
+        let run = Run {
+            restarts: 1,
+            id: String::new(),
+            image: String::new(),
+            started: Time::from_seconds(10_000),
+            end: Some(ended(10_000, 10_001)),
+            last: Some(ended(9_980, 9_990)),
+            wait: None,
+        };
+        let at = |now| at(&run, Time::from_seconds(now));
+        assert_eq!(at(10_002), Some(Time::from_seconds(10_011)));
+        assert_eq!(at(9_990), Some(Time::from_seconds(10_011)), "clocks are never quite the same");
+        assert_eq!(at(6_400), Some(Time::from_seconds(6_400)), "the clock was set back by an hour");
     }
 
     #[test]

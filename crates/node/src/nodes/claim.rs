@@ -11,7 +11,7 @@ use serde::Deserialize;
 use setpoint_api::{Map, Revision, Time, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::node::SIMULATED;
-use setpoint_reconcile::{Object, Plan, World, Write};
+use setpoint_reconcile::{Jump, Object, Plan, World, Write};
 
 use super::{LEASE, LEASES};
 use crate::fleet::{FLEET, Fleet};
@@ -24,6 +24,13 @@ pub struct Rival {
     lease: Option<Revision>,
     /// Since when it is so.
     since: Time,
+}
+
+impl Rival {
+    /// Keeps the age of what was seen.
+    pub(super) fn clock_jumped(&mut self, jump: Jump) {
+        self.since = jump.shift(self.since);
+    }
 }
 
 /// The annotation of a node of a fleet.

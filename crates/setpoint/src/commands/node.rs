@@ -240,7 +240,7 @@ async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow
 /// Whether somebody runs a node: it says that it has started since it had this boot id, or, if it did not have to, it has
 /// a Lease. That is so at once, or whoever runs it hears of it first.
 async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyhow::Result<bool> {
-    let until = SystemClock.now().after(TAKEN_UP_WITHIN);
+    let until = SystemClock.uptime() + TAKEN_UP_WITHIN;
     loop {
         let is_taken_up = match booted {
             Some(before) => boot(&get(client, &place(name)).await?) != before,
@@ -248,7 +248,7 @@ async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyho
                 .await?
                 .is_ok_and(|lease| holds(&Held::of(&lease, Default::default()), SystemClock.now())),
         };
-        if is_taken_up || SystemClock.now() >= until {
+        if is_taken_up || SystemClock.uptime() >= until {
             return Ok(is_taken_up);
         }
         tokio::time::sleep(PAUSE).await;

@@ -238,7 +238,7 @@ async fn serve(
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
     let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, beginning.clone())?;
     api.show(reconciling.engine());
-    let api = Arc::new(api);
+    let api = Arc::new(api.with_check(reconciling.check()));
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());

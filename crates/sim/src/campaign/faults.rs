@@ -72,6 +72,8 @@ pub struct Trial {
     forgot: bool,
     scenarios: Vec<usize>,
     seed: u64,
+    /// By how much the clock is behind.
+    clock_behind: Duration,
 }
 
 impl Trial {
@@ -111,6 +113,7 @@ impl Trial {
             forgot: false,
             scenarios: schedule.scenarios.clone(),
             seed: schedule.seed,
+            clock_behind: Duration::ZERO,
         };
         for number in schedule.scenarios.clone() {
             (users::ALL[number].begin)(&mut trial.desk());
@@ -154,6 +157,7 @@ impl Trial {
             Deed::NodeFault => self.nodes.fault(&mut self.cluster, &self.truth.world, &mut self.marks),
             Deed::Land => self.loops.land(&mut self.cluster, false, &mut self.marks),
             Deed::CutPower => self.machine.light_fuse(&mut self.cluster.rng),
+            Deed::SetClock => self.set_clock(),
         }
         if self.machine.is_off() {
             self.start_again()?;
@@ -236,6 +240,37 @@ impl Trial {
         self.nodes.beat(&mut self.cluster);
     }
 
+    /// The clock is set back by minutes to hours, or set right again; or the machine sleeps for as long.
+    fn set_clock(&mut self) {
+        let step = Duration::from_secs(self.cluster.rng.u64(60..4 * 3600));
+        if !self.clock_behind.is_zero() && self.cluster.rng.bool() {
+            return self.set_clock_right();
+        }
+        if self.cluster.rng.bool() {
+            self.marks.note("clock was set back");
+            self.clock_behind += step;
+            self.jump_to(self.cluster.now.before(step));
+        } else {
+            self.marks.note("machine slept");
+            self.jump_to(self.cluster.now.after(step));
+        }
+    }
+
+    fn set_clock_right(&mut self) {
+        let behind = std::mem::take(&mut self.clock_behind);
+        if !behind.is_zero() {
+            self.marks.note("clock was set right again");
+            self.jump_to(self.cluster.now.after(behind));
+        }
+    }
+
+    /// Sets the clock, and every loop and candidate notices.
+    fn jump_to(&mut self, to: Time) {
+        let jump = self.cluster.set_clock(to);
+        self.loops.clock_jumped(jump, to);
+        self.nodes.clock_jumped(jump, to);
+    }
+
     fn edit(&mut self) {
         let number = self.scenarios[self.cluster.rng.usize(..self.scenarios.len())];
         let edited = (users::ALL[number].edit)(&mut self.desk());
@@ -288,6 +323,7 @@ impl Trial {
         // Identities are drawn from it too, so it must not be drawn from twice.
         self.cluster.rng = Rng::with_seed(!self.seed);
         self.cluster.history.push("[the faults end]".to_owned());
+        self.set_clock_right();
         self.machine.fill(false);
         self.machine.put_out_fuse();
         self.nodes.heal(&mut self.cluster, &self.truth.world);

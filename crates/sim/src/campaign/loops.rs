@@ -1,9 +1,9 @@
 //! Two candidates for one loop: whoever holds the Lease acts, and at no moment do two. What a leader had sent when it was
 //! deposed may arrive when its successor leads.
 
-use setpoint_api::{Revision, value};
-use setpoint_reconcile::Sent;
+use setpoint_api::{Revision, Time, value};
 use setpoint_reconcile::election::{Elector, Held, Step};
+use setpoint_reconcile::{Jump, Sent};
 
 use super::marks::Marks;
 use crate::cluster::{Cluster, Controllers, Parked};
@@ -44,6 +44,14 @@ impl Loops {
         let candidates = [candidate("alpha_1"), candidate("beta_2")];
         let parked = Cluster::another(controllers, &[]);
         Loops { candidates, turn: 0, parked, late: Vec::new(), is_reckless: false }
+    }
+
+    /// Both candidates notice that the clock was set, and so does the loop of the one whose turn it is not.
+    pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
+        for candidate in &mut self.candidates {
+            candidate.elector.clock_jumped(jump);
+        }
+        self.parked.clock_jumped(jump, now);
     }
 
     /// Gives the other candidate its turn.

@@ -39,7 +39,7 @@ impl Marks {
 }
 
 /// The rare states that a campaign must have reached.
-pub const RARE: [&str; 53] = [
+pub const RARE: [&str; 56] = [
     // What goes wrong.
     "write lost",
     "answer lost",
@@ -58,6 +58,9 @@ pub const RARE: [&str; 53] = [
     "power cut in the middle of a commit",
     "late write was done",
     "late write was refused",
+    "clock was set back",
+    "clock was set right again",
+    "machine slept",
     "node was cut off",
     "node died",
     "node died with pods",

@@ -7,7 +7,7 @@
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Object, Seed, Sent, World};
+use setpoint_reconcile::{Jump, Object, Seed, Sent, World};
 
 use super::checks::{is_active, pod};
 use super::faults::lose_events;
@@ -72,6 +72,11 @@ impl Nodes {
         nodes.start_again(cluster);
         nodes.beat(cluster);
         nodes
+    }
+
+    /// Their loop notices that the clock was set.
+    pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
+        self.parked.clock_jumped(jump, now);
     }
 
     /// Does something with the loop of the nodes.

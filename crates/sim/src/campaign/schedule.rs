@@ -48,9 +48,11 @@ pub enum Deed {
     Land,
     /// The power is cut.
     CutPower,
+    /// The wall clock is set, or the machine sleeps.
+    SetClock,
 }
 
-/// How often each deed happens, in hundredths of a step.
+/// How often each deed happens, in hundredths of a step. The clock is set only in some seeds, see [`Schedule::of`].
 const WEIGHTS: [(Deed, u32); 19] = [
     (Deed::Observe, 13),
     (Deed::Plan, 14),
@@ -141,7 +143,21 @@ impl Schedule {
         while schedule.steps.len() < STEPS_MIN + more || !schedule.is_enough() {
             schedule.steps.push(Step { deed: Deed::draw(&mut rng), luck: rng.u64(..) });
         }
+        schedule.set_clocks();
         schedule
+    }
+
+    /// In one of four rough seeds the clock is set now and then. Drawn apart, so that all other steps of a seed stay as
+    /// they are.
+    fn set_clocks(&mut self) {
+        let mut rng = Rng::with_seed(self.seed ^ 0x00c1_0c00);
+        if self.calm || rng.u8(..4) > 0 {
+            return;
+        }
+        for _ in 0..rng.usize(2..6) {
+            let step = Step { deed: Deed::SetClock, luck: rng.u64(..) };
+            self.steps.insert(rng.usize(..=self.steps.len()), step);
+        }
     }
 
     /// Whether it has as many faults and edits as every seed must.

@@ -89,7 +89,7 @@ impl Running {
         match self.prepare(&wanted.sent) {
             Prepared::Settled(outcome) => {
                 log(&wanted.sent, &outcome);
-                engine.answer(wanted.sent.ticket, outcome, self.clock.now(), turn);
+                engine.answer(wanted.sent.ticket, outcome, self.now(), turn);
             }
             Prepared::Commit(proposal, name) => {
                 let (ticket, namespace) = (wanted.sent.ticket, charged_namespace(&proposal));
@@ -133,7 +133,7 @@ impl Running {
         self.sending.under_way = pending;
         for (ticket, name, charged, committed) in answered {
             match charged {
-                None => engine.answer(ticket, outcome(committed, name), self.clock.now(), turn),
+                None => engine.answer(ticket, outcome(committed, name), self.now(), turn),
                 Some(charged) => self.take_charged(charged, name, committed, engine, turn),
             }
         }
@@ -152,7 +152,7 @@ impl Running {
             wanted.conflicts += 1;
             waiting.push_front(wanted);
         } else {
-            engine.answer(wanted.sent.ticket, outcome(committed, name), self.clock.now(), turn);
+            engine.answer(wanted.sent.ticket, outcome(committed, name), self.now(), turn);
         }
         while let Some(next) = waiting.pop_front() {
             self.begin(next, engine, turn);

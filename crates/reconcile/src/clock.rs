@@ -1,0 +1,115 @@
+//! Loop time: the wall clock as the loop follows it.
+//!
+//! Between two calls of [`LoopTime::follow`] loop time advances with the monotonic clock, so that every wait and every
+//! age is one of the monotonic clock. A step of the wall clock moves loop time only there, and the [`Jump`] tells the
+//! engine and the elector what to plan again. A suspended machine is a jump too: the monotonic clock stands still
+//! meanwhile, and the wall clock is ahead afterwards.
+
+use std::time::Duration;
+
+use setpoint_api::Time;
+
+/// The smallest difference between loop time and the wall clock that counts as a jump. Timestamps are shown in whole
+/// seconds; smaller steps add up until they reach it.
+pub const JUMP_MIN: Duration = Duration::from_secs(1);
+
+/// The monotonic clock, set by the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopTime {
+    /// The loop time at which the monotonic clock began.
+    start: Time,
+}
+
+/// A step of loop time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    micros: i64,
+}
+
+impl LoopTime {
+    /// Loop time that agrees with both clocks now.
+    #[must_use]
+    pub fn new(wall: Time, uptime: Duration) -> LoopTime {
+        LoopTime { start: wall.before(uptime) }
+    }
+
+    /// The time at this reading of the monotonic clock.
+    #[must_use]
+    pub fn now(&self, uptime: Duration) -> Time {
+        self.start.after(uptime)
+    }
+
+    /// Follows the wall clock if it was set, and returns by how much.
+    pub fn follow(&mut self, wall: Time, uptime: Duration) -> Option<Jump> {
+        let jump = Jump::between(self.now(uptime), wall);
+        if jump.size() < JUMP_MIN {
+            return None;
+        }
+        self.start = wall.before(uptime);
+        Some(jump)
+    }
+}
+
+impl Jump {
+    /// The step from one time to another.
+    #[must_use]
+    pub fn between(before: Time, after: Time) -> Jump {
+        Jump { micros: after.0.saturating_sub(before.0) }
+    }
+
+    /// `true` for a step towards the future.
+    #[must_use]
+    pub fn is_forward(self) -> bool {
+        self.micros > 0
+    }
+
+    /// The length of the step.
+    #[must_use]
+    pub fn size(self) -> Duration {
+        Duration::from_micros(self.micros.unsigned_abs())
+    }
+
+    /// A local observation from before the step, as old after it as it was before it.
+    #[must_use]
+    pub fn shift(self, observed: Time) -> Time {
+        Time(observed.0.saturating_add(self.micros))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn loop_time_advances_with_the_monotonic_clock_and_jumps_only_when_it_follows() {
+        let noon = Time::from_seconds(1_800_000_000);
+        let mut time = LoopTime::new(noon, secs(100));
+        assert_eq!(time.now(secs(160)), noon.after(secs(60)));
+        assert_eq!(time.follow(noon.after(secs(60)), secs(160)), None);
+        // Set back by an hour: nothing moves before the step is followed.
+        let back = noon.after(secs(70)).before(secs(3600));
+        assert_eq!(time.now(secs(170)), noon.after(secs(70)));
+        let jump = time.follow(back, secs(170)).unwrap();
+        assert_eq!((jump.is_forward(), jump.size()), (false, secs(3600)));
+        assert_eq!(time.now(secs(170)), back);
+        assert_eq!(jump.shift(noon), noon.before(secs(3600)), "ages stay what they were");
+        // A suspended machine: the wall clock went on, the monotonic clock did not.
+        let jump = time.follow(back.after(secs(501)), secs(171)).unwrap();
+        assert_eq!((jump.is_forward(), jump.size()), (true, secs(500)));
+    }
+
+    #[test]
+    fn small_steps_add_up_to_a_jump() {
+        let noon = Time::from_seconds(1_800_000_000);
+        let mut time = LoopTime::new(noon, secs(0));
+        let step = Duration::from_millis(400);
+        assert_eq!(time.follow(noon.after(step), secs(0)), None);
+        assert_eq!(time.follow(noon.after(step * 2), secs(0)), None);
+        assert!(time.follow(noon.after(step * 3), secs(0)).is_some());
+        assert_eq!(time.follow(noon.after(step * 3), secs(0)), None);
+    }
+}

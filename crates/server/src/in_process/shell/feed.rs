@@ -1,0 +1,102 @@
+//! All changes of the store, in an order in which the world is whole at every revision that is reached.
+
+use std::task::{Context, Poll};
+
+use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_reconcile::Engine;
+use setpoint_store::{Compacted, Cursor, Event, Filter, Store};
+
+use super::super::{object, observed, resources};
+use super::lane::{Changes, Drained, Lane};
+
+/// The changes of every resource that the engine follows.
+pub(super) struct Feed {
+    resources: Vec<Followed>,
+}
+
+struct Followed {
+    resource: Resource,
+    /// Nothing before the resource is listed.
+    lane: Option<Lane<Cursor>>,
+}
+
+impl Changes for Cursor {
+    type Change = Event;
+    type Lost = Compacted;
+
+    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, Compacted>> {
+        self.poll_next(context)
+    }
+
+    fn revision(change: &Event) -> Revision {
+        change.revision()
+    }
+}
+
+impl Feed {
+    pub(super) fn open(engine: &Engine) -> Feed {
+        let followed = resources().filter(|resource| engine.follows(resource));
+        Feed {
+            resources: followed.map(|resource| Followed { resource: resource.clone(), lane: None }).collect(),
+        }
+    }
+
+    /// Takes in everything up to the newest revision. `true` if every later change will wake the context; otherwise a
+    /// later change is at hand already, and the caller must drain again before it sleeps.
+    pub(super) fn drain(
+        &mut self,
+        store: &Store,
+        engine: &mut Engine,
+        now: Time,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let newest = store.snapshot().revision();
+        let mut is_armed = true;
+        for followed in &mut self.resources {
+            is_armed &= followed.drain(store, engine, newest, now, context);
+        }
+        engine.reach(newest);
+        is_armed
+    }
+}
+
+impl Followed {
+    fn drain(
+        &mut self,
+        store: &Store,
+        engine: &mut Engine,
+        newest: Revision,
+        now: Time,
+        context: &mut Context<'_>,
+    ) -> bool {
+        loop {
+            let Some(lane) = &mut self.lane else {
+                self.list(store, engine, now);
+                continue;
+            };
+            let drained = lane.drain(newest, context, |event| {
+                let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { return };
+                if let Some(observed) = observed(key, &event) {
+                    engine.observe(observed, now);
+                }
+            });
+            match drained {
+                Drained::Armed => return true,
+                Drained::Ahead => return false,
+                // Too far behind: what was missed is found by listing.
+                Drained::Lost => self.lane = None,
+            }
+        }
+    }
+
+    fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
+        let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
+        let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
+        let objects = records.filter_map(|record| {
+            let key = Key::from_path(&self.resource, record.path()).ok()?;
+            object(key, record)
+        });
+        engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
+        self.lane = Some(Lane::new(cursor));
+    }
+}

@@ -1,0 +1,73 @@
+//! Pulse of the loop, for `/livez`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The longest that one turn of the loop may take. A turn plans at most `TURN_PLANS_MAX` keys, but the first one lists
+/// the whole store.
+pub const LOOP_STALL_MAX: Duration = Duration::from_secs(60);
+
+/// When the loop last turned, and how long it then intended to sleep. Counted on the monotonic clock, which stands
+/// still while the machine is suspended: nothing turns then, and nothing is wrong.
+pub(super) struct Pulse {
+    start: Instant,
+    /// Milliseconds from `start` to the end of the intended sleep.
+    turns_by_ms: AtomicU64,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Pulse {
+        Pulse { start: Instant::now(), turns_by_ms: AtomicU64::new(0) }
+    }
+
+    /// The loop turns now, or sleeps for at most `pause` and turns then.
+    pub(super) fn beat(&self, pause: Duration) {
+        self.beat_at(self.start.elapsed(), pause);
+    }
+
+    /// Fails if the loop has not turned for [`LOOP_STALL_MAX`] after the end of its sleep.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.check_at(self.start.elapsed())
+    }
+
+    fn beat_at(&self, elapsed: Duration, pause: Duration) {
+        self.turns_by_ms.store(millis(elapsed.saturating_add(pause)), Ordering::Relaxed);
+    }
+
+    fn check_at(&self, elapsed: Duration) -> Result<(), String> {
+        let late = millis(elapsed).saturating_sub(self.turns_by_ms.load(Ordering::Relaxed));
+        let late = Duration::from_millis(late);
+        if late <= LOOP_STALL_MAX {
+            return Ok(());
+        }
+        Err(format!(
+            "the reconciliation loop has not turned for {} s, at most {} s",
+            late.as_secs(),
+            LOOP_STALL_MAX.as_secs()
+        ))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loop_that_does_not_turn_is_not_alive_and_one_that_sleeps_is() {
+        let pulse = Pulse::new();
+        let second = Duration::from_secs(1);
+        pulse.beat_at(Duration::ZERO, Duration::from_secs(3600));
+        assert_eq!(pulse.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX), Ok(()), "it sleeps");
+        let why = pulse.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX + second).unwrap_err();
+        assert_eq!(why, "the reconciliation loop has not turned for 61 s, at most 60 s");
+        pulse.beat_at(Duration::from_secs(3700), Duration::ZERO);
+        assert_eq!(pulse.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX), Ok(()));
+        assert!(pulse.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX + second).is_err());
+    }
+}

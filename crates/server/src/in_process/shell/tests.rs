@@ -1,0 +1,261 @@
+//! The thread of the loop over a real store.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use setpoint_api::{Key, Resource, Time, Value, json, value};
+use setpoint_reconcile::{Plan, Planner, Seen, Watch, World};
+use setpoint_store::{Cause, Draft, Expect, Proposal, Retention};
+use tokio::time::Instant;
+
+use super::*;
+
+/// How long a change may take to be planned. A lost wakeup waits for the resync, which is later.
+const PLANNED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Reports the revision of each ConfigMap that is planned.
+struct Probe(Mutex<Sender<(String, u64)>>);
+
+impl Planner for Probe {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "probe"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        if let Some(object) = world.get(key) {
+            let _ = self.0.lock().send((key.name().to_owned(), object.revision().0));
+        }
+        Plan::default()
+    }
+}
+
+/// A clock that stands still, so that no timer of the engine comes due.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Time {
+        Time::from_seconds(1_800_000_000)
+    }
+}
+
+/// A store with a thread that writes it.
+struct Driven {
+    store: Store,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driven {
+    fn start() -> Driven {
+        let (store, stop) = (Store::in_memory(Retention::default()), Arc::new(AtomicBool::new(false)));
+        let (driven, stopped) = (store.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || driven.drive(&stopped));
+        Driven { store, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.store.wake();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+fn put(store: &Store, name: &str) -> u64 {
+    let key = Key::namespaced(&Resource::new("configmaps").unwrap(), "default", name).unwrap();
+    let object: Value = value!({"metadata": {"name": (name), "namespace": "default", "uid": (name)}});
+    let cause = Cause { user: "user".to_owned(), ..Cause::default() };
+    let proposal = Proposal::new(cause, Still.now()).put(key, Expect::Any, Draft::new(json::to_vec(&object)));
+    store.commit(proposal).unwrap().revision.0
+}
+
+/// Changes two objects at nearly the same moment, and measures how long each waits to be planned.
+fn measure_pairs(pairs: usize, store: &Store, planned: &Receiver<(String, u64)>) -> Vec<Duration> {
+    let (barrier, results) = (Barrier::new(3), channel());
+    let mut waits = Vec::new();
+    std::thread::scope(|scope| {
+        for name in ["a", "b"] {
+            let (barrier, result) = (&barrier, results.0.clone());
+            scope.spawn(move || {
+                for _ in 0..pairs {
+                    barrier.wait();
+                    let revision = put(store, name);
+                    result.send((name, revision, Instant::now())).unwrap();
+                    barrier.wait();
+                }
+            });
+        }
+        for pair in 0..pairs {
+            barrier.wait();
+            let mut wanted = [results.1.recv().unwrap(), results.1.recv().unwrap()].to_vec();
+            while !wanted.is_empty() {
+                let Ok((name, revision)) = planned.recv_timeout(PLANNED_WITHIN) else {
+                    // The writers wait at the barrier for good: end the process rather than hang.
+                    eprintln!("pair {pair}: {wanted:?} not planned within {PLANNED_WITHIN:?}");
+                    std::process::exit(101);
+                };
+                wanted.retain(|(of, at, since)| {
+                    let is_planned = *of == name && *at <= revision;
+                    if is_planned {
+                        waits.push(since.elapsed());
+                    }
+                    !is_planned
+                });
+            }
+            barrier.wait();
+        }
+    });
+    waits
+}
+
+fn pairs() -> usize {
+    std::env::var("SETPOINT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
+}
+
+/// Starts a loop that sleeps for at most `sleep_max`.
+fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Duration) -> Shell {
+    let running = Running {
+        store: store.clone(),
+        feed: Feed::open(&engine),
+        time: LoopTime::new(clock.now(), clock.uptime()),
+        clock,
+        entropy: Arc::new(|| 7),
+        oracle: Arc::default(),
+        tolerations: Tolerations::default(),
+        sending: Sending::default(),
+        bell: Arc::default(),
+        pulse: Arc::new(Pulse::new()),
+        sleep_max,
+    };
+    Shell::run(engine, running).unwrap()
+}
+
+#[test]
+fn paired_changes_are_planned_though_no_sleep_ends_by_itself() {
+    let (sender, planned) = channel();
+    let engine = Engine::new(vec![Box::new(Probe(Mutex::new(sender)))], []);
+    let driven = Driven::start();
+    let shell = start(&driven.store, engine, Arc::new(Still), Duration::from_secs(3600));
+    let mut waits = measure_pairs(pairs(), &driven.store, &planned);
+    drop(shell);
+    waits.sort_unstable();
+    let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
+    let (median, p90, p99, max) = (at(50), at(90), at(99), at(100));
+    eprintln!("{} changes: median {median:?}, p90 {p90:?}, p99 {p99:?}, max {max:?}", waits.len());
+}
+
+/// A clock that a test sets: the wall clock and the monotonic clock, in microseconds.
+#[derive(Default)]
+struct Settable {
+    wall: AtomicI64,
+    uptime: AtomicU64,
+}
+
+impl Settable {
+    fn pass(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap();
+        self.wall.fetch_add(i64::try_from(micros).unwrap(), Ordering::SeqCst);
+        self.uptime.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    fn set(&self, seconds: i64) {
+        self.wall.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Settable {
+    fn now(&self) -> Time {
+        Time(self.wall.load(Ordering::SeqCst))
+    }
+
+    fn uptime(&self) -> Duration {
+        Duration::from_micros(self.uptime.load(Ordering::SeqCst))
+    }
+}
+
+/// The period of [`Periodic`].
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Asks to be planned every [`PERIOD`], as what renews a Lease does, and reports when it is.
+struct Periodic(Mutex<Sender<Time>>);
+
+impl Planner for Periodic {
+    type Memo = Option<Time>;
+
+    fn name(&self) -> &'static str {
+        "periodic"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        &WATCHES
+    }
+
+    fn clock_jumped(&self, memo: &mut Option<Time>, jump: setpoint_reconcile::Jump, _: Time) {
+        *memo = memo.map(|last| jump.shift(last));
+    }
+
+    fn plan(
+        &self,
+        _: &Key,
+        _: &World,
+        seen: &Seen<'_, Option<Time>>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Option<Time>> {
+        let mut plan = Plan { memo: seen.memo, ..Plan::default() };
+        if seen.memo.is_none_or(|last| now >= last.after(PERIOD)) {
+            plan.memo = Some(now);
+            let _ = self.0.lock().send(now);
+        }
+        plan.look_again_at(plan.memo.unwrap_or(now).after(PERIOD));
+        plan
+    }
+}
+
+/// Lets so many periods pass, and demands a renewal in each.
+fn renews(clock: &Settable, renewed: &Receiver<Time>, periods: u32, when: &str) {
+    for period in 0..periods {
+        clock.pass(PERIOD);
+        let result = renewed.recv_timeout(PLANNED_WITHIN);
+        assert!(result.is_ok(), "no renewal in period {period} {when}");
+    }
+}
+
+#[test]
+fn clock_that_is_set_and_right_again_stops_no_renewal() {
+    for step in [-3600, 3600, -7 * 86400] {
+        let (sender, renewed) = channel();
+        let engine = Engine::new(vec![Box::new(Periodic(Mutex::new(sender)))], []);
+        let driven = Driven::start();
+        let clock = Arc::new(Settable::default());
+        clock.set(1_800_000_000);
+        let shell = start(&driven.store, engine, Arc::clone(&clock) as _, Duration::from_millis(5));
+        put(&driven.store, "a");
+        renewed.recv_timeout(PLANNED_WITHIN).unwrap();
+        renews(&clock, &renewed, 4, "before the clock is set");
+        clock.set(step);
+        renews(&clock, &renewed, 6, "while the clock is wrong");
+        clock.set(-step);
+        renews(&clock, &renewed, 6, "when the clock is right again");
+        drop(shell);
+    }
+}
+
+#[test]
+fn loop_that_sleeps_or_turns_is_alive() {
+    let driven = Driven::start();
+    let engine = Engine::new(Vec::new(), []);
+    let shell = start(&driven.store, engine, Arc::new(Still), Duration::from_secs(3600));
+    put(&driven.store, "a");
+    assert_eq!(shell.pulse.check(), Ok(()));
+}
