@@ -4,6 +4,8 @@
 
 #[path = "api/fuzz.rs"]
 mod fuzz;
+#[path = "api/impersonation.rs"]
+mod impersonation;
 #[path = "api/quota.rs"]
 mod quota;
 #[path = "api/tokens.rs"]
