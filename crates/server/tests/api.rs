@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/effects.rs"]
+mod effects;
 #[path = "api/fuzz.rs"]
 mod fuzz;
 #[path = "api/impersonation.rs"]
