@@ -179,6 +179,13 @@ impl Service for Api {
     }
 }
 
+/// Warnings that follow from the resource alone: it is deprecated, or what is written has no effect.
+fn warnings(request: &Request, target: &Target) -> Vec<String> {
+    let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
+    let unenforced = target.served.unenforced().filter(|_| is_write && target.subresource.is_empty());
+    target.served.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
+}
+
 impl Api {
     /// Answers a request, and counts it.
     async fn count(&self, request: Request) -> Answer {
@@ -210,11 +217,13 @@ impl Api {
                 {
                     check_accept(&request, offered(&request, &target))?;
                 }
-                let deprecation = target.served.deprecation();
+                let warnings = warnings(&request, &target);
                 let answer = self.objects(&request, target, counted).await;
-                let Some(deprecation) = deprecation else { return answer };
+                if warnings.is_empty() {
+                    return answer;
+                }
                 let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
-                answers::warn(&mut answer, &[deprecation.to_owned()]);
+                answers::warn(&mut answer, &warnings);
                 Ok(answer)
             }
             Route::Usage(about) => self.measured(&request, &about).await,

@@ -1,9 +1,14 @@
 //! The server's own certificate authority, its certificate and the administrator's.
 //!
 //! Names are those of kubeadm, so that people and policies know them. [`Pki::keep`] holds them as PEM in a
-//! directory that only its owner reads, uses them again after a restart, and makes anew what is missing, what has
-//! less than a third of its life left, and a server certificate that lacks a name; [`Pki::ephemeral`] holds them
-//! in memory. Keys come from the library's generator; time and serial numbers are arguments.
+//! directory that only its owner reads and uses them again after a restart; [`Pki::ephemeral`] holds them in memory.
+//! Keys come from the library's generator; time and serial numbers are arguments.
+//!
+//! Every credential hangs on the authority, so an authority that exists is never replaced: if a part of it is missing
+//! or damaged, or if the clock is outside of its life, [`Pki::keep`] fails. In the last third of its life its
+//! certificate is extended, with the same key and name, and what it signed stays valid. The certificates of the server
+//! and the administrator are issued again when they are missing, damaged, of another authority or in the last third of
+//! their life, and that of the server when it lacks a name.
 
 pub(crate) mod private_file;
 pub mod signing;
@@ -17,6 +22,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SerialNumber,
 };
 use setpoint_api::Time;
+use setpoint_api::rfc3339::Seconds;
 use time::OffsetDateTime;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -52,13 +58,15 @@ pub enum CertError {
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what it should.
-    #[error("{} does not hold a {what}: remove it and the other files beside it, and all are made anew (old kubeconfigs then stop working)", path.display())]
-    Malformed {
-        /// Which file.
+    /// The authority cannot be used as it is.
+    #[error("{} {problem}: {remedy}", path.display())]
+    Authority {
+        /// The file of it that is missing or wrong.
         path: PathBuf,
-        /// What it should hold.
-        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        remedy: String,
     },
     /// They could not be made.
     #[error("cannot make certificates: {0}")]
@@ -72,6 +80,8 @@ pub struct Pair {
     pub certificate: String,
     /// The private key.
     pub key: String,
+    /// When its life begins.
+    begin: Time,
     /// When it should be made anew: when a third of its life is left.
     renew_at: Time,
 }
@@ -99,11 +109,12 @@ impl Pki {
     /// The certificates in `dir`, completed and renewed.
     ///
     /// # Errors
-    /// If the directory cannot be read or written, or what is in it is damaged.
+    /// If the directory cannot be read or written, or there is an authority that cannot be used.
     pub fn keep(dir: &Path, names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
         private_file::make_dir(dir).map_err(failed("create", dir))?;
-        let kept = |stem| load(dir, stem);
-        let (ca, server, admin) = (kept("ca")?, kept("apiserver")?, kept("admin")?);
+        let ca = load_authority(dir, now)?;
+        let kept = |stem| load_leaf(dir, stem, ca.as_ref());
+        let (server, admin) = (kept("apiserver")?, kept("admin")?);
         let old = [ca.clone(), server.clone(), admin.clone()];
         let pki = Maker { names, now, serial: entropy }.complete(ca, server, admin)?;
         let pairs = [("ca", &pki.ca), ("apiserver", &pki.server), ("admin", &pki.admin)];
@@ -117,6 +128,13 @@ impl Pki {
     pub fn renew_at(&self) -> Time {
         self.ca.renew_at.min(self.server.renew_at).min(self.admin.renew_at)
     }
+
+    /// `true` if something should be made anew, by asking again: it is in the last third of its life, or its life has
+    /// not begun, because the clock was ahead when it was made and has been set right since.
+    #[must_use]
+    pub fn is_renewal_due(&self, now: Time) -> bool {
+        now < self.server.begin.max(self.admin.begin) || self.renew_at() <= now
+    }
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CertError + use<> {
@@ -124,25 +142,88 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CertEr
     move |source| CertError::Io { action, path, source }
 }
 
-/// A kept pair; none if a part of it is missing.
-fn load(dir: &Path, stem: &str) -> Result<Option<Pair>, CertError> {
-    let read = |extension: &str| {
-        let path = dir.join(format!("{stem}.{extension}"));
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Some((path, text))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed("read", &path)(error)),
+/// The text of a file; none if there is no such file. What is no text is damaged, and read as far as it goes.
+fn read(dir: &Path, name: &str) -> Result<Option<String>, CertError> {
+    let path = dir.join(name);
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", &path)(error)),
+    }
+}
+
+/// The authority in `dir`; none if there is none and nothing that one has signed.
+fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
+    let unusable = |name: &str, problem: String, remedy: &str| {
+        let anew = format!(
+            "{remedy}, or remove {} to have a new authority made (all kubeconfigs and client certificates then stop \
+             working)",
+            dir.display()
+        );
+        CertError::Authority { path: dir.join(name), problem, remedy: anew }
+    };
+    const RESTORE: &str = "restore it from a backup";
+    let (certificate, key) = match (read(dir, "ca.crt")?, read(dir, "ca.key")?) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (certificate, key) => {
+            // The first start writes the key of the authority first: a crash leaves it alone, before anything is signed.
+            let signed = read(dir, "apiserver.crt")?.or(read(dir, "admin.crt")?);
+            let (missing, there) = match (certificate, key, signed) {
+                (None, _, None) => return Ok(None),
+                (Some(_), _, _) => ("ca.key", "ca.crt is there"),
+                (None, _, Some(_)) => ("ca.crt", "certificates that it signed are there"),
+            };
+            return Err(unusable(missing, format!("is missing, but {there}"), RESTORE));
         }
     };
-    let (Some((path, certificate)), Some((key_path, key))) = (read("crt")?, read("key")?) else {
-        return Ok(None);
+    let Some((begin, end)) = inspect(&certificate, life) else {
+        return Err(unusable("ca.crt", "does not hold a certificate".to_owned(), RESTORE));
     };
-    let life = inspect(&certificate, life);
-    let (begin, end) = life.ok_or(CertError::Malformed { path, what: "certificate" })?;
     if KeyPair::from_pem(&key).is_err() {
-        return Err(CertError::Malformed { path: key_path, what: "private key" });
+        return Err(unusable("ca.key", "does not hold a private key".to_owned(), RESTORE));
     }
-    Ok(Some(Pair { certificate, key, renew_at: renew_at(begin, end) }))
+    let pair = Pair { certificate, key, begin, renew_at: renew_at(begin, end) };
+    if !pair.fits_together() {
+        return Err(unusable("ca.key", "is not the key of ca.crt".to_owned(), RESTORE));
+    }
+    let clock = "set the clock of this machine right";
+    if now < begin {
+        let problem = format!("is valid from {} on, and the clock says {}", Seconds(begin), Seconds(now));
+        return Err(unusable("ca.crt", problem, clock));
+    }
+    if now >= end {
+        let problem = format!("has expired at {}, and the clock says {}", Seconds(end), Seconds(now));
+        return Err(unusable("ca.crt", problem, clock));
+    }
+    Ok(Some(pair))
+}
+
+/// A pair that the authority has signed; none if a part of it is missing or damaged, since it can be issued again.
+fn load_leaf(dir: &Path, stem: &str, ca: Option<&Pair>) -> Result<Option<Pair>, CertError> {
+    let certificate = read(dir, &format!("{stem}.crt"))?;
+    let key = read(dir, &format!("{stem}.key"))?;
+    let (Some(ca), Some(certificate), Some(key)) = (ca, certificate, key) else { return Ok(None) };
+    let Some((begin, end)) = inspect(&certificate, life) else { return Ok(None) };
+    let pair = Pair { certificate, key, begin, renew_at: renew_at(begin, end) };
+    Ok(Some(pair).filter(|pair| pair.fits_together() && pair.is_signed_by(ca)))
+}
+
+impl Pair {
+    /// `true` if the key is that of the certificate.
+    fn fits_together(&self) -> bool {
+        let key = KeyPair::from_pem(&self.key).ok();
+        let fits = inspect(&self.certificate, |parsed| {
+            key.is_some_and(|key| parsed.public_key().subject_public_key.data == key.public_key_raw())
+        });
+        fits == Some(true)
+    }
+
+    fn is_signed_by(&self, ca: &Pair) -> bool {
+        let is_signed = inspect(&self.certificate, |parsed| {
+            inspect(&ca.certificate, |ca| parsed.verify_signature(Some(ca.public_key())).is_ok())
+        });
+        is_signed.flatten() == Some(true)
+    }
 }
 
 /// Of each pair the key goes first: a certificate that is there has its key.
@@ -183,25 +264,22 @@ impl Maker<'_> {
         server: Option<Pair>,
         admin: Option<Pair>,
     ) -> Result<Pki, CertError> {
-        let kept = ca.filter(|ca| self.is_fresh(ca));
-        let is_kept = kept.is_some();
-        let ca = kept.map_or_else(|| self.authority(), Ok)?;
+        let ca = match ca {
+            Some(ca) if self.now < ca.renew_at => ca,
+            Some(ca) => self.extended(&ca)?,
+            None => self.authority(KeyPair::generate()?, None)?,
+        };
         let issuer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
-        let server = server.filter(|server| is_kept && self.is_fresh(server) && self.names_all(server));
+        let server = server.filter(|server| self.is_fresh(server) && self.names_all(server));
         let server = server.map_or_else(|| self.server(&issuer), Ok)?;
-        let admin = admin.filter(|admin| is_kept && self.is_fresh(admin));
+        let admin = admin.filter(|admin| self.is_fresh(admin));
         let admin = admin.map_or_else(|| self.admin(&issuer), Ok)?;
         Ok(Pki { ca, server, admin })
     }
 
-    /// Whether a pair fits together, and has begun its life and not come to the last third of it.
+    /// `true` if a pair has begun its life and not come to the last third of it.
     fn is_fresh(&self, pair: &Pair) -> bool {
-        let fits = inspect(&pair.certificate, |parsed| {
-            let key = KeyPair::from_pem(&pair.key).ok();
-            life(parsed).0 <= self.now
-                && key.is_some_and(|key| parsed.public_key().subject_public_key.data == key.public_key_raw())
-        });
-        fits == Some(true) && self.now < pair.renew_at
+        pair.begin <= self.now && self.now < pair.renew_at
     }
 
     fn names_all(&self, server: &Pair) -> bool {
@@ -221,11 +299,19 @@ impl Maker<'_> {
         inspect(&server.certificate, all) == Some(true)
     }
 
-    fn authority(&mut self) -> Result<Pair, CertError> {
+    /// The authority with a longer life. What it signed stays valid, for name and key are the same; it begins when it
+    /// began, so that a clock that was ahead only for a while leaves no authority of the future.
+    fn extended(&mut self, ca: &Pair) -> Result<Pair, CertError> {
+        self.authority(KeyPair::from_pem(&ca.key)?, Some(ca.begin))
+    }
+
+    fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<Pair, CertError> {
         let mut params = self.params(CA_NAME, None, CA_LIFE_DAYS);
+        if let Some(begin) = begin {
+            params.not_before = date(begin);
+        }
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         Ok(pair(certificate.pem(), &key, &params))
     }
@@ -271,8 +357,8 @@ fn sign(
 
 fn pair(certificate: String, key: &KeyPair, params: &CertificateParams) -> Pair {
     let time = |date: OffsetDateTime| Time::from_seconds(date.unix_timestamp());
-    let renew_at = renew_at(time(params.not_before), time(params.not_after));
-    Pair { certificate, key: key.serialize_pem(), renew_at }
+    let (begin, end) = (time(params.not_before), time(params.not_after));
+    Pair { certificate, key: key.serialize_pem(), begin, renew_at: renew_at(begin, end) }
 }
 
 /// A time to the second; one that no calendar knows is the epoch.

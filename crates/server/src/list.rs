@@ -8,6 +8,8 @@ use std::time::Duration;
 use setpoint_api::printing::table::{ListMeta, TableOptions, has_independent_rows};
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value};
+use setpoint_store::disk::is_transient;
+use setpoint_store::log::LogError;
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
 
 use self::token::Token;
@@ -109,6 +111,10 @@ fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
     }
     store.at(asked).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
+        // The files of the past cannot be opened for now, for want of descriptors.
+        ReadError::Log(LogError::Io { source, .. }) if is_transient(&source) => {
+            Status::too_many_requests(source.to_string(), 1)
+        }
         other => Status::internal_error(other),
     })
 }

@@ -21,6 +21,35 @@ struct Conversion {
     to_stored: fn(&mut Value),
 }
 
+/// Kinds whose objects are stored and have no effect yet, by group, and what the server does instead.
+const UNENFORCED: [(&str, &[&str], &str); 6] = [
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "ValidatingWebhookConfiguration",
+            "MutatingWebhookConfiguration",
+        ],
+        "requests are admitted without it",
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
+        "the group system:masters has all rights and no one else has any",
+    ),
+    ("apiregistration.k8s.io", &["APIService"], "requests are not forwarded to other API servers"),
+    ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["FlowSchema", "PriorityLevelConfiguration"],
+        "requests are not queued by priority",
+    ),
+    ("storagemigration.k8s.io", &["StorageVersionMigration"], "no object is rewritten for it"),
+];
+
 /// A resource in one version.
 pub struct Served {
     /// Its place among all that is served.
@@ -66,6 +95,16 @@ impl Served {
             ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
             _ => None,
         }
+    }
+
+    /// The warning for clients that write objects of a kind without effect.
+    #[must_use]
+    pub fn unenforced(&self) -> Option<String> {
+        let kind = self.info.kind;
+        let mut entries = UNENFORCED.iter();
+        let (_, _, instead) =
+            entries.find(|(group, kinds, _)| *group == self.info.group && kinds.contains(&kind))?;
+        Some(format!("{kind} is stored but not enforced by this server yet: {instead}"))
     }
 
     /// The resource as messages name it.

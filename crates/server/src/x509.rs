@@ -11,7 +11,7 @@ use aws_lc_rs::signature::{
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use setpoint_api::kinds::certificates::pem;
-use setpoint_api::{Value, value};
+use setpoint_api::{Time, Value, value};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::error::X509Error;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -200,6 +200,22 @@ fn address(bytes: &[u8]) -> Result<std::net::IpAddr, X509Fault> {
         .map_err(|_| X509Fault::Address(bytes.len()))
 }
 
+/// The life of a certificate in DER: valid from the first time to the second one, both included; none if it is no
+/// certificate. Whoever keeps a connection asks once and compares the times with the clock at each request.
+#[must_use]
+pub fn validity(der: &[u8]) -> Option<(Time, Time)> {
+    let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+    let validity = certificate.validity();
+    let time = |asn1: x509_parser::time::ASN1Time| Time::from_seconds(asn1.timestamp());
+    rest.is_empty().then(|| (time(validity.not_before), time(validity.not_after)))
+}
+
+/// `true` if `now` is within a life that [`validity`] gave. The last second counts whole, as in Go.
+#[must_use]
+pub fn is_valid_at((begin, end): (Time, Time), now: Time) -> bool {
+    begin <= now && now.0.div_euclid(1_000_000) <= end.0.div_euclid(1_000_000)
+}
+
 /// What is wrong with the first certificate that is none among those that objects hold: PEM, and that in base64.
 #[must_use]
 pub fn certificates_fault(text: &str) -> Option<String> {
@@ -242,6 +258,23 @@ mod tests {
             assert_eq!(setpoint_api::json::to_text(facts.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
             assert_eq!(setpoint_api::json::to_text(facts.get("uris").unwrap()), r#"["spiffe://x"]"#);
         }
+    }
+
+    #[test]
+    fn the_life_of_a_certificate_is_read_and_judged_to_the_second() {
+        let mut params = CertificateParams::default();
+        params.not_before = time::OffsetDateTime::from_unix_timestamp(1_700_000_000).unwrap();
+        params.not_after = time::OffsetDateTime::from_unix_timestamp(1_700_003_600).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let der = params.self_signed(&key).unwrap().der().to_vec();
+        let life = validity(&der).unwrap();
+        assert_eq!(life, (Time::from_seconds(1_700_000_000), Time::from_seconds(1_700_003_600)));
+        let at = |microseconds: i64| is_valid_at(life, Time(microseconds));
+        assert!(!at(1_699_999_999_999_999) && at(1_700_000_000_000_000));
+        assert!(at(1_700_003_600_999_999) && !at(1_700_003_601_000_000));
+        assert_eq!(validity(&der[..der.len() - 1]), None);
+        assert_eq!(validity(&[&der[..], b"x"].concat()), None);
+        assert_eq!(validity(b""), None);
     }
 
     #[test]

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/effects.rs"]
+mod effects;
 #[path = "api/fuzz.rs"]
 mod fuzz;
+#[path = "api/impersonation.rs"]
+mod impersonation;
 #[path = "api/quota.rs"]
 mod quota;
 #[path = "api/tokens.rs"]

@@ -42,6 +42,55 @@ fn an_export_comes_back_bit_for_bit() {
 }
 
 #[test]
+fn an_export_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("export"));
+    filled(&data);
+    let export = |arguments: &[&str]| setpoint(arguments, &data);
+    for before in [None, Some("an older and much longer file\n".repeat(10_000))] {
+        if let Some(before) = before {
+            fs::write(&file, before).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let (ok, _, errors) = export(&["store", "export", "--output", file.to_str().unwrap()]);
+        assert!(ok, "{errors}");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_to_string(&file).unwrap(), export(&["store", "export"]).1);
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o077;
+    assert_eq!(mode(&data), 0, "the data directory");
+    for entry in fs::read_dir(&data).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0, "{}", path.display());
+    }
+}
+
+#[test]
+fn the_loss_of_the_newest_segment_is_found_at_the_start() {
+    for harm in ["deleted", "cut"] {
+        let dir = tempfile::tempdir().unwrap();
+        filled(dir.path());
+        let names =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let last = names.filter(|name| name.starts_with("segment-")).max().unwrap();
+        match harm {
+            "deleted" => fs::remove_file(dir.path().join(&last)).unwrap(),
+            _ => {
+                fs::OpenOptions::new().write(true).open(dir.path().join(&last)).unwrap().set_len(64).unwrap()
+            }
+        }
+        for command in ["check", "compact"] {
+            let (ok, _, errors) = setpoint(&["store", command], dir.path());
+            assert!(
+                !ok && errors.contains(&last) && errors.lines().count() == 1,
+                "{harm}, {command}: {errors}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_export_that_was_cut_short_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     filled(&dir.path().join("data"));
@@ -64,7 +113,7 @@ fn check_stat_and_compact_tell_what_they_found() {
     let (ok, out, _) = setpoint(&["store", "compact"], dir.path());
     assert!(ok && out.starts_with("compacted at revision "), "{out}");
     let (ok, out, _) = setpoint(&["store", "stat"], dir.path());
-    assert!(ok && out.contains("checkpoint 1 file") && out.contains("exercise"), "{out}");
+    assert!(ok && out.contains("checkpoint 2 files") && out.contains("exercise"), "{out}");
 }
 
 #[test]

@@ -13,6 +13,9 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use setpoint_store::disk::{Disk, DiskFile, SECTOR_BYTES};
 
+/// "Too many open files", as Linux numbers it.
+const EMFILE: i32 = 24;
+
 /// A simulated disk. Cloning it gives another handle on the same one.
 #[derive(Clone, Debug, Default)]
 pub struct SimDisk(Arc<Mutex<Inner>>);
@@ -29,6 +32,10 @@ struct Inner {
     next_id: u64,
     faults: Faults,
     operations: u64,
+    /// The number of files opened and created, and of listings, so far.
+    opens: u64,
+    /// The number of files that are open.
+    open_files: u64,
     syncs: u64,
     /// A cut happened: nothing works until [`SimDisk::power_cycle`].
     off: bool,
@@ -64,6 +71,10 @@ pub struct Faults {
     pub failing_sync: Option<u64>,
     /// Syncs are said to be done, and are not.
     pub lies: bool,
+    /// The open, create or listing with this number fails with EMFILE, and all later ones work again.
+    pub failing_open: Option<u64>,
+    /// The most files that may be open; a listing needs a descriptor of its own while it lasts.
+    pub descriptors: Option<u64>,
 }
 
 impl SimDisk {
@@ -82,6 +93,18 @@ impl SimDisk {
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
+    }
+
+    /// The number of files opened and created, and of listings, so far.
+    #[must_use]
+    pub fn opens(&self) -> u64 {
+        self.0.lock().opens
+    }
+
+    /// The number of files that are open.
+    #[must_use]
+    pub fn open_files(&self) -> u64 {
+        self.0.lock().open_files
     }
 
     /// Whether a cut happened.
@@ -132,6 +155,20 @@ impl SimDisk {
         true
     }
 
+    /// Cuts a file to `length` bytes, as `truncate` does. False if it is not that long.
+    pub fn cut(&self, name: &str, length: usize) -> bool {
+        let mut inner = self.0.lock();
+        let Some(id) = inner.names.get(name).copied() else { return false };
+        let file = inner.files.get_mut(&id).expect("every name has a file");
+        if file.content.len() < length {
+            return false;
+        }
+        file.sync();
+        file.content.truncate(length);
+        file.durable.truncate(length);
+        true
+    }
+
     /// The content of a file.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
@@ -150,6 +187,18 @@ impl Inner {
             return Err(io::Error::other("the power is off"));
         }
         self.operations += 1;
+        Ok(())
+    }
+
+    /// Counts an operation that takes a descriptor.
+    fn operate_on_descriptor(&mut self) -> io::Result<()> {
+        self.operate()?;
+        let number = self.opens;
+        self.opens += 1;
+        let is_exhausted = self.faults.descriptors.is_some_and(|most| self.open_files >= most);
+        if is_exhausted || self.faults.failing_open == Some(number) {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
         Ok(())
     }
 
@@ -206,20 +255,22 @@ impl FileState {
 impl Disk for SimDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut inner = self.0.lock();
-        inner.operate()?;
+        inner.operate_on_descriptor()?;
         Ok(inner.names.keys().cloned().collect())
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut inner = self.0.lock();
-        inner.operate()?;
+        inner.operate_on_descriptor()?;
         let id = inner.find(name)?;
+        inner.open_files += 1;
         Ok(Box::new(SimFile { disk: self.clone(), id }))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut inner = self.0.lock();
-        inner.operate()?;
+        inner.operate_on_descriptor()?;
+        inner.open_files += 1;
         let id = inner.next_id;
         inner.next_id += 1;
         inner.files.insert(id, FileState::default());
@@ -261,6 +312,12 @@ impl Disk for SimDisk {
 struct SimFile {
     disk: SimDisk,
     id: FileId,
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.disk.0.lock().open_files -= 1;
+    }
 }
 
 impl SimFile {

@@ -20,8 +20,12 @@ use crate::record::{Envelope, Listed};
 
 /// The most bytes a commit may take in the log, keys and envelopes included.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// The most changes, and the most guards, a commit may hold; also the most commits that are made together.
+/// The most changes, and the most guards, a commit may hold.
 pub const COMMIT_CHANGES_MAX: usize = 64;
+/// The most commits that are made together ([`Proposal::after`]): an object and the quotas that it is charged to.
+pub const CHAIN_COMMITS_MAX: usize = 1024;
+/// The most bytes that commits made together may take in the log: they are written as one frame.
+pub const CHAIN_BYTES_MAX: usize = 16 << 20;
 
 /// A commit that somebody asks for.
 #[derive(Clone, Debug)]
@@ -331,16 +335,30 @@ pub enum Refusal {
         /// That resource.
         resource: Resource,
     },
-    /// It has more changes than [`COMMIT_CHANGES_MAX`], or more proposals ahead of it.
+    /// It has more changes than [`COMMIT_CHANGES_MAX`].
     #[error("the commit has {changes} changes or guards, at most {COMMIT_CHANGES_MAX} are allowed")]
     TooManyChanges {
         /// How many it has.
         changes: usize,
     },
+    /// It is made together with more commits than [`CHAIN_COMMITS_MAX`].
+    #[error("{commits} commits have to be made together, at most {CHAIN_COMMITS_MAX} are allowed")]
+    TooManyCommits {
+        /// How many there are.
+        commits: usize,
+    },
     /// It takes more bytes than [`COMMIT_BYTES_MAX`].
     #[error("the commit takes {bytes} bytes, at most {COMMIT_BYTES_MAX} are allowed")]
     TooLarge {
         /// How many it takes.
+        bytes: usize,
+    },
+    /// It and the commits that are made together with it take more bytes than [`CHAIN_BYTES_MAX`].
+    #[error(
+        "commits that have to be made together take {bytes} bytes, at most {CHAIN_BYTES_MAX} are allowed"
+    )]
+    ChainTooLarge {
+        /// How many they take.
         bytes: usize,
     },
     /// The hole for the revision lies outside of the value.
@@ -352,4 +370,8 @@ pub enum Refusal {
     /// There is no room for puts; deletes are still admitted as long as the reserve lasts.
     #[error("the disk is full: free some space, or delete objects")]
     DiskFull,
+    /// The process has no descriptor left for the next file of the log; deletes are still admitted as long as the
+    /// reserve lasts. The same proposal is admitted once descriptors have been released.
+    #[error("too many open files: the next file of the log cannot be created, retry later")]
+    NoDescriptors,
 }

@@ -7,6 +7,8 @@ mod os;
 
 use std::io;
 
+use rustix::io::Errno;
+
 pub use os::OsDisk;
 
 /// The unit that a power cut keeps or loses whole.
@@ -47,4 +49,19 @@ pub fn is_full(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
+}
+
+/// `true` if an operation failed for want of file descriptors (EMFILE, ENFILE) or kernel memory (ENOMEM): it did
+/// nothing, and succeeds once other users have released theirs.
+#[must_use]
+pub fn is_short_of_descriptors(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM]
+        .into_iter()
+        .any(|errno| Errno::from_io_error(error) == Some(errno))
+}
+
+/// `true` if an operation failed for a reason that passes by itself: a full disk, or a shortage of descriptors.
+#[must_use]
+pub fn is_transient(error: &io::Error) -> bool {
+    is_full(error) || is_short_of_descriptors(error)
 }

@@ -12,7 +12,7 @@ use setpoint_api::Time;
 
 use crate::store::{ChoreError, Store};
 
-/// How long it waits before it tries again what the disk had no room for.
+/// How long it waits before it tries again what failed for want of room or descriptors.
 const RETRY: Duration = Duration::from_secs(5);
 /// The shortest time between two looks, so that a stream of expiries is worked off in batches.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -74,8 +74,9 @@ fn keep(store: &Store, clock: &dyn Clock, stop: &AtomicBool, report: &dyn Fn(&Ch
     while !stop.load(Ordering::Acquire) {
         let now = clock.now();
         let mut wait = None;
-        if let Err(error) = store.tend(now) {
-            report(&error);
+        let tended = store.tend(now);
+        if let Err(error) = &tended {
+            report(error);
             wait = Some(RETRY);
         }
         if store.expire(now).is_err() {
@@ -85,6 +86,10 @@ fn keep(store: &Store, clock: &dyn Clock, stop: &AtomicBool, report: &dyn Fn(&Ch
             let expiry = at.since(now).clamp(PAUSE, EXPIRY_SLEEP_MAX);
             wait = Some(wait.map_or(expiry, |retry| retry.min(expiry)));
         }
-        store.wait_for_chore(stop, wait);
+        match (tended, wait) {
+            // Every batch announces what is still due; trying it again each time would only cost and fill the log.
+            (Err(_), Some(wait)) => store.wait_for_stop(stop, wait),
+            _ => store.wait_for_chore(stop, wait),
+        }
     }
 }

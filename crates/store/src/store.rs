@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::commit::{Cause, Commit, Expect, Proposal, Refusal};
 use crate::cursor::{Cursor, Filter};
-use crate::disk::is_full;
+use crate::disk::is_transient;
 use crate::log::{Log, LogError, LogStat, MemoryLog, Replay, rebuild};
 use crate::mirror::Snapshot;
 use crate::record::Record;
@@ -386,6 +386,13 @@ impl Store {
         *due = false;
     }
 
+    /// Waits until `stop` is true or `timeout` has passed, whatever is announced meanwhile.
+    pub(crate) fn wait_for_stop(&self, stop: &AtomicBool, timeout: Duration) {
+        let mut due = self.shared.chore_due.lock();
+        let goes_on = |_: &mut bool| !stop.load(Ordering::Acquire);
+        self.shared.chore_changed.wait_while_for(&mut due, goes_on, timeout);
+    }
+
     /// Takes in what others have committed to a shared log.
     ///
     /// # Errors
@@ -419,9 +426,9 @@ impl Store {
 /// Why work on the side was not done.
 #[derive(Clone, Debug, Error)]
 pub enum ChoreError {
-    /// There is no room for it; nothing is lost, and it can be tried again.
+    /// The disk is full or the process has no descriptors left; nothing is lost, and it can be tried again.
     #[error("{0}")]
-    DiskFull(#[source] Arc<LogError>),
+    Postponed(#[source] Arc<LogError>),
     /// The log failed, and with it the store.
     #[error("the store has failed: {0}")]
     Failed(#[source] Arc<LogError>),
@@ -496,10 +503,10 @@ impl Shared {
         self.chore_changed.notify_all();
     }
 
-    /// Only want of room lets the store go on.
+    /// Only a full disk or a shortage of descriptors lets the store go on.
     fn chore_failed(&self, error: LogError) -> ChoreError {
         match error {
-            LogError::Io { ref source, .. } if is_full(source) => ChoreError::DiskFull(Arc::new(error)),
+            LogError::Io { ref source, .. } if is_transient(source) => ChoreError::Postponed(Arc::new(error)),
             error => ChoreError::Failed(self.fail(error)),
         }
     }

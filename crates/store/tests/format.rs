@@ -1,7 +1,7 @@
 //! Yesterday's files can be opened today.
 //!
-//! `fixtures/format-1` is the data directory that [`write`] leaves: a checkpoint, history before it and a segment
-//! after it. It is never changed. Should the format change, [`FORMAT`] rises, a new fixture is made by running these
+//! `fixtures/format-N` is the data directory that [`write`] left in format N: a checkpoint, history before it and a
+//! segment after it. They are never changed. Should the format change, [`FORMAT`] rises, a new fixture is made by running these
 //! tests with `SETPOINT_WRITE_FIXTURES=1`, and the old one stays and must still open.
 
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ use setpoint_store::log::disk::{DiskOptions, DiskReader};
 use setpoint_store::log::{DiskLog, LogError};
 use setpoint_store::{Cause, Draft, Expect, Proposal, ReadError, Record, Retention, Snapshot, Store};
 
+/// Format 2 starts a log with an empty checkpoint.
+const EMPTY_CHECKPOINT: &str = "checkpoint-00000000000000000000.log";
 const CHECKPOINT: &str = "checkpoint-00000000000000000005.log";
 const HISTORY: &str = "history-00000000000000000001-00000000000000000005.log";
 const SEGMENT: &str = "segment-00000000000000000006.log";
@@ -88,10 +90,10 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     ours.map(|(name, path)| (name, std::fs::read(path).expect("a file"))).collect()
 }
 
-/// A copy of the first format's fixture, in which `change` may change a file.
-fn copy(change: impl Fn(&str, &mut Vec<u8>)) -> tempfile::TempDir {
+/// A copy of a format's fixture, in which `change` may change a file.
+fn copy(format: u32, change: impl Fn(&str, &mut Vec<u8>)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    for (name, mut bytes) in files(&fixture(1)) {
+    for (name, mut bytes) in files(&fixture(format)) {
         change(&name, &mut bytes);
         std::fs::write(dir.path().join(name), bytes).expect("a temporary file");
     }
@@ -107,7 +109,7 @@ fn what_is_written_today_is_the_fixture_bit_for_bit() {
         std::fs::create_dir_all(fixture(FORMAT)).unwrap();
         written.iter().for_each(|(name, bytes)| std::fs::write(fixture(FORMAT).join(name), bytes).unwrap());
     }
-    assert_eq!(written.keys().collect::<Vec<_>>(), [CHECKPOINT, HISTORY, SEGMENT]);
+    assert_eq!(written.keys().collect::<Vec<_>>(), [EMPTY_CHECKPOINT, CHECKPOINT, HISTORY, SEGMENT]);
     assert!(
         written == files(&fixture(FORMAT)),
         "the format has changed: raise FORMAT and make a new fixture"
@@ -116,7 +118,11 @@ fn what_is_written_today_is_the_fixture_bit_for_bit() {
 
 #[test]
 fn yesterdays_objects_are_all_there() {
-    let dir = copy(|_, _| ());
+    (1..=FORMAT).for_each(check_objects);
+}
+
+fn check_objects(format: u32) {
+    let dir = copy(format, |_, _| ());
     let store = open(dir.path()).unwrap();
     let snapshot = store.snapshot();
     assert_eq!((snapshot.revision(), snapshot.len()), (Revision(8), 3));
@@ -137,7 +143,11 @@ fn yesterdays_objects_are_all_there() {
 
 #[test]
 fn yesterdays_history_is_all_there() {
-    let dir = copy(|_, _| ());
+    (1..=FORMAT).for_each(check_history);
+}
+
+fn check_history(format: u32) {
+    let dir = copy(format, |_, _| ());
     let store = open(dir.path()).unwrap();
     let paths = |snapshot: &Snapshot| -> Vec<String> {
         let records = snapshot.tables().flat_map(|(_, table)| table.iter());
@@ -172,28 +182,28 @@ fn yesterdays_history_is_all_there() {
 #[test]
 fn a_format_of_tomorrow_is_refused_and_left_alone() {
     for newer in [CHECKPOINT, SEGMENT] {
-        let dir = copy(|name, bytes| {
+        let dir = copy(FORMAT, |name, bytes| {
             if name == newer {
-                bytes[8] = 2
+                bytes[8] = 3
             }
         });
         let before = files(dir.path());
         let error = open(dir.path()).err().expect("it cannot be read");
         let expected =
-            format!("{newer} has format 2, this program reads formats up to 1: use a newer setpoint");
+            format!("{newer} has format 3, this program reads formats up to 2: use a newer setpoint");
         assert_eq!(error.to_string(), expected);
         assert!(files(dir.path()) == before, "nothing was changed");
     }
     // History is read when somebody asks for it.
-    let dir = copy(|name, bytes| {
+    let dir = copy(FORMAT, |name, bytes| {
         if name == HISTORY {
-            bytes[8] = 2
+            bytes[8] = 3
         }
     });
     let store = open(dir.path()).unwrap();
     assert!(matches!(
         store.at(Revision(2)),
-        Err(ReadError::Log(LogError::Format { found: 2, known: 1, .. }))
+        Err(ReadError::Log(LogError::Format { found: 3, known: 2, .. }))
     ));
     assert!(store.at(Revision(7)).is_ok());
 }
@@ -202,7 +212,7 @@ fn a_format_of_tomorrow_is_refused_and_left_alone() {
 fn a_foreign_file_is_refused_and_left_alone() {
     for foreign in [CHECKPOINT, SEGMENT] {
         for content in [&b"-----BEGIN CERTIFICATE-----"[..], &[0x7f; 5000], b""] {
-            let dir = copy(|name, bytes| {
+            let dir = copy(FORMAT, |name, bytes| {
                 if name == foreign {
                     *bytes = content.to_vec()
                 }
@@ -214,7 +224,7 @@ fn a_foreign_file_is_refused_and_left_alone() {
             assert!(files(dir.path()) == before, "nothing was changed");
         }
     }
-    let dir = copy(|_, _| ());
+    let dir = copy(FORMAT, |_, _| ());
     std::fs::write(dir.path().join("ca.pem"), "-----BEGIN CERTIFICATE-----").unwrap();
     assert_eq!(open(dir.path()).unwrap().snapshot().revision(), Revision(8));
     assert!(dir.path().join("ca.pem").exists(), "a stranger's file is nobody's business");
@@ -232,7 +242,7 @@ fn a_file_of_another_log_is_refused() {
     }
     store.compact(Time(1)).unwrap();
     let stray = std::fs::read(other.path().join(SEGMENT)).unwrap();
-    let dir = copy(|name, bytes| {
+    let dir = copy(FORMAT, |name, bytes| {
         if name == SEGMENT {
             bytes.clone_from(&stray)
         }

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 // Only linked: what is called of it has no binding there.
 use libmimalloc_sys as _;
 
@@ -32,9 +34,31 @@ pub fn lower_thread_priority() {
     let _ = rustix::process::setpriority_process(None, LOW_PRIORITY);
 }
 
+/// Raises the soft limit of open files to the hard one and returns the limit in force; `None` if there is none.
+///
+/// A descriptor is a connection, a file of the store or a log that is read. What cannot be raised stays as it is: a
+/// server under a low limit works, for fewer clients.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+        let limit = getrlimit(Resource::Nofile);
+        let lowered = Rlimit { current: Some(128), ..limit.clone() };
+        setrlimit(Resource::Nofile, lowered).unwrap();
+        assert_eq!(raise_descriptor_limit(), limit.maximum);
+        assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
+    }
 
     #[test]
     fn the_allocator_hears_when_to_give_memory_back() {

@@ -3,7 +3,7 @@
 //! Until there are roles there is one sort of access: the administrators may do everything. Everyone else who proves
 //! who they are may ask who they are and what they may do, and read what the API consists of.
 
-use http::Method;
+use http::{HeaderMap, HeaderName, Method};
 use setpoint_api::status::{Qualified, Status};
 
 use super::Api;
@@ -36,8 +36,26 @@ pub(super) fn is_administrator(identity: &Identity) -> bool {
     may_do_everything(identity.groups.iter().map(String::as_str))
 }
 
+/// How the headers of impersonation begin: the user, group, UID and extra fields of the identity that is asked for.
+const IMPERSONATION: &str = "impersonate-";
+
+/// Refuses a request that asks for another identity. Without access control nothing could say whether it may have that
+/// identity; and to answer with the rights of the sender would not be what it asked for.
+pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), Status> {
+    let mut names = headers.keys().map(HeaderName::as_str);
+    let Some(header) = names.find(|name| name.starts_with(IMPERSONATION)) else { return Ok(()) };
+    let user = headers.get("impersonate-user").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let why = format!(
+        "User {:?} cannot impersonate: this server does not support impersonation yet, send the request without the \
+         header {header} (kubectl: without --as, --as-group and --as-uid)",
+        identity.user
+    );
+    Err(Status::forbidden(Qualified { group: "", name: "users" }, user, why))
+}
+
 /// Refuses what somebody may not do.
 pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
+    refuse_impersonation(&request.headers, &request.identity)?;
     if is_administrator(&request.identity) {
         return Ok(());
     }

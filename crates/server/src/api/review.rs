@@ -116,6 +116,12 @@ impl Api {
             extra.insert("authentication.kubernetes.io/pod-name", vec![Value::from(name)]);
             extra.insert("authentication.kubernetes.io/pod-uid", vec![Value::from(uid)]);
         }
+        if let Some((name, uid)) = verified.node {
+            extra.insert("authentication.kubernetes.io/node-name", vec![Value::from(name)]);
+            if !uid.is_empty() {
+                extra.insert("authentication.kubernetes.io/node-uid", vec![Value::from(uid)]);
+            }
+        }
         let status = value!({
             "authenticated": true,
             "user": {

@@ -503,10 +503,21 @@ fn shown(
     Ok(answers::object(code, target.served, bytes, form, pretty))
 }
 
+/// After how many seconds a write is retried that found no file descriptor.
+const NO_DESCRIPTORS_RETRY_SECONDS: i32 = 1;
+
 pub(crate) fn commit_status(error: &CommitError) -> Status {
     match error {
-        CommitError::Refused(Refusal::TooLarge { .. }) => Status::request_entity_too_large(error),
+        CommitError::Refused(
+            Refusal::TooLarge { .. }
+            | Refusal::ChainTooLarge { .. }
+            | Refusal::TooManyChanges { .. }
+            | Refusal::TooManyCommits { .. },
+        ) => Status::request_entity_too_large(error),
         CommitError::Refused(Refusal::DiskFull) => Status::unclassified(507, error.to_string()),
+        CommitError::Refused(Refusal::NoDescriptors) => {
+            Status::too_many_requests(error.to_string(), NO_DESCRIPTORS_RETRY_SECONDS)
+        }
         other => Status::internal_error(other),
     }
 }

@@ -35,9 +35,25 @@ fn certificates_are_renewed_in_the_last_third_of_their_life() {
     let second = Pki::keep(dir.path(), &names(&[]), first.renew_at(), 2).unwrap();
     assert!(second.ca == first.ca && second.server != first.server && second.admin != first.admin);
     assert!(second.renew_at() > later(365));
-    let third = Pki::keep(dir.path(), &names(&[]), later(3000), 3).unwrap();
-    assert!(third.ca != first.ca && third.server != second.server && third.admin != second.admin);
-    assert!(Pki::keep(dir.path(), &names(&[]), NOW, 4).unwrap().ca != third.ca, "not valid yet");
+}
+
+/// Who holds the old certificate of the authority trusts what the extended one signs, and the other way round.
+#[test]
+fn an_old_authority_is_extended_and_all_credentials_stay_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+    let second = Pki::keep(dir.path(), &names(&[]), later(3000), 2).unwrap();
+    assert!(second.ca.certificate != first.ca.certificate && second.ca.key == first.ca.key);
+    for (leaf, ca) in [(&first.admin, &second.ca), (&second.server, &first.ca), (&second.admin, &second.ca)] {
+        assert!(leaf.is_signed_by(ca));
+    }
+    let subject = |pair: &Pair| inspect(&pair.certificate, |parsed| parsed.subject().to_string());
+    assert_eq!(subject(&first.ca), subject(&second.ca));
+    let end = |pair: &Pair| inspect(&pair.certificate, |parsed| life(parsed).1).unwrap();
+    assert!(end(&second.ca) > later(6000), "it has a new life");
+    let third = Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap();
+    assert!(third.ca == second.ca, "the clock was ahead for a while");
+    assert!(third.server != second.server && third.server.is_signed_by(&first.ca));
 }
 
 #[test]
@@ -51,18 +67,111 @@ fn a_new_name_makes_a_new_server_certificate_only() {
     }
 }
 
+/// The files of a directory, with their contents.
+fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+/// Cuts a file to half of its length.
+fn halve(path: &Path) {
+    let text = std::fs::read(path).unwrap();
+    std::fs::write(path, &text[..text.len() / 2]).unwrap();
+}
+
 #[test]
-fn what_a_crash_left_half_is_made_anew_and_damage_is_told() {
+fn an_authority_that_cannot_be_used_is_reported_and_never_replaced() {
+    type Harm = fn(&Path);
+    const GONE: fn(PathBuf) = |path| std::fs::remove_file(path).unwrap();
+    const EMPTY: fn(PathBuf) = |path| std::fs::write(path, "").unwrap();
+    let cases: [(Harm, &str); 9] = [
+        (|dir| GONE(dir.join("ca.key")), "ca.key is missing, but ca.crt is there"),
+        (|dir| GONE(dir.join("ca.crt")), "ca.crt is missing, but certificates that it signed are there"),
+        (
+            |dir| ["ca.crt", "ca.key"].iter().for_each(|name| GONE(dir.join(name))),
+            "ca.crt is missing, but certificates that it signed are there",
+        ),
+        (|dir| EMPTY(dir.join("ca.key")), "ca.key does not hold a private key"),
+        (|dir| EMPTY(dir.join("ca.crt")), "ca.crt does not hold a certificate"),
+        (
+            |dir| std::fs::write(dir.join("ca.crt"), [0xff; 700]).unwrap(),
+            "ca.crt does not hold a certificate",
+        ),
+        (|dir| halve(&dir.join("ca.crt")), "ca.crt does not hold a certificate"),
+        (|dir| halve(&dir.join("ca.key")), "ca.key does not hold a private key"),
+        (
+            |dir| _ = std::fs::copy(dir.join("admin.key"), dir.join("ca.key")).unwrap(),
+            "ca.key is not the key of ca.crt",
+        ),
+    ];
+    for (harm, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+        harm(dir.path());
+        assert_refused(dir.path(), NOW, expected);
+        std::fs::write(dir.path().join("ca.crt"), &first.ca.certificate).unwrap();
+        std::fs::write(dir.path().join("ca.key"), &first.ca.key).unwrap();
+        assert!(Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap() == first, "{expected}: once restored");
+    }
+}
+
+/// The certificates cannot be used at `now`, for the reason expected, and nothing is written.
+fn assert_refused(dir: &Path, now: Time, expected: &str) {
+    let before = contents(dir);
+    let refused = Pki::keep(dir, &names(&[]), now, 2);
+    let error = refused.err().unwrap_or_else(|| panic!("not refused: {expected}")).to_string();
+    assert!(error.contains(expected), "{expected}: {error}");
+    assert!(error.contains("or remove ") && !error.contains('\n'), "one line, and what to do: {error}");
+    assert!(contents(dir) == before, "{expected}: something was written");
+}
+
+#[test]
+fn an_authority_survives_a_clock_that_is_wrong_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
-    std::fs::write(dir.path().join("admin.key"), &first.server.key).unwrap();
+    assert_refused(dir.path(), NOW.before(Duration::from_secs(3600)), "ca.crt is valid from ");
+    assert_refused(dir.path(), later(4015), "ca.crt has expired at ");
+    assert!(Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap() == first);
+}
+
+#[test]
+fn a_crash_of_the_first_start_leaves_nothing_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("ca.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    assert!(Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap().ca.fits_together());
+}
+
+#[test]
+fn leaf_pairs_that_are_missing_damaged_or_foreign_are_issued_again() {
+    let foreign = Pki::ephemeral(&names(&[]), NOW, 9).unwrap();
+    for stem in ["apiserver", "admin"] {
+        let files = [format!("{stem}.crt"), format!("{stem}.key")];
+        for (file, text) in files.iter().flat_map(|file| {
+            [None, Some(""), Some("garbage"), Some(foreign.server.key.as_str())].map(|text| (file, text))
+        }) {
+            let dir = tempfile::tempdir().unwrap();
+            let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+            match text {
+                Some(text) => std::fs::write(dir.path().join(file), text).unwrap(),
+                None => std::fs::remove_file(dir.path().join(file)).unwrap(),
+            }
+            let second = Pki::keep(dir.path(), &names(&[]), NOW, 2).unwrap();
+            assert!(second.ca == first.ca, "{file}");
+            assert_eq!(
+                (second.server != first.server, second.admin != first.admin),
+                (stem == "apiserver", stem == "admin")
+            );
+            assert!(second.server.is_signed_by(&first.ca) && second.admin.is_signed_by(&first.ca));
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+    std::fs::write(dir.path().join("admin.crt"), &foreign.admin.certificate).unwrap();
+    std::fs::write(dir.path().join("admin.key"), &foreign.admin.key).unwrap();
     let second = Pki::keep(dir.path(), &names(&[]), NOW, 2).unwrap();
-    assert!(second.admin != first.admin && second.server == first.server);
-    std::fs::remove_file(dir.path().join("apiserver.crt")).unwrap();
-    assert!(Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap().server != first.server);
-    std::fs::write(dir.path().join("ca.crt"), "garbage").unwrap();
-    let error = Pki::keep(dir.path(), &names(&[]), NOW, 4).err().unwrap().to_string();
-    assert!(error.contains("ca.crt does not hold a certificate: remove it"), "{error}");
+    assert!(second.admin != foreign.admin && second.admin.is_signed_by(&first.ca));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use setpoint_api::status::Status;
@@ -22,6 +22,7 @@ use super::connection::Connection;
 use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, reading};
 use crate::answers;
 use crate::exchange::{Admission, Answer, Body, Cost, Identity, LARGE_BYTES, Request, Service};
+use crate::tokens::bearer_token;
 use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -79,8 +80,8 @@ fn admit(
 fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Option<Identity> {
     let proved = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
     proved.or_else(|| {
-        let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
-        connection.shared.service.authenticate(value.strip_prefix("Bearer ")?.trim())
+        let token = bearer_token(headers)?;
+        connection.shared.service.authenticate(&token)
     })
 }
 

@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::certs::Pki;
 use crate::exchange::Identity;
+use crate::x509::validity;
 
 /// Time after which the certificate of an open connection is verified again.
 const VERIFIED_FOR: Duration = Duration::from_secs(60);
@@ -90,7 +91,8 @@ impl ClientCertificate {
     pub fn new(tls: Secured, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
         let chain: Vec<_> = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
         let identity = tls.identity(&chain, now);
-        let expires = chain.first().and_then(|own| expiry(own)).unwrap_or(now);
+        let expires = chain.first().and_then(|own| validity(own)).map(|(_, end)| end.0 / 1_000_000);
+        let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
         let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
         ClientCertificate { tls, chain, verified: Mutex::new(Verified { at: now, until, identity }) }
     }
@@ -104,12 +106,6 @@ impl ClientCertificate {
         }
         verified.identity.clone()
     }
-}
-
-/// Returns the second up to which a certificate is valid.
-fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    u64::try_from(certificate.validity().not_after.timestamp()).ok()
 }
 
 /// Lets any certificate through the handshake; only its key is checked. See the module's documentation.

@@ -15,6 +15,7 @@ use setpoint_api::{Key, Revision, Value, json, metadata};
 use setpoint_reconcile::quota::{Usage, amounts, is_counted_of, unstated, usage};
 use setpoint_reconcile::views::resource_quota::ResourceQuota;
 use setpoint_reconcile::{Object, View};
+use setpoint_store::commit::CHAIN_COMMITS_MAX;
 use setpoint_store::{Expect, Proposal, Record};
 
 use super::admission;
@@ -22,6 +23,9 @@ use super::update::Part;
 use super::{World, Writer, ownership, unstorable};
 use crate::served::{self, Served};
 use crate::{in_process, stored};
+
+/// The most quotas that an object can be charged to: their commits and its own are made together.
+pub const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
 
 /// What a commit adds to the quotas of its namespace.
 #[derive(Debug, Default)]
@@ -232,6 +236,12 @@ fn add_up(
         }
     }
     let mut charges = Charges::default();
+    if concerned.len() > QUOTAS_MAX {
+        return Err(format!(
+            "{} quotas of its namespace count it, at most {QUOTAS_MAX} are supported: remove some of them",
+            concerned.len()
+        ));
+    }
     for quota in concerned {
         // What the quota did not count before, it counts as a whole.
         let grown = old.is_some_and(|old| quota.covers(old));

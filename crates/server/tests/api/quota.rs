@@ -79,6 +79,48 @@ fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
     );
 }
 
+/// A namespace with `count` quotas over ConfigMaps that are in force.
+fn limit_by_many(world: &World, count: usize) {
+    for n in 0..count {
+        let body =
+            format!(r#"{{"metadata":{{"name":"q-{n:04}"}},"spec":{{"hard":{{"count/configmaps":"5"}}}}}}"#);
+        assert_eq!(world.call("POST", QUOTA, &body).0, 201);
+        let status = r#"{"status":{"hard":{"count/configmaps":"5"},"used":{"count/configmaps":"0"}}}"#;
+        assert_eq!(world.call("PATCH", &format!("{QUOTA}/q-{n:04}/status"), status).0, 200);
+    }
+}
+
+#[test]
+fn an_object_is_charged_to_any_of_two_hundred_quotas() {
+    let world = World::new();
+    limit_by_many(&world, 200);
+    for n in 0..5 {
+        let (code, answer) = world.call("POST", MAPS, &format!(r#"{{"metadata":{{"name":"m-{n}"}}}}"#));
+        assert_eq!(code, 201, "{}", json::to_text(&answer));
+    }
+    let (code, refusal) = world.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    assert_eq!(code, 403);
+    assert!(refusal.str_at(&["message"]).contains("exceeded quota: q-0000, "));
+    let (_, quotas) = world.call("GET", QUOTA, "");
+    let quotas = quotas.get("items").and_then(setpoint_api::Value::as_list).unwrap();
+    assert!(quotas.iter().all(|quota| quota.str_at(&["status", "used", "count/configmaps"]) == "5"));
+}
+
+#[test]
+fn more_quotas_than_can_be_charged_at_once_are_a_clear_refusal() {
+    let world = World::new();
+    limit_by_many(&world, 1024);
+    let (code, refusal) = world.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
+    assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"), "{}", json::to_text(&refusal));
+    assert_eq!(
+        refusal.str_at(&["message"]),
+        "configmaps \"m\" is forbidden: 1024 quotas of its namespace count it, at most 1023 are supported: \
+         remove some of them"
+    );
+    assert_eq!(world.call("DELETE", &format!("{QUOTA}/q-0007"), "").0, 200);
+    assert_eq!(world.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#).0, 201);
+}
+
 /// A clock on which a little time passes whenever somebody looks.
 #[derive(Default)]
 struct Ticking(AtomicI64);

@@ -34,7 +34,9 @@ fn a_token_names_its_account_until_its_time_is_over() {
     assert_eq!(status.get("authenticated"), Some(&Value::Bool(true)));
     assert_eq!(status.str_at(&["user", "username"]), "system:serviceaccount:default:robot");
     assert_eq!(world.api.authenticate(token).unwrap().groups[1], "system:serviceaccounts:default");
-    world.clock.0.store(601_000_000, std::sync::atomic::Ordering::Relaxed);
+    world.clock.0.store(660_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert!(world.api.authenticate(token).is_some(), "clocks may differ by a minute");
+    world.clock.0.store(661_000_001, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(review(&world, token).str_at(&["error"]), "service account token has expired");
     assert!(world.api.authenticate(token).is_none());
 }
@@ -73,6 +75,69 @@ fn a_bound_token_ends_with_what_it_is_bound_to() {
         self::token(&world, r#"{"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"q"}}"#).0,
         404
     );
+}
+
+const NODES: &str = "/api/v1/nodes";
+
+fn node(world: &World, name: &str) {
+    assert_eq!(world.call("POST", NODES, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).0, 201);
+}
+
+#[test]
+fn a_token_that_is_bound_to_a_node_ends_with_it() {
+    let world = World::new();
+    account(&world);
+    node(&world, "n");
+    let bind = || {
+        let (code, issued) =
+            token(&world, r#"{"boundObjectRef":{"kind":"Node","apiVersion":"v1","name":"n"}}"#);
+        assert_eq!(code, 201, "{}", json::to_text(&issued));
+        issued.str_at(&["status", "token"]).to_owned()
+    };
+    let first = bind();
+    let status = review(&world, &first);
+    let extra = |key: &str| json::to_text(status.at(&["user", "extra", key]).unwrap_or(&Value::Null));
+    assert_eq!(extra("authentication.kubernetes.io/node-name"), r#"["n"]"#);
+    assert!(world.api.authenticate(&first).is_some());
+    assert_eq!(world.call("DELETE", &format!("{NODES}/n"), "").0, 200);
+    assert!(world.api.authenticate(&first).is_none());
+    assert_eq!(review(&world, &first).str_at(&["error"]), "service account token has been invalidated");
+    node(&world, "n");
+    assert!(world.api.authenticate(&first).is_none(), "another node of that name");
+    let why = review(&world, &first);
+    assert!(why.str_at(&["error"]).starts_with("node UID ("), "{}", json::to_text(&why));
+    assert!(world.api.authenticate(&bind()).is_some());
+}
+
+#[test]
+fn a_token_that_is_bound_to_a_pod_survives_the_node_of_the_pod() {
+    let world = World::new();
+    account(&world);
+    node(&world, "n");
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"nodeName":"n","serviceAccountName":"robot","containers":[{"name":"c","image":"i"}]}}"#;
+    assert_eq!(world.call("POST", "/api/v1/namespaces/default/pods", pod).0, 201);
+    let (_, issued) = token(&world, r#"{"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"p"}}"#);
+    let token = issued.str_at(&["status", "token"]);
+    let status = review(&world, token);
+    let extra = |key: &str| json::to_text(status.at(&["user", "extra", key]).unwrap_or(&Value::Null));
+    assert_eq!(extra("authentication.kubernetes.io/node-name"), r#"["n"]"#);
+    assert!(extra("authentication.kubernetes.io/node-uid").len() > 10);
+    assert_eq!(world.call("DELETE", &format!("{NODES}/n"), "").0, 200);
+    assert!(world.api.authenticate(token).is_some());
+}
+
+#[test]
+fn a_token_ends_a_minute_after_the_deletion_of_what_it_is_bound_to_was_due() {
+    let world = World::new();
+    let body = r#"{"metadata":{"name":"robot","finalizers":["example.com/wait"]}}"#;
+    assert_eq!(world.call("POST", ACCOUNTS, body).0, 201);
+    let (_, issued) = token(&world, "{}");
+    let token = issued.str_at(&["status", "token"]);
+    assert_eq!(world.call("DELETE", &format!("{ACCOUNTS}/robot"), "").0, 200);
+    assert!(world.api.authenticate(token).is_some(), "within the leeway");
+    let now = world.clock.0.load(std::sync::atomic::Ordering::Relaxed);
+    world.clock.0.store(now + 62_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(review(&world, token).str_at(&["error"]), "service account default/robot has been deleted",);
 }
 
 #[test]

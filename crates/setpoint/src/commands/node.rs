@@ -77,6 +77,8 @@ struct NodeArguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    // The store is elsewhere, and a limit that stays low only means fewer connections.
+    let _ = setpoint_sys::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.deed {
         Deed::Simulate(arguments) => {

@@ -3,8 +3,9 @@
 mod exercise;
 mod lines;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -170,7 +171,7 @@ fn export(dir: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     let snapshot = newest(&disk)?;
     let sink: Box<dyn Write> = match output {
         Some(path) => {
-            Box::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?)
+            Box::new(private_file(path).with_context(|| format!("cannot write {}", path.display()))?)
         }
         None => Box::new(std::io::stdout().lock()),
     };
@@ -178,6 +179,16 @@ fn export(dir: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     lines::write(&snapshot, &mut sink).and_then(|()| sink.flush()).context("cannot write the export")?;
     eprintln!("exported {} at revision {}", counted(snapshot.len(), "object"), snapshot.revision());
     Ok(())
+}
+
+/// Opens a file that only its owner may read, as an export holds every Secret: also one that was there before.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 fn import(dir: &Path, input: Option<&Path>) -> anyhow::Result<()> {

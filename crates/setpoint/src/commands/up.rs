@@ -3,7 +3,9 @@
 //! It opens the store, makes or finds the certificates, listens, writes the kubeconfig, and serves until it is
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
+mod addresses;
 mod places;
+mod renewal;
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -34,6 +36,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::addresses::{advertised, names, parse_names, reachable};
 use self::places::Places;
 use super::fleet::{FleetArguments, Kubelets};
 use super::logging::{self, Rings};
@@ -62,6 +65,9 @@ pub struct Arguments {
     /// The port to listen on; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     port: u16,
+    /// Additional DNS names and IP addresses for the certificate of the server
+    #[arg(long, value_name = "NAME[,NAME]", value_parser = AddedNames::from_str)]
+    tls_san: Option<AddedNames>,
     /// Where to write the kubeconfig [default: in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -88,6 +94,18 @@ pub struct Arguments {
     fleet: FleetArguments,
     #[command(flatten)]
     log: logging::LogArguments,
+}
+
+/// Names that are added to the certificate of the server.
+#[derive(Clone, Debug)]
+struct AddedNames(Vec<String>);
+
+impl FromStr for AddedNames {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AddedNames, String> {
+        parse_names(text).map(AddedNames)
+    }
 }
 
 /// The networks of Services.
@@ -117,6 +135,7 @@ impl Arguments {
 /// Runs it.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = SystemClock.now();
+    let descriptors = setpoint_sys::raise_descriptor_limit();
     // Whatever of what people said cannot be is refused before anything is written.
     let fleet = arguments.fleet.fleet(arguments.nodes, DEFAULT_PREFIX)?;
     if fleet.count > 0 {
@@ -135,7 +154,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let keeping = Keeping::start(&store)?;
     // Accepts connections and waits for signals; requests run on threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(arguments, &places, store, Beginning { begun, rings, fleet }));
+    let outcome =
+        runtime.block_on(serve(arguments, &places, store, Beginning { begun, rings, fleet, descriptors }));
     // Whoever did not finish in time is left behind; the store has all that was acknowledged.
     Runtime::shutdown_background(runtime);
     drop(keeping);
@@ -203,6 +223,8 @@ struct Beginning {
     begun: Time,
     rings: Rings,
     fleet: Fleet,
+    /// The limit of open files; none if there is none.
+    descriptors: Option<u64>,
 }
 
 async fn serve(
@@ -219,12 +241,18 @@ async fn serve(
     let said = arguments.service_ranges();
     // A network that is there does not become another.
     let kept = Ranges::of(&store.snapshot()).cluster().to_vec();
-    let names = names(arguments.listen, said.iter().chain(&kept));
+    let advertised = advertised(address);
+    let identity = addresses::Identity {
+        listen: arguments.listen,
+        advertised: advertised.map(|address| address.ip()),
+        extra: arguments.tls_san.as_ref().map_or(&[], |names| &names.0),
+    };
+    let names = names(&identity, said.iter().chain(&kept));
     let options = api::Options {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         address: url.trim_start_matches("https://").to_owned(),
-        advertised: advertised(address),
+        advertised,
         service_ranges: said.to_vec(),
         tolerations: arguments.tolerations.tolerations(),
     };
@@ -244,13 +272,13 @@ async fn serve(
     let counters = Arc::new(Counters::default());
     let counted = Arc::clone(&counters);
     api.metrics().register(move |text| counted.write(text));
-    let bounds = Bounds::default();
+    let bounds = beginning.descriptors.map_or_else(Bounds::default, Bounds::for_descriptors);
     let threads = Threads::start(ThreadCounts::per_core(setpoint_sys::lower_thread_priority))?;
     let options = http::Options { bounds, threads, entropy: entropy(), drain: DRAIN, counters };
     let announcing =
         tokio::spawn(announce(Arc::clone(&service), url.clone(), beginning.begun, beginning.rings));
     let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };
-    let renewing = tokio::spawn(renewed.renew(pki.renew_at()));
+    let renewing = tokio::spawn(renewed.renew(pki));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -277,7 +305,7 @@ fn reconcile(
     pki: &Pki,
     store: Store,
     api: &Api,
-    Beginning { begun, rings, fleet: mut nodes }: Beginning,
+    Beginning { begun, rings, fleet: mut nodes, .. }: Beginning,
 ) -> anyhow::Result<(Shell, Arc<Oracle>)> {
     let ranges = Ranges::of(&store.snapshot());
     let services =
@@ -318,57 +346,6 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// Where clients on this machine find a server that may listen everywhere.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        let everywhere = address.is_ipv4();
-        address.set_ip(if everywhere { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
-    }
-    address
-}
-
-/// Where others find a server: an address that only this machine knows is none for them, and endpoints may not have
-/// it, so they are told the one by which the machine would reach the world, though the server may not listen there.
-/// There is none if the machine has no network.
-fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
-    if address.ip().is_unspecified() || address.ip().is_loopback() {
-        // Nothing is sent: this only asks for the way to an address that is kept for documentation.
-        let (from, to) = match address {
-            SocketAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
-            SocketAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
-        };
-        let socket = std::net::UdpSocket::bind(from).ok()?;
-        socket.connect(to).ok()?;
-        address.set_ip(socket.local_addr().ok()?.ip());
-    }
-    Some(address).filter(|address| !address.ip().is_loopback())
-}
-
-/// The names under which clients may know the server, also as the `kubernetes` service.
-fn names<'a>(listen: IpAddr, ranges: impl Iterator<Item = &'a Cidr>) -> Vec<String> {
-    let fixed = [
-        "localhost",
-        "127.0.0.1",
-        "::1",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-    ];
-    let mut names: Vec<String> = fixed.iter().map(|name| (*name).to_owned()).collect();
-    names.push(listen.to_string());
-    names.extend(ranges.filter_map(|cidr| Some(ranges::first_address(*cidr)?.to_string())));
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim().to_ascii_lowercase();
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
-    if !host.is_empty() && host.bytes().all(is_name) {
-        names.push(host);
-    }
-    names.sort();
-    names.dedup();
-    names
-}
-
 /// Says that the server is ready, once it says so itself.
 async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Rings) {
     loop {
@@ -405,47 +382,15 @@ struct Renewed {
 
 impl Renewed {
     /// Renews the certificates of a server that runs for a long time.
-    async fn renew(self, mut due: Time) {
-        /// How long it waits at least, so that a certificate that cannot be renewed does not keep it busy.
-        const PAUSE: Duration = Duration::from_secs(60 * 60);
-        loop {
-            tokio::time::sleep(due.since(SystemClock.now()).max(PAUSE)).await;
-            if SystemClock.now() < due {
-                continue;
-            }
-            match self.renew_now() {
-                Ok(next) => {
-                    tracing::info!("the certificates are renewed");
-                    due = next;
-                }
-                Err(error) => {
-                    tracing::error!(error = %format!("{error:#}"), "cannot renew the certificates");
-                }
-            }
-        }
+    async fn renew(self, pki: Pki) {
+        renewal::renew_when_due(&SystemClock, pki, tokio::time::sleep, || self.renew_now()).await;
     }
 
-    fn renew_now(&self) -> anyhow::Result<Time> {
+    fn renew_now(&self) -> anyhow::Result<Pki> {
         let pki = self.places.pki(&self.names)?;
         self.tls.replace(&pki)?;
         self.oracle.sign_with(&pki.ca)?;
         kubeconfig::write(&self.places.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
-        Ok(pki.renew_at())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn others_are_never_told_an_address_that_only_this_machine_knows() {
-        for address in ["127.0.0.1:6443", "0.0.0.0:6443", "[::1]:6443", "[::]:6443"] {
-            let told = advertised(address.parse().unwrap());
-            let useful = |told: SocketAddr| !told.ip().is_loopback() && !told.ip().is_unspecified();
-            assert!(told.is_none_or(|told| useful(told) && told.port() == 6443), "{address}: {told:?}");
-        }
-        let own: SocketAddr = "192.0.2.9:7443".parse().unwrap();
-        assert_eq!(advertised(own), Some(own));
+        Ok(pki)
     }
 }

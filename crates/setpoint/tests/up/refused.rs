@@ -111,3 +111,30 @@ fn a_node_that_nobody_runs_is_not_said_to_be_on() {
     let (ok, _, why) = deed("start", "sim-1");
     assert!(!ok && why.contains("\"sim-1\" not found"), "{why}");
 }
+
+/// A new authority would end every kubeconfig and client certificate that is in use.
+#[test]
+fn an_authority_that_cannot_be_used_is_one_clear_line_and_nothing_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::in_dir(dir.path());
+    let kubeconfig = std::fs::read(&server.kubeconfig).unwrap();
+    let path = server.kubeconfig.clone();
+    server.stop("TERM");
+    let key = dir.path().join("pki/ca.key");
+    let kept = std::fs::read(&key).unwrap();
+    for harm in [None, Some(""), Some("garbage")] {
+        match harm {
+            None => std::fs::remove_file(&key).unwrap(),
+            Some(text) => std::fs::write(&key, text).unwrap(),
+        }
+        let place = ["up", "--nodes", "0", "--port", "0", "--data-dir", dir.path().to_str().unwrap()];
+        let (_, why) = refused(&place);
+        let lines: Vec<&str> = why.lines().filter(|line| line.contains("ca.key")).collect();
+        assert!(lines.len() == 1 && lines[0].contains("restore it from a backup"), "{harm:?}: {why}");
+        assert_eq!(std::fs::read(&path).unwrap(), kubeconfig, "{harm:?}");
+    }
+    std::fs::write(&key, kept).unwrap();
+    let server = Server::in_dir(dir.path());
+    assert_eq!(std::fs::read(&server.kubeconfig).unwrap().len(), kubeconfig.len());
+    server.stop("TERM");
+}

@@ -1,7 +1,7 @@
 //! What a log admits and what it refuses.
 
 use setpoint_api::Revision;
-use setpoint_store::commit::{COMMIT_BYTES_MAX, COMMIT_CHANGES_MAX};
+use setpoint_store::commit::{CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, COMMIT_BYTES_MAX, COMMIT_CHANGES_MAX};
 use setpoint_store::{Conflict, Draft, Expect, Refusal};
 
 use super::{Bench, Subject, delete, key, pod, proposal, put, resource};
@@ -208,11 +208,21 @@ pub fn what_is_made_together_is_admitted_or_refused_together(subject: &mut dyn S
     assert!(matches!(&verdicts[9], Err(Refusal::Conflict(conflict)) if conflict.key == pod("a/z")));
     // There is a bound to it.
     let mut many = put("a/last", Expect::Any, "v");
-    for n in 0..COMMIT_CHANGES_MAX {
+    for n in 1..CHAIN_COMMITS_MAX {
         many = many.after(put(&format!("many/{n}"), Expect::Any, "v"));
     }
+    let most = many.clone().in_order().collect::<Vec<_>>();
+    assert!(bench.append(&most).iter().all(Result::is_ok));
+    many = many.after(put("many/more", Expect::Any, "v"));
     let verdicts = bench.append(&many.in_order().collect::<Vec<_>>());
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Err(Refusal::TooManyChanges { .. }))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Err(Refusal::TooManyCommits { .. }))));
+    let large = "v".repeat(COMMIT_BYTES_MAX - (64 << 10));
+    let mut heavy = put("a/last", Expect::Any, &large);
+    for n in 0..CHAIN_BYTES_MAX / COMMIT_BYTES_MAX {
+        heavy = heavy.after(put(&format!("heavy/{n}"), Expect::Any, &large));
+    }
+    let verdicts = bench.append(&heavy.in_order().collect::<Vec<_>>());
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Err(Refusal::ChainTooLarge { .. }))));
     bench.check();
 }
 

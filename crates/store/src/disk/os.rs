@@ -2,14 +2,22 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{Disk, DiskFile};
+use parking_lot::Mutex;
+use rustix::io::{DupFlags, dup3};
+
+use super::{Disk, DiskFile, is_short_of_descriptors};
 use crate::log::LogError;
 
 /// The file whose lock keeps other processes out. It holds the process id of the holder, for people.
 const LOCK_FILE: &str = "LOCK";
+/// Descriptors that are kept for maintenance while connections use up all others: compaction holds a listing, or a
+/// file that it reads or writes, readers of the past hold one each, and the next spare segment needs one.
+const RESERVED_DESCRIPTORS: usize = 6;
 
 /// A directory, held exclusively or only read.
 #[derive(Debug)]
@@ -17,6 +25,83 @@ pub struct OsDisk {
     dir: PathBuf,
     /// Held as long as the disk is; the system gives it up with the process, however that ends.
     lock: Option<File>,
+    reserve: Arc<Reserve>,
+}
+
+/// Descriptors that are held ahead of need. A file that is closed gives its descriptor to a reserve that lacks one,
+/// without a moment in which another thread could take it.
+#[derive(Debug)]
+struct Reserve {
+    /// The directory: its names are synced through this handle, so a sync needs no descriptor of its own.
+    directory: File,
+    /// Duplicates of `directory`.
+    placeholders: Mutex<Vec<OwnedFd>>,
+    /// How many duplicates there should be.
+    wanted: usize,
+}
+
+impl Reserve {
+    fn new(dir: &Path, wanted: usize) -> io::Result<Arc<Reserve>> {
+        let reserve = Reserve { directory: File::open(dir)?, placeholders: Mutex::default(), wanted };
+        reserve.top_up();
+        Ok(Arc::new(reserve))
+    }
+
+    /// Fills the reserve as far as the system lets it.
+    fn top_up(&self) {
+        let mut placeholders = self.placeholders.lock();
+        while placeholders.len() < self.wanted {
+            let Ok(placeholder) = self.directory.try_clone() else { return };
+            placeholders.push(placeholder.into());
+        }
+    }
+
+    /// Opens something, at the cost of placeholders if no other descriptor is left. More than one goes if another
+    /// thread is quicker to take what was released.
+    fn open<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match attempt() {
+                Err(error) if is_short_of_descriptors(&error) => {
+                    let placeholder = self.placeholders.lock().pop();
+                    drop(placeholder.ok_or(error)?);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Closes a file, or keeps its descriptor.
+    fn close(&self, file: File) {
+        let mut placeholders = self.placeholders.lock();
+        if placeholders.len() < self.wanted {
+            let mut descriptor = OwnedFd::from(file);
+            // The file is closed and the descriptor names the directory, in one step.
+            if dup3(&self.directory, &mut descriptor, DupFlags::CLOEXEC).is_ok() {
+                placeholders.push(descriptor);
+            }
+        }
+    }
+}
+
+/// An open file of an [`OsDisk`].
+struct OsFile {
+    /// Always there; taken when it is dropped.
+    file: Option<File>,
+    reserve: Arc<Reserve>,
+}
+
+impl OsFile {
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("a file is held until it is dropped")
+    }
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.reserve.close(file);
+        }
+    }
 }
 
 impl OsDisk {
@@ -47,7 +132,8 @@ impl OsDisk {
         // Only people read the id; a disk too full for it is still ours.
         let _ = lock.set_len(0).and_then(|()| lock.rewind());
         let _ = writeln!(lock, "{}", std::process::id());
-        Ok(OsDisk { dir: dir.to_owned(), lock: Some(lock) })
+        let reserve = Reserve::new(dir, RESERVED_DESCRIPTORS).map_err(failed("open"))?;
+        Ok(OsDisk { dir: dir.to_owned(), lock: Some(lock), reserve })
     }
 
     /// Looks into a directory that another process may be writing.
@@ -60,36 +146,45 @@ impl OsDisk {
         if !metadata.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
-        Ok(OsDisk { dir: dir.to_owned(), lock: None })
+        // There is no maintenance to keep descriptors for.
+        Ok(OsDisk { dir: dir.to_owned(), lock: None, reserve: Reserve::new(dir, 0).map_err(failed)? })
     }
 
     fn check_writable(&self) -> io::Result<()> {
         if self.lock.is_some() { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
+    }
+
+    fn open_with(&self, options: &OpenOptions, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let path = self.dir.join(name);
+        let file = self.reserve.open(|| options.open(&path))?;
+        Ok(Box::new(OsFile { file: Some(file), reserve: Arc::clone(&self.reserve) }))
     }
 }
 
 impl Disk for OsDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.dir)? {
+        let entries = self.reserve.open(|| std::fs::read_dir(&self.dir))?;
+        for entry in entries {
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
         }
+        // The listing is closed by now: what it took from the reserve is free again.
+        self.reserve.top_up();
         names.sort();
         Ok(names)
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let writable = self.lock.is_some();
-        Ok(Box::new(OpenOptions::new().read(true).write(writable).open(self.dir.join(name))?))
+        self.open_with(OpenOptions::new().read(true).write(self.lock.is_some()), name)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         self.check_writable()?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
-        Ok(Box::new(options.open(self.dir.join(name))?))
+        self.open_with(&options, name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -103,24 +198,24 @@ impl Disk for OsDisk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
+        self.reserve.directory.sync_all()
     }
 }
 
-impl DiskFile for File {
+impl DiskFile for OsFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file().metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.read_exact_at(buffer, offset)
+        self.file().read_exact_at(buffer, offset)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.write_all_at(data, offset)
+        self.file().write_all_at(data, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file().sync_data()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use setpoint_api::{Key, Revision};
 
 use super::{Heads, Verdict};
-use crate::commit::{COMMIT_CHANGES_MAX, Change, Conflict, Expect, Proposal, Refusal};
+use crate::commit::{CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, Change, Conflict, Expect, Proposal, Refusal};
 
 /// Judges each proposal by `heads` as the admitted ones before it would leave them; the first admitted one gets
 /// the revision after `head`. Proposals that are made together are all admitted or all refused. With `puts` false,
@@ -36,8 +36,11 @@ impl<'a> Judge<'a> {
         let keys = || together.iter().flat_map(|proposal| proposal.writes().map(|write| &write.key));
         let known: Vec<_> = keys().map(|key| self.changed.get(key).copied()).collect();
         let mut refused = None;
-        if together.len() > COMMIT_CHANGES_MAX {
-            refused = Some(Refusal::TooManyChanges { changes: together.len() });
+        let bytes: usize = together.iter().map(Proposal::bytes).sum();
+        if together.len() > CHAIN_COMMITS_MAX {
+            refused = Some(Refusal::TooManyCommits { commits: together.len() });
+        } else if bytes > CHAIN_BYTES_MAX {
+            refused = Some(Refusal::ChainTooLarge { bytes });
         }
         for proposal in together {
             match (&refused, self.verdict(proposal, puts)) {

@@ -23,17 +23,18 @@ use setpoint_api::{Revision, Time};
 
 use super::wire::encode_commit;
 use super::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict, decide};
-use crate::commit::Proposal;
-use crate::disk::{Disk, is_full};
+use crate::commit::{Proposal, Refusal};
+use crate::disk::{Disk, DiskFile, is_full, is_short_of_descriptors, is_transient};
 use crate::mirror::Snapshot;
 use crate::retention::Retention;
 use crate::writer::BATCH_BYTES_MAX;
 use compaction::{Compact, Provision, forget, remove};
-use files::{Files, NEXT, RESERVE, SPARE};
+use files::{Files, LogFile, NEXT, RESERVE, SPARE};
 use format::{corrupt, finish_frame, start_frame};
 pub use reader::DiskReader;
 use reader::missing;
-use segment::{Reading, Segment, scan};
+use room::Prepared;
+use segment::{Reading, Segment, check_length, scan};
 
 /// How much room is kept between batches: enough for all but a single object that is larger.
 const FRAME_ROOM_BYTES_MAX: usize = BATCH_BYTES_MAX + (4 << 10);
@@ -76,6 +77,8 @@ pub struct DiskLog {
     id: u64,
     head: Revision,
     active: Option<Segment>,
+    /// The newest checkpoint as it was when the log was opened.
+    opened_from: Option<LogFile>,
     state: Arc<Mutex<State>>,
     /// The segments of this process, by first revision, that hold nothing exempt from history.
     plain: BTreeSet<Revision>,
@@ -85,9 +88,11 @@ pub struct DiskLog {
 }
 
 /// What the writer and its chores both know.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     room: Room,
+    /// A segment whose header says that it is sealed, to be synced aside.
+    sealed: Option<Box<dyn DiskFile>>,
     /// Whether a chore is under way; there is one at a time.
     busy: bool,
     /// Whether the last put was refused for want of room.
@@ -102,16 +107,39 @@ struct State {
 }
 
 /// Room that is ready.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 struct Room {
-    reserve: bool,
-    /// How large the spare segment is.
-    spare: Option<u64>,
+    reserve: Option<Prepared>,
+    spare: Option<Prepared>,
 }
 
 impl Room {
-    fn is_ready(self) -> bool {
-        self.reserve && self.spare.is_some()
+    fn is_ready(&self) -> bool {
+        self.reserve.is_some() && self.spare.is_some()
+    }
+}
+
+/// Why a frame cannot be written for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shortage {
+    Space,
+    Descriptors,
+}
+
+impl Shortage {
+    fn of(error: &LogError) -> Option<Shortage> {
+        match error {
+            LogError::Io { source, .. } if is_full(source) => Some(Shortage::Space),
+            LogError::Io { source, .. } if is_short_of_descriptors(source) => Some(Shortage::Descriptors),
+            _ => None,
+        }
+    }
+
+    fn refusal(self) -> Refusal {
+        match self {
+            Shortage::Space => Refusal::DiskFull,
+            Shortage::Descriptors => Refusal::NoDescriptors,
+        }
     }
 }
 
@@ -125,6 +153,7 @@ impl DiskLog {
             options,
             head: Revision::ZERO,
             active: None,
+            opened_from: None,
             state: Arc::default(),
             plain: BTreeSet::new(),
             frame: Vec::new(),
@@ -141,14 +170,17 @@ impl DiskLog {
         if !(files.checkpoints.is_empty() && files.history.is_empty() && files.segments.is_empty()) {
             return Ok(false);
         }
-        checkpoint::write(disk, entropy, base).map(|_| true)
+        checkpoint::write(disk, entropy, base, Revision::ZERO).map(|_| true)
     }
 
     fn recover(&mut self, files: &Files, into: &mut dyn Replay) -> Result<(), LogError> {
         let mut state = State { floor: files.floor(), ..State::default() };
+        let mut is_unnoted = false;
         if let Some(file) = files.checkpoints.last() {
-            let (snapshot, id, bytes) = checkpoint::read(&self.disk, file)?;
-            (self.id, self.head) = (id, snapshot.revision());
+            let (snapshot, header, bytes) = checkpoint::read(&self.disk, file)?;
+            files.check_follower(&file.name(), &header)?;
+            self.opened_from = Some(file.clone());
+            (self.id, self.head) = (header.id, snapshot.revision());
             (state.base, state.base_bytes) = (self.head, bytes);
             into.base(snapshot);
         } else if let Some(first) = files.segments.first()
@@ -172,41 +204,74 @@ impl DiskLog {
                 return Err(corrupt(&file.name(), 0, "it belongs to another log"));
             }
             let reading = if next.is_some() { Reading::Sealed } else { Reading::Last };
+            if reading == Reading::Last {
+                files.check_follower(&file.name(), &content.0)?;
+                check_length(file, &content)?;
+            }
             let ending = scan(file, &content, reading, self.head, &mut |commit| into.commit(commit))?;
             self.head = self.head.max(ending.last);
             state.live_bytes += ending.position as u64;
             if next.is_none() {
-                let mut segment = Segment::resume(&self.disk, file, ending.position as u64)?;
+                let mut segment = Segment::resume(&self.disk, content.0, ending.position as u64)?;
                 segment.settle(&content.1[ending.position..])?;
                 self.active = Some(segment);
+                is_unnoted = content.0.capacity == 0;
             }
         }
         state.history_bytes = history_bytes(&self.disk, files)?;
         *self.state.lock() = state;
+        if let (true, Some(first)) = (is_unnoted, self.active.as_ref().map(Segment::first)) {
+            // Format 1 noted nowhere that the segment is in use.
+            self.note_successor(None, first);
+        }
         Ok(())
     }
 
-    /// Makes the segment that takes the next commit. A failure for want of room leaves all as it was.
+    /// Makes the segment that takes the next commit. A transient failure leaves all as it was.
     fn rotate(&mut self, frame: usize) -> Result<(), LogError> {
         let needed = (frame + format::FILE_HEADER_BYTES) as u64;
-        let spare = self.state.lock().room.spare.filter(|capacity| *capacity >= needed);
-        if spare.is_some() {
-            self.begin_segment(SPARE)?;
-            self.state.lock().room.spare = None;
-            return Ok(());
+        let spare = self.state.lock().room.spare.take_if(|spare| spare.capacity() >= needed);
+        if let Some(spare) = spare {
+            return self.begin_segment(spare).map_err(|(error, spare)| {
+                self.state.lock().room.spare = Some(spare);
+                error
+            });
         }
         let capacity = self.next_capacity().max(needed.next_multiple_of(4096));
-        room::make_room(&self.disk, NEXT, capacity)?;
+        let next = room::make_room(&self.disk, NEXT, capacity)?;
         self.syncs += 2;
-        self.begin_segment(NEXT)
+        self.begin_segment(next).map_err(|(error, _)| error)
     }
 
-    fn begin_segment(&mut self, room: &str) -> Result<(), LogError> {
-        let file = room::use_room(&self.disk, room, self.id, self.head.next())?;
+    fn begin_segment(&mut self, room: Prepared) -> Result<(), (LogError, Prepared)> {
+        let first = self.head.next();
+        let segment = room::use_room(&self.disk, room, self.id, first)?;
         self.syncs += 2;
-        self.active = Some(Segment::resume(&self.disk, &file, format::FILE_HEADER_BYTES as u64)?);
-        self.plain.insert(file.first);
+        self.plain.insert(first);
+        let previous = self.active.replace(segment);
+        self.note_successor(previous, first);
         Ok(())
+    }
+
+    /// Notes in the file before it that the segment at `first` is in use, so that its loss is found. A log that is
+    /// new has no such file, and gets an empty checkpoint. The note is not worth a failure: the commits are safe
+    /// without it.
+    fn note_successor(&mut self, previous: Option<Segment>, first: Revision) {
+        let noted = match (previous, &self.opened_from) {
+            (Some(previous), _) => previous.seal(self.head).map(|sealed| {
+                self.state.lock().sealed = Some(sealed);
+            }),
+            (None, Some(checkpoint)) => checkpoint::note_next(&self.disk, checkpoint, first),
+            (None, None) => {
+                self.syncs += 2;
+                let empty = Snapshot::default();
+                checkpoint::write(&self.disk, self.id, &empty, first).map(|bytes| {
+                    self.state.lock().base_bytes = bytes;
+                })
+            }
+        };
+        // An error here shows again where it matters: at the next write, or at the sync aside.
+        drop(noted);
     }
 
     fn is_compaction_due(&self, state: &State) -> bool {
@@ -219,8 +284,8 @@ impl DiskLog {
         (last * 2).clamp(self.options.segment_bytes_min, self.options.segment_bytes_max)
     }
 
-    /// Writes the admitted proposals as one frame.
-    fn write(&mut self, batch: &[Proposal], verdicts: &[Verdict]) -> Result<bool, LogError> {
+    /// Writes the admitted proposals as one frame, or says why that cannot be for now.
+    fn write(&mut self, batch: &[Proposal], verdicts: &[Verdict]) -> Result<Option<Shortage>, LogError> {
         let first = self.head.next();
         let mut count = 0;
         start_frame(&mut self.frame);
@@ -235,11 +300,11 @@ impl DiskLog {
             }
         }
         if count == 0 {
-            return Ok(true);
+            return Ok(None);
         }
         finish_frame(&mut self.frame, self.id, first, count);
-        if !self.make_room_for_frame()? {
-            return Ok(false);
+        if let Some(shortage) = self.make_room_for_frame()? {
+            return Ok(Some(shortage));
         }
         let segment = self.active.as_mut().expect("room was made for the frame");
         segment.append(&self.frame)?;
@@ -254,51 +319,62 @@ impl DiskLog {
         if self.frame.capacity() > FRAME_ROOM_BYTES_MAX {
             self.frame = Vec::new();
         }
-        Ok(true)
+        Ok(None)
     }
 
-    /// Finds room for the frame, by giving up history if nothing else helps; false if the disk is full.
-    fn make_room_for_frame(&mut self) -> Result<bool, LogError> {
+    /// Finds room for the frame, by giving up history if the disk is full and nothing else helps.
+    fn make_room_for_frame(&mut self) -> Result<Option<Shortage>, LogError> {
         let length = self.frame.len();
         if self.active.as_ref().is_some_and(|segment| segment.fits(length)) {
-            return Ok(true);
+            return Ok(None);
         }
-        match self.rotate(length) {
-            Ok(()) => return Ok(true),
-            Err(LogError::Io { source, .. }) if is_full(&source) => {}
-            Err(error) => return Err(error),
+        let shortage = shortage_of(self.rotate(length))?;
+        let is_busy = self.state.lock().busy;
+        if shortage != Some(Shortage::Space) || is_busy || self.state.lock().history_bytes == 0 {
+            return Ok(shortage);
         }
+        match shortage_of(self.give_up_history())? {
+            None => shortage_of(self.rotate(length)),
+            shortage => Ok(shortage),
+        }
+    }
+
+    fn give_up_history(&mut self) -> Result<(), LogError> {
         let nothing = Retention { cold_bytes: 0, ..self.options.retention.clone() };
-        if !self.state.lock().busy && self.state.lock().history_bytes > 0 {
-            let left = forget(&self.disk, &nothing, Time::EPOCH)?;
-            let floor = Files::list(&self.disk)?.floor();
-            let mut state = self.state.lock();
-            (state.history_bytes, state.floor) = (left, floor);
-            drop(state);
-            match self.rotate(length) {
-                Ok(()) => return Ok(true),
-                Err(LogError::Io { source, .. }) if is_full(&source) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(false)
+        let left = forget(&self.disk, &nothing, Time::EPOCH)?;
+        let floor = Files::list(&self.disk)?.floor();
+        let mut state = self.state.lock();
+        (state.history_bytes, state.floor) = (left, floor);
+        Ok(())
     }
 
     /// Writes what only deletes, into the reserve if there is no other room.
-    fn write_deletes(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
-        let verdicts = decide(batch, heads, self.head, false);
-        if self.write(batch, &verdicts)? {
-            return Ok(verdicts);
-        }
-        let fits = self.frame.len() as u64 + format::FILE_HEADER_BYTES as u64 <= self.options.reserve_bytes;
-        let taken = std::mem::take(&mut self.state.lock().room.reserve);
-        if taken && fits {
-            self.begin_segment(RESERVE)?;
-            if self.write(batch, &verdicts)? {
-                return Ok(verdicts);
+    fn write_deletes(
+        &mut self,
+        batch: &[Proposal],
+        heads: &dyn Heads,
+        shortage: Shortage,
+    ) -> Result<Vec<Verdict>, LogError> {
+        let mut verdicts = decide(batch, heads, self.head, false);
+        for verdict in &mut verdicts {
+            if *verdict == Err(Refusal::DiskFull) {
+                *verdict = Err(shortage.refusal());
             }
         }
-        let refused = |verdict: Verdict| verdict.and(Err(crate::commit::Refusal::DiskFull));
+        let Some(shortage) = self.write(batch, &verdicts)? else { return Ok(verdicts) };
+        let needed = (self.frame.len() + format::FILE_HEADER_BYTES) as u64;
+        let reserve = self.state.lock().room.reserve.take_if(|reserve| reserve.capacity() >= needed);
+        if let Some(reserve) = reserve {
+            match self.begin_segment(reserve) {
+                Ok(()) if self.write(batch, &verdicts)?.is_none() => return Ok(verdicts),
+                Ok(()) => {}
+                Err((error, reserve)) => {
+                    self.state.lock().room.reserve = Some(reserve);
+                    shortage_of(Err(error))?;
+                }
+            }
+        }
+        let refused = |verdict: Verdict| verdict.and(Err(shortage.refusal()));
         Ok(verdicts.into_iter().map(refused).collect())
     }
 }
@@ -314,21 +390,23 @@ impl Log for DiskLog {
             remove(&self.disk, SPARE)?;
         }
         self.recover(&files, into)?;
-        self.state.lock().room.reserve = files.reserve;
+        if files.reserve {
+            self.state.lock().room.reserve = Some(Prepared::open(&self.disk, RESERVE)?);
+        }
         Ok(())
     }
 
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
         let verdicts = decide(batch, heads, self.head, true);
-        if self.write(batch, &verdicts)? {
+        let Some(shortage) = self.write(batch, &verdicts)? else {
             // A batch that was refused as a whole needed no room, and says nothing about it.
             if verdicts.iter().any(Result::is_ok) {
                 self.state.lock().full = false;
             }
             return Ok(verdicts);
-        }
-        self.state.lock().full = true;
-        self.write_deletes(batch, heads)
+        };
+        self.state.lock().full = shortage == Shortage::Space;
+        self.write_deletes(batch, heads, shortage)
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
@@ -350,12 +428,13 @@ impl Log for DiskLog {
             return self.compact(snapshot, now).map(Some);
         }
         state.busy = true;
-        let room = state.room;
+        let (needs_reserve, needs_spare) = (state.room.reserve.is_none(), state.room.spare.is_none());
         drop(state);
         Ok(Some(Box::new(Provision {
             disk: Arc::clone(&self.disk),
             state: Arc::clone(&self.state),
-            room,
+            needs_reserve,
+            needs_spare,
             spare_bytes: self.next_capacity(),
             reserve_bytes: self.options.reserve_bytes,
         })))
@@ -366,7 +445,7 @@ impl Log for DiskLog {
         if self.active.as_ref().is_some_and(|segment| segment.first() <= self.head) {
             match self.rotate(0) {
                 // Without a fresh segment the current one stays, and is folded next time.
-                Err(LogError::Io { source, .. }) if is_full(&source) => {}
+                Err(LogError::Io { source, .. }) if is_transient(&source) => {}
                 other => other?,
             }
         }
@@ -383,6 +462,7 @@ impl Log for DiskLog {
             state: Arc::clone(&self.state),
             id: self.id,
             snapshot: snapshot.clone(),
+            next: self.active.as_ref().map_or(Revision::ZERO, Segment::first),
             retention: self.options.retention.clone(),
             now,
             plain,
@@ -400,6 +480,12 @@ impl Log for DiskLog {
             full: state.full,
         }
     }
+}
+
+/// A transient error as a value.
+fn shortage_of(result: Result<(), LogError>) -> Result<Option<Shortage>, LogError> {
+    let Err(error) = result else { return Ok(None) };
+    Shortage::of(&error).map(Some).ok_or(error)
 }
 
 fn history_bytes(disk: &Arc<dyn Disk>, files: &Files) -> Result<u64, LogError> {

@@ -4,7 +4,7 @@ use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::kinds;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Key, Resource, Value, metadata};
+use setpoint_api::{Key, Resource, Value, metadata, value};
 use std::time::Duration;
 
 use super::{expected, object};
@@ -45,8 +45,7 @@ impl Api {
             audiences.push(ISSUER.to_owned());
         }
         let id = uid([(); 3].map(|()| (self.options.entropy)()));
-        let bound = bound.as_ref().map(|(kind, object)| (*kind, object));
-        let claims = claims(&account, &audiences, bound, (now, end), &id);
+        let claims = claims(&account, &audiences, &bound, (now, end), &id);
         let token = self.tokens.sign(&claims).map_err(Status::internal_error)?;
         let spec = wish.ensure_map("spec");
         spec.insert("audiences", audiences.into_iter().map(Value::from).collect::<Vec<_>>());
@@ -82,14 +81,14 @@ fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The object that a token is to be bound to, with the name under which the token tells it.
+/// The object that a token is to be bound to, with the name of its claim; and the node of a pod, for information.
 fn bound(
     wish: &Value,
     target: &Target,
     snapshot: &setpoint_store::Snapshot,
-) -> Result<Option<(&'static str, Value)>, Status> {
+) -> Result<Vec<(&'static str, Value)>, Status> {
     let Some(reference) = wish.at(&["spec", "boundObjectRef"]).filter(|one| !one.is_null()) else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     let text = |field: &str| reference.str_at(&[field]);
     let (word, plural, namespace) = match (text("apiVersion"), text("kind")) {
@@ -126,5 +125,14 @@ fn bound(
         );
         return Err(Status::conflict(about, name, why));
     }
-    Ok(Some((word, object)))
+    let node_name = if word == "pod" { object.str_at(&["spec", "nodeName"]) } else { "" };
+    let node = (!node_name.is_empty()).then(|| ("node", node_of(node_name, snapshot)));
+    Ok([Some((word, object.clone())), node].into_iter().flatten().collect())
+}
+
+/// A node by name; one that is not there has its name alone.
+fn node_of(name: &str, snapshot: &setpoint_store::Snapshot) -> Value {
+    let key = Resource::new("nodes").ok().and_then(|nodes| Key::cluster(&nodes, name).ok());
+    let record = key.and_then(|key| snapshot.get(&key));
+    record.map_or_else(|| value!({"metadata": {"name": (name)}}), stored::object)
 }

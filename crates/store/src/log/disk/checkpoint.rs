@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use setpoint_api::Revision;
 
 use super::files::{LogFile, UNFINISHED};
 use super::format::{
@@ -22,8 +23,9 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// How much is read at a time.
 const WINDOW_BYTES: usize = 4 << 20;
 
-/// Writes a checkpoint of `snapshot`, durably, and says how long it is.
-pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot) -> Result<u64, LogError> {
+/// Writes a checkpoint of `snapshot`, durably, and says how long it is. `next` is the first revision of the segment
+/// in use, whose name is durable; zero if there is none.
+pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision) -> Result<u64, LogError> {
     let which = LogFile::checkpoint(snapshot.revision());
     let mut at = FILE_HEADER_BYTES as u64;
     write_aside(disk, &format!("{}{UNFINISHED}", which.name()), &which.name(), |file| {
@@ -33,6 +35,8 @@ pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot) -> Result<u64, 
             first: snapshot.revision(),
             last: snapshot.revision(),
             time: setpoint_api::Time::EPOCH,
+            capacity: 0,
+            next,
         };
         file.write_at(0, &header.encode())?;
         let mut frame = Vec::with_capacity(BLOCK_BYTES * 2);
@@ -59,12 +63,25 @@ pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot) -> Result<u64, 
             flush(&mut frame, &mut count)?;
         }
         flush(&mut frame, &mut count)
-    })?;
+    })
+    .map(drop)?;
     Ok(at)
 }
 
-/// Reads a checkpoint, and says which log it belongs to and how long it is.
-pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, u64, u64), LogError> {
+/// Notes in the header of a checkpoint that was written before there was a segment which one follows it. The note is
+/// in one sector and needs no sync: without it, only the loss of that segment goes unnoticed.
+pub fn note_next(disk: &Arc<dyn Disk>, which: &LogFile, next: Revision) -> Result<(), LogError> {
+    let name = which.name();
+    let failed = |source| LogError::Io { action: "write", file: name.clone(), source };
+    let file = disk.open(&name).map_err(failed)?;
+    let mut header = [0; FILE_HEADER_BYTES];
+    file.read_at(0, &mut header).map_err(failed)?;
+    let header = FileHeader { next, ..which.checked(FileHeader::decode(&name, &header)?)? };
+    file.write_at(0, &header.encode()).map_err(failed)
+}
+
+/// Reads a checkpoint with its header, and says how long it is.
+pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, FileHeader, u64), LogError> {
     let name = which.name();
     let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
     let file = disk.open(&name).map_err(failed)?;
@@ -86,7 +103,7 @@ pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, u64, u64
             Slot::Bad { what, .. } => return Err(damaged(what)),
         };
         if frame.count == 0 {
-            return Ok((snapshot, header.id, length));
+            return Ok((snapshot, header, length));
         }
         let mut payload = frame.payload;
         for _ in 0..frame.count {

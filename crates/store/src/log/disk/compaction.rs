@@ -14,7 +14,7 @@ use super::files::{Files, LogFile, UNFINISHED};
 use super::format::{FILE_HEADER_BYTES, FileHeader, FileKind, finish_frame, start_frame};
 use super::room::{make_room, write_aside};
 use super::segment::{Reading, scan};
-use super::{RESERVE, Room, SPARE, State};
+use super::{RESERVE, SPARE, State};
 use crate::commit::Commit;
 use crate::disk::Disk;
 use crate::log::wire::encode_commit;
@@ -28,7 +28,8 @@ const FRAME_BYTES: usize = 256 << 10;
 pub(super) struct Provision {
     pub disk: Arc<dyn Disk>,
     pub state: Arc<Mutex<State>>,
-    pub room: Room,
+    pub needs_reserve: bool,
+    pub needs_spare: bool,
     pub spare_bytes: u64,
     pub reserve_bytes: u64,
 }
@@ -43,15 +44,21 @@ impl Chore for Provision {
 
 impl Provision {
     fn make(&self) -> Result<(), LogError> {
-        if !self.room.reserve {
-            make_room(&self.disk, RESERVE, self.reserve_bytes)?;
-            self.state.lock().room.reserve = true;
+        if self.needs_reserve {
+            let reserve = make_room(&self.disk, RESERVE, self.reserve_bytes)?;
+            self.state.lock().room.reserve = Some(reserve);
         }
-        if self.room.spare.is_none() {
-            make_room(&self.disk, SPARE, self.spare_bytes)?;
-            self.state.lock().room.spare = Some(self.spare_bytes);
+        if self.needs_spare {
+            let spare = make_room(&self.disk, SPARE, self.spare_bytes)?;
+            self.state.lock().room.spare = Some(spare);
         }
-        Ok(())
+        let sealed = self.state.lock().sealed.take();
+        match sealed.map(|file| file.sync()) {
+            Some(Err(source)) => {
+                Err(LogError::Io { action: "sync", file: "a sealed segment".to_owned(), source })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -61,6 +68,8 @@ pub(super) struct Compact {
     pub state: Arc<Mutex<State>>,
     pub id: u64,
     pub snapshot: Snapshot,
+    /// The first revision of the segment in use; zero if there is none.
+    pub next: Revision,
     pub retention: Retention,
     pub now: Time,
     /// The segments, by first revision, that are known to hold nothing exempt from history.
@@ -80,8 +89,8 @@ impl Compact {
         let base = self.snapshot.revision();
         let files = Files::list(&self.disk)?;
         let base_bytes = match files.checkpoints.last() {
-            Some(file) if file.first == base => self.state.lock().base_bytes,
-            _ => checkpoint::write(&self.disk, self.id, &self.snapshot)?,
+            Some(file) if file.first == base => length(&self.disk, &file.name())?,
+            _ => checkpoint::write(&self.disk, self.id, &self.snapshot, self.next)?,
         };
         for pair in files.sources().windows(2) {
             let last = Revision(pair[1].first.0 - 1);
@@ -94,12 +103,13 @@ impl Compact {
         for pair in files.segments.windows(2).filter(|pair| pair[1].first <= base.next()) {
             remove_if_there(&self.disk, &pair[0].name())?;
         }
+        let floor = Files::list(&self.disk)?.floor();
         let mut state = self.state.lock();
         state.base = base;
         state.base_bytes = base_bytes;
         state.history_bytes = history_bytes;
         state.live_bytes = state.live_bytes.saturating_sub(state.sealing_bytes);
-        state.floor = Files::list(&self.disk)?.floor();
+        state.floor = floor;
         Ok(())
     }
 
@@ -122,13 +132,22 @@ impl Compact {
             time = time.max(commit.time);
             frames.push(without_exempt(commit, &self.retention.exempt));
         })?;
-        let header =
-            FileHeader { kind: FileKind::History, id: self.id, first: segment.first, last, time }.encode();
+        let header = FileHeader {
+            kind: FileKind::History,
+            id: self.id,
+            first: segment.first,
+            last,
+            time,
+            capacity: 0,
+            next: Revision::ZERO,
+        };
+        let header = header.encode();
         let body = frames.finish(last);
         write_aside(&self.disk, &format!("{}{UNFINISHED}", history.name()), &history.name(), |file| {
             file.write_at(0, &header)?;
             file.write_at(FILE_HEADER_BYTES as u64, &body)
         })
+        .map(drop)
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use setpoint_api::Revision;
 
-use super::format::{FileHeader, FileKind, corrupt};
+use super::format::{FILE_HEADER_BYTES, FileHeader, FileKind, corrupt};
 use crate::disk::Disk;
 use crate::log::LogError;
 
@@ -89,15 +89,25 @@ impl LogFile {
         let file = disk.open(&name).map_err(failed)?;
         let mut bytes = vec![0; usize::try_from(file.length().map_err(failed)?).unwrap_or(usize::MAX)];
         file.read_at(0, &mut bytes).map_err(failed)?;
+        if FileHeader::decode(&name, &bytes).is_err() && bytes.len() >= FILE_HEADER_BYTES {
+            // The writer may have been sealing the segment just then; what is damaged stays damaged.
+            file.read_at(0, &mut bytes[..FILE_HEADER_BYTES]).map_err(failed)?;
+        }
         let header = self.checked(FileHeader::decode(&name, &bytes)?)?;
         Ok((header, Bytes::from(bytes)))
     }
 
-    /// Lets a header pass that fits the name. History may be a segment that was only given another name.
+    /// Lets a header pass that fits the name. History may be a segment that was only given another name, and only
+    /// the header of a segment tells where it ends.
     pub fn checked(&self, header: FileHeader) -> Result<FileHeader, LogError> {
-        let renamed = self.kind == FileKind::History && header.kind == FileKind::Segment;
-        let same = (header.kind, header.last) == (self.kind, self.last);
-        if header.first == self.first && (renamed || same) {
+        let fits = match (self.kind, header.kind) {
+            (FileKind::Segment, FileKind::Segment) => true,
+            (FileKind::History, FileKind::Segment) => {
+                header.last == Revision::ZERO || header.last == self.last
+            }
+            _ => (header.kind, header.last) == (self.kind, self.last),
+        };
+        if header.first == self.first && fits {
             Ok(header)
         } else {
             Err(corrupt(&self.name(), 0, "the file's header does not fit its name"))
@@ -156,6 +166,20 @@ impl Files {
         let mut sources: Vec<&LogFile> = self.segments.iter().filter(made).chain(&self.history).collect();
         sources.sort_by_key(|file| file.first);
         sources
+    }
+
+    /// Fails if a segment is gone that `header`, of the file `name`, says to be there.
+    pub fn check_follower(&self, name: &str, header: &FileHeader) -> Result<(), LogError> {
+        let first = match header.kind {
+            FileKind::Checkpoint => header.next,
+            FileKind::Segment if header.last > Revision::ZERO => header.last.next(),
+            _ => Revision::ZERO,
+        };
+        if first == Revision::ZERO || self.segments.iter().any(|segment| segment.first >= first) {
+            return Ok(());
+        }
+        let what = format!("the file is missing, and {name} says that it was in use");
+        Err(corrupt(&LogFile::segment(first).name(), 0, &what))
     }
 
     /// The newest checkpoint at or before `at_most`.

@@ -18,8 +18,9 @@ use setpoint_api::{Revision, Time};
 use crate::disk::SECTOR_BYTES;
 use crate::log::LogError;
 
-/// The format that this program writes.
-pub const FORMAT: u32 = 1;
+/// The format that this program writes. Format 2 added [`FileHeader::capacity`], [`FileHeader::next`] and the last
+/// revision of a segment that has a successor; format 1 has zeros there.
+pub const FORMAT: u32 = 2;
 /// How long the header of a file is.
 pub const FILE_HEADER_BYTES: usize = 64;
 /// How long the header of a frame is.
@@ -50,10 +51,16 @@ pub struct FileHeader {
     pub id: u64,
     /// The first revision it covers (a checkpoint: the one it shows).
     pub first: Revision,
-    /// The last revision it covers; zero for a segment, which may still grow.
+    /// The last revision it covers; zero for a segment without a successor, which may still grow.
     pub last: Revision,
     /// The time of its last commit; zero for a segment.
     pub time: Time,
+    /// The length in bytes that a segment was made with: a shorter file has been cut. Zero in other files, and where
+    /// it is not known.
+    pub capacity: u64,
+    /// The first revision of the segment that was in use when a checkpoint was written: it, or a later one, is there
+    /// until the next checkpoint is. Zero in other files, and where there was no segment.
+    pub next: Revision,
 }
 
 impl FileHeader {
@@ -68,6 +75,8 @@ impl FileHeader {
         out[24..32].copy_from_slice(&self.first.0.to_le_bytes());
         out[32..40].copy_from_slice(&self.last.0.to_le_bytes());
         out[40..48].copy_from_slice(&self.time.0.to_le_bytes());
+        let extra = if self.kind == FileKind::Checkpoint { self.next.0 } else { self.capacity };
+        out[48..56].copy_from_slice(&extra.to_le_bytes());
         let crc = crc32fast::hash(&out[..60]);
         out[60..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -92,8 +101,14 @@ impl FileHeader {
             3 => FileKind::Checkpoint,
             _ => return Err(corrupt(12, "unknown kind of file")),
         };
+        let (capacity, next) = match (kind, u64_at(bytes, 48)) {
+            (FileKind::Checkpoint, next) => (0, Revision(next)),
+            (_, capacity) => (capacity, Revision::ZERO),
+        };
         Ok(FileHeader {
             kind,
+            capacity,
+            next,
             id: u64_at(bytes, 16),
             first: Revision(u64_at(bytes, 24)),
             last: Revision(u64_at(bytes, 32)),

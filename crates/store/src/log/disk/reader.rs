@@ -10,7 +10,7 @@ use setpoint_api::Revision;
 use super::checkpoint;
 use super::files::{Files, LogFile};
 use super::format::{FileKind, corrupt};
-use super::segment::{Reading, scan};
+use super::segment::{Reading, check_length, scan};
 use crate::commit::Commit;
 use crate::disk::Disk;
 use crate::log::{LogError, LogReader};
@@ -36,9 +36,17 @@ impl DiskReader {
         let files = Files::list(&self.disk)?;
         let mut newest = Revision::ZERO;
         for file in &files.checkpoints {
-            newest = newest.max(checkpoint::read(&self.disk, file)?.0.revision());
+            let (snapshot, header, _) = checkpoint::read(&self.disk, file)?;
+            newest = newest.max(snapshot.revision());
+            if Some(file) == files.checkpoints.last() {
+                files.check_follower(&file.name(), &header)?;
+            }
         }
         let sources = files.sources();
+        let oldest = files.checkpoints.first().map_or(Revision::ZERO, |file| file.first);
+        if let Some(first) = sources.first().filter(|file| file.first > oldest.next()) {
+            return Err(missing(first, oldest));
+        }
         let mut id = None;
         for (i, file) in sources.iter().enumerate() {
             let content = file.read(&*self.disk)?;
@@ -51,6 +59,10 @@ impl DiskReader {
                 (_, Some(_)) => Reading::Sealed,
                 (_, None) => Reading::Last,
             };
+            if reading == Reading::Last {
+                files.check_follower(&file.name(), &content.0)?;
+                check_length(file, &content)?;
+            }
             let ending = scan(file, &content, reading, Revision::ZERO, &mut |_| ())?;
             let last = if file.kind == FileKind::History { file.last } else { ending.last };
             if let Some(next) = next

@@ -18,25 +18,41 @@ use crate::log::wire::{Interner, decode_commit};
 pub struct Segment {
     name: String,
     file: Box<dyn DiskFile>,
-    first: Revision,
+    header: FileHeader,
     position: u64,
     capacity: u64,
 }
 
 impl Segment {
+    /// A segment of zeros after its header.
+    pub fn begin(file: Box<dyn DiskFile>, header: FileHeader) -> Segment {
+        let name = LogFile::segment(header.first).name();
+        Segment { name, file, header, position: FILE_HEADER_BYTES as u64, capacity: header.capacity }
+    }
+
     /// Goes on with a segment at the first free position.
-    pub fn resume(disk: &Arc<dyn Disk>, which: &LogFile, position: u64) -> Result<Segment, LogError> {
-        let name = which.name();
+    pub fn resume(disk: &Arc<dyn Disk>, header: FileHeader, position: u64) -> Result<Segment, LogError> {
+        let name = LogFile::segment(header.first).name();
         let failed = |source| LogError::Io { action: "open", file: name.clone(), source };
         let file = disk.open(&name).map_err(failed)?;
         let capacity = file.length().map_err(failed)?;
-        Ok(Segment { file, first: which.first, position, capacity, name })
+        Ok(Segment { file, header, position, capacity, name })
+    }
+
+    /// Notes in the header that `last` is the last revision, once the name of the next segment is durable. The note
+    /// is in one sector and needs no sync before the next commit: without it, only the loss of that segment goes
+    /// unnoticed.
+    pub fn seal(self, last: Revision) -> Result<Box<dyn DiskFile>, LogError> {
+        let header = FileHeader { last, capacity: self.capacity, ..self.header };
+        let written = self.file.write_at(0, &header.encode());
+        written.map_err(|source| LogError::Io { action: "seal", file: self.name, source })?;
+        Ok(self.file)
     }
 
     /// The first revision it holds, or will hold.
     #[must_use]
     pub fn first(&self) -> Revision {
-        self.first
+        self.header.first
     }
 
     /// How many bytes it can hold in all.
@@ -75,6 +91,11 @@ impl Segment {
         let failed = |source| LogError::Io { action: "settle the end of", file: self.name.clone(), source };
         if tail.iter().any(|byte| *byte != 0) {
             self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
+        }
+        if self.header.capacity == 0 {
+            // Format 1 did not note it.
+            self.header.capacity = self.capacity;
+            self.file.write_at(0, &self.header.encode()).map_err(failed)?;
         }
         self.file.sync().map_err(failed)
     }
@@ -155,6 +176,16 @@ pub fn scan(
         }
         position = frame.end;
     }
+}
+
+/// Fails if a segment is shorter than it was made. Frames are written into zeros, so no cut of the power does that.
+pub fn check_length(which: &LogFile, (header, file): &(FileHeader, Bytes)) -> Result<(), LogError> {
+    let length = file.len() as u64;
+    if length >= header.capacity {
+        return Ok(());
+    }
+    let what = format!("the file has been cut, it was made with {} bytes", header.capacity);
+    Err(corrupt(&which.name(), length, &what))
 }
 
 /// Judges what stands where the next frame would be.

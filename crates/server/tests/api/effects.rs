@@ -1,0 +1,69 @@
+//! Kinds that are stored and have no effect yet: each write says so.
+
+use super::World;
+
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// The warnings of an answer.
+fn warnings(world: &World, method: &str, path: &str, body: &str) -> (u16, Vec<String>) {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let (code, headers, _) = world.send(method, path, body, &[("content-type", kind)]);
+    let warnings = headers.get_all("warning").into_iter().map(|value| value.to_str().unwrap().to_owned());
+    (code, warnings.collect())
+}
+
+fn expected(kind: &str, instead: &str) -> Vec<String> {
+    vec![format!("299 - \"{kind} is stored but not enforced by this server yet: {instead}\"")]
+}
+
+#[test]
+fn a_write_without_effect_is_answered_with_a_warning() {
+    let world = World::new();
+    let hook = r#"{"metadata":{"name":"h"},"webhooks":[]}"#;
+    let policy = r#"{"metadata":{"name":"np"},"spec":{"podSelector":{}}}"#;
+    let role = r#"{"metadata":{"name":"r"},"rules":[]}"#;
+    let binding = r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"}}"#;
+    let networks = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let admitted = "requests are admitted without it";
+    let rights = "the group system:masters has all rights and no one else has any";
+    let cases = [
+        (
+            format!("{ADMISSION}/validatingwebhookconfigurations"),
+            hook,
+            "ValidatingWebhookConfiguration",
+            admitted,
+        ),
+        (
+            format!("{ADMISSION}/mutatingwebhookconfigurations"),
+            hook,
+            "MutatingWebhookConfiguration",
+            admitted,
+        ),
+        (format!("{RBAC}/clusterroles"), role, "ClusterRole", rights),
+        (format!("{RBAC}/clusterrolebindings"), binding, "ClusterRoleBinding", rights),
+        (format!("{RBAC}/namespaces/default/roles"), role, "Role", rights),
+        (format!("{RBAC}/namespaces/default/rolebindings"), binding, "RoleBinding", rights),
+        (networks.to_owned(), policy, "NetworkPolicy", "traffic is not filtered"),
+    ];
+    for (path, body, kind, instead) in cases {
+        assert_eq!(warnings(&world, "POST", &path, body), (201, expected(kind, instead)), "{path}");
+        let name = setpoint_api::json::parse(body.as_bytes()).unwrap();
+        let one = format!("{path}/{}", name.str_at(&["metadata", "name"]));
+        let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
+        assert_eq!(warnings(&world, "PATCH", &one, label), (200, expected(kind, instead)), "{one}");
+        assert_eq!(warnings(&world, "GET", &one, "").1, [""; 0], "{one}");
+        assert_eq!(warnings(&world, "DELETE", &one, "").1, [""; 0], "{one}");
+    }
+}
+
+#[test]
+fn a_write_with_effect_has_no_such_warning() {
+    let world = World::new();
+    let map = r#"{"metadata":{"name":"m"}}"#;
+    assert_eq!(warnings(&world, "POST", "/api/v1/namespaces/default/configmaps", map), (201, Vec::new()));
+    let budget =
+        r#"{"metadata":{"name":"p"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}"#;
+    let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    assert_eq!(warnings(&world, "POST", path, budget), (201, Vec::new()));
+}

@@ -1,0 +1,115 @@
+//! When the certificates of a running server are renewed.
+
+use std::future::Future;
+use std::time::Duration;
+
+use setpoint_server::certs::Pki;
+use setpoint_store::Clock;
+
+/// How often the wall clock is looked at. The timer behind a sleep stands still while the machine is suspended and
+/// knows nothing of a clock that is set, so no sleep is longer than this.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// How many checks pass after a renewal that failed before the next one is tried.
+const CHECKS_BETWEEN_RETRIES: u32 = 5;
+
+/// Has `renew` make new certificates whenever those in use are due by the wall clock. It never returns.
+pub async fn renew_when_due<S: Future<Output = ()>>(
+    clock: &dyn Clock,
+    mut in_use: Pki,
+    mut sleep: impl FnMut(Duration) -> S,
+    mut renew: impl FnMut() -> anyhow::Result<Pki>,
+) {
+    let mut checks_to_skip = 0;
+    loop {
+        sleep(CHECK_EVERY).await;
+        if checks_to_skip > 0 {
+            checks_to_skip -= 1;
+        } else if in_use.is_renewal_due(clock.now()) {
+            match renew() {
+                Ok(pki) => {
+                    tracing::info!("certificates renewed");
+                    in_use = pki;
+                }
+                Err(error) => {
+                    tracing::error!(error = %format!("{error:#}"), "certificate renewal failed");
+                    checks_to_skip = CHECKS_BETWEEN_RETRIES - 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use setpoint_api::Time;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const START: Time = Time::from_seconds(1_790_000_000);
+
+    struct Hand(AtomicI64);
+
+    impl Clock for Hand {
+        fn now(&self) -> Time {
+            Time(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    /// Checks, of so many, at which certificates were made, while `wall` says what the wall clock shows at each.
+    fn renewals(checks: u32, wall: impl Fn(u32) -> Time, fails: impl Fn(u32) -> bool) -> Vec<u32> {
+        let names = ["localhost".to_owned()];
+        let (clock, check) = (Hand(AtomicI64::new(START.0)), AtomicU32::new(0));
+        let mut made = Vec::new();
+        let first = Pki::ephemeral(&names, START, 1).unwrap();
+        let sleep = |time: Duration| {
+            assert!(time <= Duration::from_secs(120), "a suspended machine notices late: {time:?}");
+            let number = check.fetch_add(1, Ordering::Relaxed) + 1;
+            clock.0.store(wall(number).0, Ordering::Relaxed);
+            async move {
+                if number > checks {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let renew = || {
+            let number = check.load(Ordering::Relaxed);
+            made.push(number);
+            anyhow::ensure!(!fails(number), "the disk is full");
+            Ok(Pki::ephemeral(&names, clock.now(), u64::from(number))?)
+        };
+        {
+            let mut running = pin!(renew_when_due(&clock, first, sleep, renew));
+            assert_eq!(running.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending);
+        }
+        made
+    }
+
+    #[test]
+    fn certificates_are_renewed_when_two_thirds_of_their_life_are_over() {
+        let made = renewals(300, |check| START.after(DAY * check), |_| false);
+        assert_eq!(made, [244], "of 365 days");
+    }
+
+    #[test]
+    fn a_machine_that_slept_for_months_renews_at_the_next_check() {
+        let wall = |check| START.after(if check < 3 { Duration::ZERO } else { DAY * 300 });
+        assert_eq!(renewals(10, wall, |_| false), [3]);
+    }
+
+    #[test]
+    fn certificates_that_were_made_while_the_clock_was_ahead_are_made_again() {
+        let wall = |check| START.after(if (3..6).contains(&check) { DAY * 300 } else { DAY });
+        assert_eq!(renewals(10, wall, |_| false), [3, 6]);
+    }
+
+    #[test]
+    fn a_renewal_that_fails_is_tried_again_with_pauses() {
+        let made = renewals(20, |_| START.after(DAY * 300), |check| check < 10);
+        assert_eq!(made, [1, 6, 11]);
+    }
+}
