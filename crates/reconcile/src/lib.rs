@@ -11,12 +11,14 @@
 //!   that a server, a process of its own and a simulator run the same loop.
 //! - [`views`]: what planners read of each kind.
 //! - [`election`]: who acts, when several could.
+//! - [`heartbeat`]: writes that are no reason to look at other objects again.
 //! - [`quota`]: what objects use of a quota, for the loop and for admission.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`news`].
 
 pub mod election;
 pub mod engine;
 pub mod events;
+pub mod heartbeat;
 pub mod news;
 pub mod object;
 pub mod plan;
