@@ -203,10 +203,10 @@ pub fn explain(class: &Class, cache: &Cache) -> Verdict {
         looked_at += 1;
         if let Some(rejection) = class.rejection(at) {
             reasons.add(rejection, 1);
-        } else if cell.will_do() {
-            if let Some(shut) = gates.shut(class.node(at)) {
-                reasons.add(&shut.rejection(), 1);
-            }
+        } else if cell.will_do()
+            && let Some(shut) = gates.shut(class.node(at))
+        {
+            reasons.add(&shut.rejection(), 1);
         }
     }
     if looked_at < cache.existing {
