@@ -10,12 +10,15 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::Pod as PodView;
 use setpoint_reconcile::{Act, Object, Write};
 use setpoint_scheduler::request::Amounts;
-use setpoint_scheduler::shape::{HostPort, Shape, host_ports};
+use setpoint_scheduler::shape::{HostPort, PortSet, Shape, host_ports};
 
 use crate::fleet::Seat;
 use crate::lifecycle::whole;
 use crate::pod::{Pod, Status};
 use crate::resizing::{Verdict, held_by, is_asking, wanted_by};
+
+/// How many containers a pod may have.
+const CONTAINERS_MAX: usize = 512;
 
 /// Why a node refuses a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,7 @@ impl<'a> Room<'a> {
     /// # Errors
     /// If the node cannot hold it, or it does not want to be there.
     pub fn admit(&mut self, object: &'a Object, pod: &'a PodView) -> Result<(), Refusal> {
+        check_containers(pod)?;
         let asked = Amounts::asked_by(pod);
         self.check_amounts(&asked)?;
         self.check_node(object, pod)?;
@@ -117,9 +121,8 @@ impl<'a> Room<'a> {
             ("ephemeral-storage", asked.ephemeral, taken.ephemeral, offer.ephemeral),
         ];
         // What a node does not know at all may be given by somebody else.
-        let known = asked.others.iter().filter(|(name, _)| {
-            !name.contains('/') || offer.others.iter().any(|(offered, _)| offered == name)
-        });
+        let known =
+            asked.others.iter().filter(|(name, _)| !name.contains('/') || offer.others.contains_key(*name));
         let others = known.map(|(name, amount)| (&**name, *amount, taken.other(name), offer.other(name)));
         for (name, asked, taken, offer) in own.into_iter().chain(others) {
             if asked > 0 && asked > offer - taken {
@@ -149,13 +152,25 @@ impl<'a> Room<'a> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut taken = self.admitted.iter().flat_map(|(_, pod)| host_ports(pod));
-        if taken.any(|taken| wanted.iter().any(|port| port.clashes(&taken))) {
+        let wanted: PortSet = wanted.iter().cloned().collect();
+        let taken: PortSet = self.admitted.iter().flat_map(|(_, pod)| host_ports(pod)).collect();
+        if wanted.clashes(&taken) {
             let why = "node(s) didn't have free ports for the requested pod ports";
             return Err(predicate("NodePorts", why));
         }
         Ok(())
     }
+}
+
+/// What a look at a pod costs grows with the square of the number of its containers.
+fn check_containers(pod: &PodView) -> Result<(), Refusal> {
+    let count = pod.spec.containers.len() + pod.spec.init_containers.len();
+    if count <= CONTAINERS_MAX {
+        return Ok(());
+    }
+    let message =
+        format!("pod has {count} containers, a simulated node runs at most {CONTAINERS_MAX} of a pod");
+    Err(Refusal { reason: "UnexpectedAdmissionError".into(), message })
 }
 
 fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {

@@ -17,6 +17,12 @@ const NOWHERE: [&str; 3] = [".invalid", ".test", ".example"];
 /// How people call an image of which they want to see that it is missing.
 const MISSING: [&str; 5] = ["nonexistent", "non-existent", "does-not-exist", "doesnotexist", "not-found"];
 
+/// Whether the name of an image, or of a program, says that there is none.
+#[must_use]
+pub fn is_named_missing(name: &str) -> bool {
+    MISSING.iter().any(|word| name.contains(word))
+}
+
 /// Why an image can never be had; nothing if it may exist.
 #[must_use]
 pub fn impossible(image: &str) -> Option<Impossible> {
@@ -26,7 +32,7 @@ pub fn impossible(image: &str) -> Option<Impossible> {
         return Some(Impossible::NoSuchHost(name.to_owned()));
     }
     // A registry answers 404 for what it does not have: as a tag, the number says so by itself.
-    let is_missing = tag == "404" || MISSING.iter().any(|word| path.contains(word) || tag.contains(word));
+    let is_missing = tag == "404" || is_named_missing(path) || is_named_missing(tag);
     is_missing.then_some(Impossible::NotFound)
 }
 

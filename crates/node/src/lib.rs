@@ -14,6 +14,7 @@ pub mod admission;
 pub mod attend;
 pub mod control_plane;
 pub mod fleet;
+pub mod host_paths;
 pub mod images;
 pub mod lifecycle;
 pub mod logs;

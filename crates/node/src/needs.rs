@@ -1,4 +1,4 @@
-//! What a pod needs of ConfigMaps and Secrets before its containers can start.
+//! What a pod needs of ConfigMaps, Secrets and paths of its node before its containers can start.
 //!
 //! What a volume needs is looked for before the first container starts, what the environment of a container needs
 //! before each start. A pod that lacks something waits, says for what, and is looked at again when a ConfigMap or a
@@ -13,6 +13,7 @@ use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::{ContainerStatus, Pod as PodView};
 use setpoint_reconcile::{Index, Object, View, World};
 
+use crate::host_paths;
 use crate::pod::{Container, KeyRef, Source, Spec, Volume};
 
 /// Why a container waits that lacks something, in one word.
@@ -101,6 +102,9 @@ impl Needs<'_> {
         }
         if let Some(source) = &volume.secret {
             return self.source(SECRET, &source.secret_name, source);
+        }
+        if let Some(path) = &volume.host_path {
+            return host_paths::fault(path);
         }
         let sources = &volume.projected.as_ref()?.sources;
         if sources.iter().any(|source| source.service_account_token.is_some()) {

@@ -154,7 +154,7 @@ impl SecurityContext {
     }
 }
 
-/// A volume, as far as it comes from ConfigMaps and Secrets.
+/// A volume, as far as it comes from ConfigMaps, Secrets and the node itself.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
@@ -166,6 +166,19 @@ pub struct Volume {
     pub secret: Option<Source>,
     /// Several things in one.
     pub projected: Option<Projected>,
+    /// A path of the node.
+    pub host_path: Option<HostPath>,
+}
+
+/// A path of a node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct HostPath {
+    /// The path.
+    pub path: String,
+    /// What must be there; empty if anything will do.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub kind: String,
 }
 
 /// Several things in one volume.

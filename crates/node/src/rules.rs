@@ -24,6 +24,11 @@ use shell::Course;
 /// The prefix of annotations by which a pod says how it behaves. `NAME.` before it means one container only.
 pub const PREFIX: &str = "simulate.setpoint.dev/";
 
+/// The code of a container whose command cannot be started.
+pub const CANNOT_RUN: i64 = 128;
+/// How long a container runs that uses more memory than its limit.
+const OOM_AFTER: Duration = Duration::from_secs(1);
+
 /// How much of what was said people are shown when it cannot be.
 const SHOWN_MAX: usize = 100;
 
@@ -36,6 +41,8 @@ pub struct Script {
     pub said: Said,
     /// The variables of whatever runs in it.
     pub env: Env,
+    /// Why its command cannot be started.
+    pub start_error: Option<String>,
 }
 
 /// What rules and annotations can say of a container.
@@ -47,6 +54,8 @@ pub struct Said {
     pub pull_fails: Option<String>,
     /// How long its image cannot be had; for ever if that is not said.
     pub pull_recovers: Option<Duration>,
+    /// Whether its node has the image before anybody pulls it.
+    pub image_present: Option<bool>,
     /// How long it takes to become ready.
     pub ready_after: Option<Duration>,
     /// How long it is well.
@@ -96,6 +105,9 @@ impl Script {
     /// How it ends by itself; nothing if only others end it.
     #[must_use]
     pub fn end(&self) -> Option<End> {
+        if self.start_error.is_some() {
+            return Some(End { after: Duration::ZERO, code: CANNOT_RUN, reason: "StartError" });
+        }
         let said = &self.said;
         let oom = said.oom_after.map(|after| End { after, code: 137, reason: "OOMKilled" });
         let told = said.exit_after.or(said.exit_code.and(self.course.end.map(|(after, _)| after)));
@@ -142,7 +154,34 @@ pub fn script(rules: &[Rule], container: &Container, restarts: i64, pod: &Pod, m
             }
         }
     }
-    Script { course, said, env }
+    if exceeds_memory(&said, container) {
+        said.oom_after = said.oom_after.or(Some(OOM_AFTER));
+    }
+    let start_error = words.first().and_then(|program| start_error(program));
+    Script { course, said, env, start_error }
+}
+
+/// Whether a container uses more memory than its limit.
+fn exceeds_memory(said: &Said, container: &Container) -> bool {
+    let limit = container.resources.limits.get("memory");
+    let limit = limit.and_then(|text| setpoint_api::quantity::Quantity::parse(text).ok());
+    said.memory.zip(limit).is_some_and(|(used, limit)| used > limit.value())
+}
+
+/// Why a program cannot be started: its name says that there is none. The words are those of containerd and runc.
+fn start_error(program: &str) -> Option<String> {
+    if !images::is_named_missing(program) {
+        return None;
+    }
+    let why = if program.contains('/') {
+        format!("stat {program}: no such file or directory")
+    } else {
+        "executable file not found in $PATH".to_owned()
+    };
+    Some(format!(
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: \
+         unable to start container process: error during container init: exec: {program:?}: {why}"
+    ))
 }
 
 /// What annotations say: of which container, or of all, what, and how it is to be.
@@ -245,6 +284,9 @@ impl Said {
             "pull-takes" => self.pull_takes = Some(time()?),
             "pull-fails" => self.pull_fails = Some(value.to_owned()),
             "pull-recovers-after" => self.pull_recovers = Some(time()?),
+            "image-present" => {
+                self.image_present = Some(value.parse().map_err(|_| unclear("is neither true nor false"))?);
+            }
             "ready-after" => self.ready_after = Some(time()?),
             "unwell-after" => self.unwell_after = Some(time()?),
             "exit-after" => self.exit_after = Some(time()?),

@@ -17,7 +17,7 @@ use crate::lifecycle::{NEVER_RAN, restart, whole};
 use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
 use crate::rules::env::Env;
 use crate::rules::file::Rule;
-use crate::rules::{Script, script, shell};
+use crate::rules::{CANNOT_RUN, Script, script, shell};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
 
 /// The name of this runtime, as a scheme.
@@ -28,8 +28,6 @@ const TERMINATED: i64 = 143;
 const KILLED: i64 = 137;
 /// The code of a process of which nobody knows how it ended.
 const LOST: i64 = 255;
-/// The code of a process that could not be started.
-const CANNOT_RUN: i64 = 128;
 /// How many bytes of a log stand in for a container's last words.
 const WORDS_MAX: usize = 2048;
 
@@ -163,6 +161,12 @@ impl<'a> Simulated<'a> {
         takes.is_some_and(|takes| !takes.is_zero())
     }
 
+    /// Why the command of a container cannot be started.
+    #[must_use]
+    pub fn start_error(&self, name: &str) -> Option<&str> {
+        self.scripts.get(name)?.start_error.as_deref()
+    }
+
     /// What a container does.
     pub(crate) fn script(&self, container: &Container) -> &Script {
         self.scripts.get(&container.name).expect("every container has a script")
@@ -208,6 +212,9 @@ impl<'a> Simulated<'a> {
     /// What a container leaves behind where it says its last words are.
     fn last_words(&self, container: &Container, at: Time, code: i64) -> String {
         let script = self.script(container);
+        if let Some(error) = &script.start_error {
+            return error.clone();
+        }
         let age = self.runs.get(&container.name).map_or(Duration::ZERO, |run| at.since(run.started));
         if let Some(words) = script.course.files_at(age).remove(&container.termination_message_path)
             && !words.is_empty()

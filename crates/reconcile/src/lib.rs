@@ -12,6 +12,7 @@
 //! - [`views`]: what planners read of each kind.
 //! - [`election`]: who acts, when several could.
 //! - [`clock`]: the time of the loop, and steps of the wall clock.
+//! - [`heartbeat`]: writes that are no reason to look at other objects again.
 //! - [`quota`]: what objects use of a quota, for the loop and for admission.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`news`].
 
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod election;
 pub mod engine;
 pub mod events;
+pub mod heartbeat;
 pub mod news;
 pub mod object;
 pub mod plan;

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
+use crate::heartbeat::is_heartbeat;
 use crate::object::{Object, View};
 use crate::views::pod::Pod;
 
@@ -52,6 +53,8 @@ struct Table {
     number: usize,
     /// The revision up to which changes of this resource have been taken in.
     revision: Revision,
+    /// The revision of the last change that was more than a heartbeat.
+    changed: Revision,
     objects: OrdMap<Key, Object>,
 }
 
@@ -121,9 +124,9 @@ impl World {
         self.notebook.reads.get()
     }
 
-    /// Whether any of these resources has changed since a revision.
+    /// Whether any of these resources has changed since a revision, by more than a heartbeat.
     pub(crate) fn has_changed(&self, reads: Reads, since: Revision) -> bool {
-        self.tables.values().any(|table| table.revision > since && reads.has(Reads::of(table)))
+        self.tables.values().any(|table| table.changed > since && reads.has(Reads::of(table)))
     }
 
     /// The table of a resource, for who reads it.
@@ -328,6 +331,9 @@ impl World {
         let table = self.table(object.key().resource());
         table.revision = table.revision.max(object.revision());
         let before = table.objects.insert(object.key().clone(), object.clone());
+        if before.as_ref().is_none_or(|before| !is_heartbeat(before, &object)) {
+            table.changed = table.changed.max(object.revision());
+        }
         if object.key().resource().as_str() == EVENTS {
             return before;
         }
@@ -351,6 +357,7 @@ impl World {
     pub fn remove(&mut self, key: &Key, revision: Revision) -> Option<Object> {
         let table = self.table(key.resource());
         table.revision = table.revision.max(revision);
+        table.changed = table.changed.max(revision);
         let before = table.objects.remove(key)?;
         if key.resource().as_str() != EVENTS {
             self.index(Some(&before), None);
@@ -457,6 +464,15 @@ mod tests {
         Object::read(key, Revision(revision), Time::EPOCH, text).unwrap()
     }
 
+    fn node(revision: u64, ready: &str, beat: i64) -> Object {
+        let key = Key::from_path(&Resource::new("nodes").unwrap(), "n").unwrap();
+        let beat = setpoint_api::rfc3339::Seconds(Time::from_seconds(beat));
+        let text = format!(
+            r#"{{"metadata":{{"name":"n","uid":"u","resourceVersion":"{revision}"}},"status":{{"conditions":[{{"type":"Ready","status":"{ready}","lastHeartbeatTime":"{beat}"}}]}}}}"#
+        );
+        Object::read(key, Revision(revision), Time::EPOCH, text).unwrap()
+    }
+
     fn names<'a>(objects: impl Iterator<Item = &'a Object>) -> Vec<&'a str> {
         objects.map(|object| object.key().path()).collect()
     }
@@ -498,7 +514,13 @@ mod tests {
             let reads = world.reads();
             let mut later = world.clone();
             later.reach_of(&Resource::new("nodes").unwrap(), Revision(2));
+            assert!(!later.has_changed(reads, Revision(1)), "that all is known is no change");
+            later.put(node(2, "True", 1));
             let nodes = later.has_changed(reads, Revision(1));
+            later.put(node(3, "True", 2));
+            assert!(!later.has_changed(reads, Revision(2)), "a heartbeat is no change");
+            later.put(node(4, "False", 3));
+            assert_eq!(later.has_changed(reads, Revision(3)), nodes);
             let mut later = world.clone();
             later.put(pod("a/y", 2, "web", "o2"));
             (nodes, later.has_changed(reads, Revision(1)))

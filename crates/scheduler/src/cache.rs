@@ -6,9 +6,11 @@
 
 pub mod claims;
 pub mod counters;
+pub mod counts;
 mod news;
 pub mod node;
 pub mod owed;
+pub mod sets;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +24,9 @@ use setpoint_reconcile::world::Then;
 use setpoint_reconcile::{Failure, Object, World};
 
 use crate::class::Class;
+use crate::cost::{COST_MAX, Cost, TooCostly};
 use crate::request::is_resized;
-use crate::rules::{Helps, pod_affinity, spread};
+use crate::rules::Helps;
 use crate::shape::Shape;
 use crate::waiting::Waiting;
 use claims::Users;
@@ -31,6 +34,7 @@ use counters::{Counters, NEAR_WEIGHT, Weights, What};
 use news::News;
 use node::{Node, Offer};
 use owed::Owed;
+use sets::SetIndex;
 
 /// The number of a pod.
 pub type PodId = u32;
@@ -42,6 +46,8 @@ const TOUCHES_PER_NODE: usize = 4;
 /// How many counters there may be before all are dropped and those that are needed are made anew, unless more than half
 /// of them are needed.
 const COUNTERS_MAX: usize = 1024;
+/// How many numbers counters may hold in memory before all are dropped, unless more than half of them are needed.
+const CELLS_MAX: usize = 8 << 20;
 /// How many nodes may be remembered that do not exist, beside as many as do.
 const GONE_MAX: usize = 1024;
 /// How many shapes may have results.
@@ -75,7 +81,10 @@ pub struct ShapeEntry {
     pub shape: Arc<Shape>,
     /// How many pods have it.
     pub pods: usize,
-    weights: Weights,
+    /// What its pods cost.
+    pub cost: Cost,
+    /// Where its pods count; nothing before the first of them comes to a node.
+    weights: Option<Weights>,
     /// Results for it.
     pub class: Option<Box<Class>>,
 }
@@ -130,6 +139,16 @@ pub struct Cache {
     news: News,
     /// How many counters were needed when all were last made anew.
     counters_kept: usize,
+    /// How many numbers they held.
+    cells_kept: usize,
+    /// How many plans in a row have left costly pods for later.
+    pub deferrals: u32,
+    /// How many sets of pods were compared with shapes of pods.
+    pub compared: u64,
+    /// How many places shapes of pods count in, since all counters were last made anew.
+    placed: usize,
+    /// How many of them were needed then.
+    placed_kept: usize,
     then: Thens,
 }
 
@@ -259,7 +278,6 @@ impl Cache {
             self.touched.push(at);
         }
         if moved {
-            self.counters.grow(&self.nodes);
             self.counters.resum(&self.nodes);
         }
         // How much an image counts for depends on how many nodes there are.
@@ -313,7 +331,7 @@ impl Cache {
         self.nodes.push(Node::named(name));
         let at = self.nodes.len() - 1;
         self.numbers.insert(name.into(), at);
-        self.counters.grow(&self.nodes);
+        self.counters.grow(self.nodes.len());
         at
     }
 
@@ -379,8 +397,8 @@ impl Cache {
     fn make_firm(&mut self, id: PodId) {
         let Some(entry) = self.pods[id as usize].as_mut().filter(|entry| entry.is_held) else { return };
         entry.is_held = false;
-        if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
-            self.counters.count_held(&shape.weights, entry.is_deleted, node, -1, 0);
+        if let (Some(node), Some(weights)) = (entry.node, weights(&self.shapes, entry.shape)) {
+            self.counters.count_held(weights, entry.is_deleted, node, -1, 0);
         }
     }
 
@@ -447,10 +465,8 @@ impl Cache {
             return *id;
         }
         let shape = Arc::new(shape);
-        self.listen(&shape);
-        let mut weights = Weights::default();
-        self.counters.weigh(&mut weights, &shape, 0);
-        let entry = ShapeEntry { shape: Arc::clone(&shape), pods: 1, weights, class: None };
+        let cost = Cost::of(&shape);
+        let entry = ShapeEntry { shape: Arc::clone(&shape), pods: 1, cost, weights: None, class: None };
         let id = match self.free_shapes.pop() {
             Some(id) => {
                 self.shapes[id as usize] = Some(entry);
@@ -465,36 +481,83 @@ impl Cache {
         id
     }
 
-    /// Counts from now on the pods that say what this shape says of others.
-    fn listen(&mut self, shape: &Shape) {
+    /// Finds out where pods of a shape count, before the first of them comes to a node. Until then nobody has to know:
+    /// what a pod in the queue says of others concerns it alone.
+    fn weigh(&mut self, id: ShapeId) {
+        let Some(entry) = self.shapes[id as usize].as_ref().filter(|entry| entry.weights.is_none()) else {
+            return;
+        };
+        let shape = Arc::clone(&entry.shape);
+        let mut own: BTreeMap<u32, i32> = BTreeMap::new();
         let far = shape.others.far.iter().map(|term| What::Shunning(term.clone()));
         let near = shape.others.near.iter().map(|term| What::Wishing(NEAR_WEIGHT, term.clone()));
         let wishes = shape.others.wishes.iter().map(|(weight, term)| What::Wishing(*weight, term.clone()));
         for what in far.chain(near).chain(wishes) {
-            self.counter(what);
+            let number = u32::try_from(self.counters.term(what)).unwrap_or(u32::MAX);
+            *own.entry(number).or_insert(0) += 1;
+        }
+        let weights = self.counters.weigh(&shape, own);
+        self.placed += weights.len();
+        if let Some(entry) = self.shapes[id as usize].as_mut() {
+            entry.weights = Some(weights);
         }
     }
 
-    /// The counter of something, known or new.
-    pub fn counter(&mut self, what: What) -> usize {
-        if let Some(at) = self.counters.find(&what) {
-            return at;
+    /// The counters of sets of pods, known or new. Pods are looked at once for all that are new.
+    ///
+    /// # Errors
+    /// If the new ones would have to be compared with too many shapes of pods; then none is made.
+    pub fn counters_of(&mut self, whats: impl IntoIterator<Item = What>) -> Result<Vec<usize>, TooCostly> {
+        let whats: Vec<What> = whats.into_iter().collect();
+        let shapes = self.shapes.iter().flatten().filter(|entry| entry.weights.is_some());
+        let mut index = SetIndex::default();
+        for (number, what) in whats.iter().enumerate().filter(|(_, what)| self.counters.find(what).is_none())
+        {
+            what.enter(&mut index, u32::try_from(number).unwrap_or(u32::MAX));
         }
-        let at = self.counters.add(what, self.nodes.len());
+        let mut steps = 0;
+        if !index.is_empty() {
+            for entry in shapes {
+                index.candidates(&entry.shape.namespace, &entry.shape.labels, |number| {
+                    steps += whats[number as usize].size();
+                });
+                if steps > COST_MAX {
+                    return Err(TooCostly(steps));
+                }
+            }
+        }
+        let from = self.counters.all.len();
+        let numbers = whats.into_iter().map(|what| self.counters.set(what)).collect();
+        if steps > 0 {
+            self.weigh_more(from);
+        }
+        Ok(numbers)
+    }
+
+    /// Counts pods in the counters from one on, which are new.
+    fn weigh_more(&mut self, from: usize) {
+        let index = self.counters.index_from(from);
+        let mut any = false;
         for entry in self.shapes.iter_mut().flatten() {
-            let shape = Arc::clone(&entry.shape);
-            self.counters.weigh(&mut entry.weights, &shape, at);
+            if let Some(weights) = &mut entry.weights {
+                let before = weights.len();
+                self.compared += self.counters.weigh_more(weights, &entry.shape, &index);
+                self.placed += weights.len() - before;
+                any |= weights.reach(from);
+            }
         }
-        self.count_all(at);
-        at
+        if any {
+            self.count_all(from);
+        }
     }
 
     fn count_all(&mut self, from: usize) {
         for entry in self.pods.iter().flatten() {
-            if let (Some(node), Some(shape)) = (entry.node, self.shapes[entry.shape as usize].as_ref()) {
-                self.counters.count(&shape.weights, entry.is_deleted, node, 1, from);
+            let found = entry.node.zip(weights(&self.shapes, entry.shape));
+            if let Some((node, weights)) = found.filter(|(_, weights)| weights.reach(from)) {
+                self.counters.count(weights, entry.is_deleted, node, 1, from);
                 if entry.is_held {
-                    self.counters.count_held(&shape.weights, entry.is_deleted, node, 1, from);
+                    self.counters.count_held(weights, entry.is_deleted, node, 1, from);
                 }
             }
         }
@@ -504,35 +567,57 @@ impl Cache {
     /// line ask for would be made anew, over all pods, as soon as these are tried again.
     fn has_idle_counters(&self) -> bool {
         let count = self.counters.all.len();
+        let is_large = count.max(self.counters.scopes.len()) > COUNTERS_MAX;
+        if self.is_overfull() || is_large && self.counters.cells() > CELLS_MAX.max(2 * self.cells_kept) {
+            return true;
+        }
         count > COUNTERS_MAX.max(2 * self.counters_kept)
             && count > 2 * (self.counters_kept + self.asked_for())
     }
 
-    /// How many counters the rules of pods in the line ask for.
+    /// Whether shapes of pods count in so many places that the memory for it is worth a recount.
+    fn is_overfull(&self) -> bool {
+        self.placed > CELLS_MAX.max(2 * self.placed_kept)
+    }
+
+    /// Drops counters that take too much memory. No results may be in use.
+    pub fn shrink(&mut self) {
+        if self.is_overfull() {
+            self.recount();
+        }
+    }
+
+    /// How many counters the rules of pods in the line ask for, at the most.
     fn asked_for(&self) -> usize {
         let shapes: BTreeSet<ShapeId> =
             self.line.values().filter_map(|id| Some(self.pod(*id)?.shape)).collect();
         let shapes = shapes.iter().filter_map(|id| self.shapes[*id as usize].as_ref());
-        let asked: BTreeSet<What> = shapes
-            .flat_map(|entry| spread::counted(&entry.shape).chain(pod_affinity::counted(&entry.shape)))
-            .collect();
-        asked.len()
+        shapes.map(|entry| entry.shape.spread.len() + entry.shape.others.len()).sum()
     }
 
     /// Drops all counters and results, and counts anew what must be counted.
     fn recount(&mut self) {
         let namespaces = std::mem::take(&mut self.counters.namespaces);
-        self.counters = Counters { namespaces, ..Counters::default() };
+        self.counters = Counters::default();
+        self.counters.namespaces = namespaces;
+        self.counters.resum(&self.nodes);
         for entry in self.shapes.iter_mut().flatten() {
-            entry.class = None;
-            entry.weights = Weights::default();
+            (entry.class, entry.weights) = (None, None);
         }
-        let shapes: Vec<Arc<Shape>> =
-            self.shapes.iter().flatten().map(|entry| Arc::clone(&entry.shape)).collect();
-        for shape in shapes {
-            self.listen(&shape);
+        self.placed = 0;
+        let used: BTreeSet<ShapeId> = self
+            .pods
+            .iter()
+            .flatten()
+            .filter(|entry| entry.node.is_some())
+            .map(|entry| entry.shape)
+            .collect();
+        for id in used {
+            self.weigh(id);
         }
-        self.counters_kept = self.counters.all.len();
+        self.count_all(0);
+        (self.counters_kept, self.cells_kept) = (self.counters.all.len(), self.counters.cells());
+        self.placed_kept = self.placed;
         self.news.renumber();
     }
 
@@ -563,13 +648,17 @@ impl Cache {
 
     /// Puts a pod on a node or takes it off, without a word: for tries that are undone.
     pub fn shift(&mut self, id: PodId, node: usize, times: i64) {
+        let Some(shape) = self.pods[id as usize].as_ref().map(|entry| entry.shape) else { return };
+        self.weigh(shape);
         let Some(entry) = self.pods[id as usize].as_mut() else { return };
         let Some(shape) = self.shapes[entry.shape as usize].as_ref() else { return };
         entry.node = (times > 0).then_some(node);
-        self.counters.count(&shape.weights, entry.is_deleted, node, times, 0);
         self.users.count(&shape.shape, times);
-        if entry.is_held {
-            self.counters.count_held(&shape.weights, entry.is_deleted, node, times, 0);
+        if let Some(weights) = &shape.weights {
+            self.counters.count(weights, entry.is_deleted, node, times, 0);
+            if entry.is_held {
+                self.counters.count_held(weights, entry.is_deleted, node, times, 0);
+            }
         }
         match times {
             1 => self.nodes[node].add(id, &shape.shape),
@@ -642,6 +731,11 @@ impl Cache {
             }
         }
     }
+}
+
+/// Where pods of a shape count.
+fn weights(shapes: &[Option<ShapeEntry>], id: ShapeId) -> Option<&Weights> {
+    shapes[id as usize].as_ref()?.weights.as_ref()
 }
 
 /// The place of a pod in the line.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::cache::Cache;
-use crate::cache::counters::NOWHERE;
+use crate::cache::counters::{Key, NOWHERE};
 use crate::class::ranks::{Found, tie};
 use crate::class::{Cell, Class};
 use crate::gates::Open;
@@ -16,16 +16,16 @@ pub fn best(class: &Class, cache: &Cache, chance: u32) -> Option<usize> {
     if class.barred.is_some() {
         return None;
     }
-    let gates = open(class, cache);
+    let gates = class.gates.open(&cache.counters);
     let mut best = Best::default();
     if class.pulls.is_empty() && class.wishes.all.is_empty() && !class.has_opinions {
-        match class.ranks.best(chance, |at| gates.iter().all(|gate| gate.takes(class.node(at)))) {
+        match class.ranks.best(chance, |at| gates.takes(class.node(at))) {
             Found::Best(at) => return Some(class.node(at)),
             Found::None => return None,
             Found::NotYet => {}
         }
         for (at, cell) in class.cells().iter().enumerate() {
-            if cell.will_do() && gates.iter().all(|gate| gate.takes(class.node(at))) {
+            if cell.will_do() && gates.takes(class.node(at)) {
                 best.offer(at, i64::from(cell.base), cell, chance);
             }
         }
@@ -59,27 +59,20 @@ pub fn will_do(class: &Class, cache: &Cache, node: usize) -> bool {
     let cell = class.place(node).map(|at| class.cells()[at]);
     class.barred.is_none()
         && cell.is_some_and(|cell| cell.will_do())
-        && open(class, cache).iter().all(|gate| gate.takes(node))
+        && class.gates.shut(&cache.counters, node).is_none()
 }
 
 /// All nodes that will do.
 #[must_use]
 pub fn all(class: &Class, cache: &Cache) -> Vec<usize> {
-    let gates = open(class, cache);
+    let gates = class.gates.open(&cache.counters);
     let fit = fitting(class, &gates).map(|at| class.node(at as usize));
     if class.barred.is_some() { Vec::new() } else { fit.collect() }
 }
 
-/// The gates of a class as they stand.
-#[must_use]
-pub fn open<'a>(class: &Class, cache: &'a Cache) -> Vec<Open<'a>> {
-    class.gates.iter().map(|gate| gate.open(&cache.counters)).collect()
-}
-
-fn fitting<'a>(class: &'a Class, gates: &'a [Open<'_>]) -> impl Iterator<Item = u32> + 'a {
+fn fitting<'a>(class: &'a Class, gates: &'a Open<'_>) -> impl Iterator<Item = u32> + 'a {
     let places = class.cells().iter().enumerate();
-    let fit =
-        places.filter(|(at, cell)| cell.will_do() && gates.iter().all(|gate| gate.takes(class.node(*at))));
+    let fit = places.filter(|(at, cell)| cell.will_do() && gates.takes(class.node(*at)));
     fit.map(|(at, _)| u32::try_from(at).unwrap_or(u32::MAX))
 }
 
@@ -93,29 +86,34 @@ fn crowds(class: &Class, cache: &Cache, fit: &[u32]) -> Option<Vec<i64>> {
     if wishes.is_empty() {
         return None;
     }
-    let keys: Vec<&[u32]> = wishes.iter().map(|wish| &*cache.counters.keys[wish.key].domains).collect();
-    let has_all = |node: usize| keys.iter().all(|domains| domains[node] != NOWHERE);
+    let keys: Vec<&Key> = wishes.iter().map(|wish| &cache.counters.keys[wish.key]).collect();
+    // Where no node has one of the labels, all score alike.
+    if class.wishes.needs_all && keys.iter().any(|key| !key.is_anywhere()) {
+        return None;
+    }
+    let has_all = |node: usize| keys.iter().all(|key| key.domain(node) != NOWHERE);
     let counts = |node: usize| !class.wishes.needs_all || has_all(node);
     let counted = fit.iter().filter(|at| counts(class.node(**at as usize))).count();
     let mut sums = vec![0.0; fit.len()];
-    for (wish, domains) in wishes.iter().zip(&keys) {
+    for (wish, key) in wishes.iter().zip(&keys).filter(|(_, key)| key.is_anywhere()) {
         let counter = &cache.counters.all[wish.counter];
         // What a domain counts for is computed once.
         let of_domains: Option<Vec<f64>> = wish.tally.map(|tally| {
             let tally = cache.counters.sums(tally);
-            let mut seen = vec![false; tally.sums.len() + 1];
+            let mut seen = vec![false; key.count() + 1];
             for at in fit.iter().map(|at| class.node(*at as usize)).filter(|node| counts(*node)) {
-                seen[(domains[at] as usize).min(tally.sums.len())] = true;
+                seen[(key.domain(at) as usize).min(key.count())] = true;
             }
             let size = seen.iter().filter(|seen| **seen).count();
-            tally.sums.iter().map(|sum| spread::crowd(*sum, wish.skew, size)).collect()
+            (0..key.count()).map(|domain| spread::crowd(tally.sums.get(domain), wish.skew, size)).collect()
         });
         for (sum, at) in sums.iter_mut().zip(fit) {
             let node = class.node(*at as usize);
-            if domains[node] != NOWHERE {
+            let domain = key.domain(node);
+            if domain != NOWHERE {
                 *sum += match &of_domains {
-                    Some(crowds) => crowds[domains[node] as usize],
-                    None => spread::crowd(counter.on[node], wish.skew, counted),
+                    Some(crowds) => crowds[domain as usize],
+                    None => spread::crowd(counter.on.get(node), wish.skew, counted),
                 };
             }
         }
@@ -137,14 +135,20 @@ fn pulls(class: &Class, cache: &Cache, fit: &[u32]) -> Option<Vec<i64>> {
     if pulls.is_empty() {
         return None;
     }
-    let mut raw = vec![0; fit.len()];
+    // Added up by label first: there may be far more of them than labels.
+    let mut by_key: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
     for pull in pulls {
         let tally = cache.counters.sums(pull.tally);
-        let domains = &cache.counters.keys[tally.key].domains;
+        let count = cache.counters.keys[tally.key].count();
+        let sums = by_key.entry(tally.key).or_insert_with(|| vec![0; count]);
+        tally.sums.filled().for_each(|(domain, sum)| sums[domain] += sum * pull.weight);
+    }
+    let mut raw = vec![0; fit.len()];
+    for (key, sums) in by_key {
         for (raw, at) in raw.iter_mut().zip(fit) {
-            let domain = domains[class.node(*at as usize)];
+            let domain = cache.counters.keys[key].domain(class.node(*at as usize));
             if domain != NOWHERE {
-                *raw += tally.sums[domain as usize] * pull.weight;
+                *raw += sums[domain as usize];
             }
         }
     }
@@ -192,18 +196,17 @@ pub fn explain(class: &Class, cache: &Cache) -> Verdict {
     if let Some(barred) = &class.barred {
         return Verdict { message: format!("{head} {}.", barred.reasons.join(", ")), helps: barred.helps };
     }
-    let gates = open(class, cache);
+    let gates = class.gates.open(&cache.counters);
     let mut reasons = Reasons::default();
     let mut looked_at = 0;
     for (at, cell) in class.cells().iter().enumerate().filter(|(_, cell)| cell.exists()) {
         looked_at += 1;
         if let Some(rejection) = class.rejection(at) {
             reasons.add(rejection, 1);
-        } else if cell.will_do() {
-            let node = class.node(at);
-            if let Some(gate) = gates.iter().position(|gate| !gate.takes(node)) {
-                reasons.add(&class.gates[gate].rejection(&cache.counters, node), 1);
-            }
+        } else if cell.will_do()
+            && let Some(shut) = gates.shut(class.node(at))
+        {
+            reasons.add(&shut.rejection(), 1);
         }
     }
     if looked_at < cache.existing {

@@ -3,11 +3,14 @@
 
 pub mod ranks;
 
+use std::collections::BTreeMap;
+
 use setpoint_reconcile::World;
 
 use crate::cache::Cache;
 use crate::choose::{self, Verdict};
-use crate::gates::Gate;
+use crate::cost::{Cost, TooCostly, check_volumes};
+use crate::gates::Gates;
 use crate::preempt::Known;
 use crate::profile::{Profile, Weights};
 use crate::rules::devices::Devices;
@@ -15,7 +18,8 @@ use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
 use crate::rules::volumes::Needs;
 use crate::rules::{
-    Rejection, devices, disks, features, fit, images, node_affinity, ports, taints, unschedulable, volumes,
+    Helps, Rejection, devices, disks, features, fit, images, node_affinity, ports, taints, unschedulable,
+    volumes,
 };
 use crate::shape::Shape;
 use ranks::Ranks;
@@ -51,10 +55,13 @@ pub struct Class {
     /// Whether any node is discouraged or liked.
     pub has_opinions: bool,
     rejections: Vec<Rejection>,
+    numbers: BTreeMap<Rejection, u16>,
+    /// How many nodes were known when `spots` was found out.
+    spots_at: usize,
     /// Why no node comes into question at all.
     pub barred: Option<Rejection>,
     /// Which domains will do.
-    pub gates: Vec<Gate>,
+    pub gates: Gates,
     /// What draws the pod where.
     pub pulls: Vec<Pull>,
     /// How the pod wishes to spread.
@@ -69,6 +76,8 @@ pub struct Class {
     pub used: u64,
     /// Whom to push aside on each node, as far as is known.
     pub victims: Known,
+    /// Whether no node is looked for, since that would take too long: nothing else is known then.
+    pub is_too_costly: bool,
     /// That no node would do at some moment, and why.
     failed: Option<((u64, usize), Verdict)>,
 }
@@ -85,52 +94,94 @@ impl Class {
             Ok(devices) => (devices, barred),
             Err(rejection) => (Devices::default(), barred.or(Some(rejection))),
         };
+        let affordable = Cost::of(shape)
+            .check(cache.existing)
+            .and_then(|()| check_volumes(needs.compared(), cache.existing));
         let mut class = Class {
-            spots: spots(shape, cache),
+            spots: None,
+            spots_at: usize::MAX,
             cells: Vec::new(),
             ranks: Ranks::default(),
             moment: (u64::MAX, 0),
             said: usize::MAX,
             has_opinions: false,
             rejections: Vec::new(),
+            numbers: BTreeMap::new(),
             barred,
-            gates: Vec::new(),
+            gates: Gates::default(),
             pulls: Vec::new(),
-            wishes: spread::wishes(cache, shape, profile, world),
+            wishes: Wishes::default(),
             needs,
             devices,
             weights: profile.weights,
             used: 0,
             victims: Known::default(),
+            is_too_costly: false,
             failed: None,
         };
         cache.made += 1;
-        class.refresh(shape, cache, world, profile);
+        let wishes = affordable.and_then(|()| spread::wishes(cache, shape, profile, world));
+        match wishes {
+            Ok(wishes) => {
+                class.wishes = wishes;
+                class.refresh(shape, cache, world, profile);
+            }
+            Err(costly) => class.give_up(costly),
+        }
         class
+    }
+
+    /// Looks for no node, since that would take too long.
+    fn give_up(&mut self, costly: TooCostly) {
+        self.is_too_costly = true;
+        let helps = Helps::NODES_GONE | Helps::PODS;
+        self.barred = Some(Rejection::for_good(costly.message(), helps));
+        (self.gates, self.pulls, self.wishes) = (Gates::default(), Vec::new(), Wishes::default());
+        self.cells.clear();
+        self.ranks = Ranks::default();
+    }
+
+    /// Finds out anew what rules about other pods come to.
+    fn connect(
+        &mut self,
+        shape: &Shape,
+        cache: &mut Cache,
+        world: &World,
+        profile: &Profile,
+    ) -> Result<(), TooCostly> {
+        let mut gates = Gates { spread: spread::gates(cache, shape, profile, world)?, ..Gates::default() };
+        pod_affinity::gates(cache, shape, &mut gates)?;
+        self.pulls = pod_affinity::pulls(cache, shape)?;
+        self.gates = gates;
+        Ok(())
     }
 
     /// Looks again at the nodes that changed.
     pub fn refresh(&mut self, shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) {
         if self.said != cache.counters.said {
-            self.gates = spread::gates(cache, shape, profile, world);
-            self.gates.extend(pod_affinity::gates(cache, shape));
-            self.pulls = pod_affinity::pulls(cache, shape);
+            if let Err(costly) = self.connect(shape, cache, world, profile) {
+                return self.give_up(costly);
+            }
             self.said = cache.counters.said;
             self.victims.forget();
         }
-        let spots = spots(shape, cache);
-        if spots != self.spots {
-            // A node that the pod names has come.
-            self.spots = spots;
-            self.cells.clear();
-            self.ranks = Ranks::default();
+        if self.spots_at != cache.nodes.len() {
+            self.spots_at = cache.nodes.len();
+            let spots = spots(shape, cache);
+            if spots != self.spots {
+                // A node that the pod names has come.
+                self.spots = spots;
+                self.cells.clear();
+                self.ranks = Ranks::default();
+            }
         }
         let moment = cache.moment();
         let count = self.spots.as_ref().map_or(cache.nodes.len(), Vec::len);
         let known = self.cells.len();
         let stale = match cache.touched_since(self.moment) {
             Some(touched) if self.spots.is_none() => touched.to_vec(),
-            _ => (0..known).collect(),
+            Some(touched) => touched.iter().filter_map(|node| self.place(*node)).collect(),
+            None => (0..known).collect(),
         };
         let blank = Cell { verdict: ABSENT, discouraged: 0, base: 0, liking: 0, hash: 0 };
         self.cells.resize(count, blank);
@@ -211,14 +262,13 @@ impl Class {
     }
 
     fn number(&mut self, rejection: Rejection) -> u16 {
-        let at = match self.rejections.iter().position(|known| *known == rejection) {
-            Some(at) => at,
-            None => {
-                self.rejections.push(rejection);
-                self.rejections.len() - 1
-            }
-        };
-        u16::try_from(at + 1).unwrap_or(ABSENT - 1)
+        if let Some(number) = self.numbers.get(&rejection) {
+            return *number;
+        }
+        let number = u16::try_from(self.rejections.len() + 1).unwrap_or(ABSENT).min(ABSENT - 1);
+        self.rejections.push(rejection.clone());
+        self.numbers.insert(rejection, number);
+        number
     }
 
     /// How many nodes come into question.
@@ -250,7 +300,7 @@ impl Class {
     #[must_use]
     pub fn place(&self, node: usize) -> Option<usize> {
         match &self.spots {
-            Some(spots) => spots.iter().position(|spot| *spot == node),
+            Some(spots) => spots.binary_search(&node).ok(),
             None => (node < self.cells.len()).then_some(node),
         }
     }
@@ -268,7 +318,9 @@ impl Class {
 /// The nodes that a shape names, as far as they are known; nothing if it names none.
 fn spots(shape: &Shape, cache: &Cache) -> Option<Vec<usize>> {
     let names = shape.nodes.only()?;
-    Some(names.iter().filter_map(|name| cache.numbers.get(*name).copied()).collect())
+    let mut spots: Vec<usize> = names.iter().filter_map(|name| cache.numbers.get(*name).copied()).collect();
+    spots.sort_unstable();
+    Some(spots)
 }
 
 impl Cell {

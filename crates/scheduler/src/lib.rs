@@ -7,7 +7,8 @@
 //! give the same places.
 //!
 //! - [`planner`]: the line of pods, and what is written. [`waiting`]: when a pod is tried again.
-//! - [`shape`], [`request`]: what matters of a pod. [`profile`]: what a scheduler name means;
+//! - [`cost`]: the steps that scheduling a pod takes, and how many it may take.
+//! - [`shape`], [`request`], [`tolerations`]: what matters of a pod. [`profile`]: what a scheduler name means;
 //!   [`config`]: what people say that it means.
 //! - [`cache`]: what matters of nodes and of the pods on them.
 //! - [`rules`]: one file each. [`class`], [`gates`]: what they come to for a shape. [`choose`]: which node is best.
@@ -17,6 +18,7 @@ pub mod cache;
 pub mod choose;
 pub mod class;
 pub mod config;
+pub mod cost;
 pub mod gates;
 pub mod planner;
 pub mod preempt;
@@ -24,6 +26,7 @@ pub mod profile;
 pub mod request;
 pub mod rules;
 pub mod shape;
+pub mod tolerations;
 pub mod waiting;
 
 pub use planner::Scheduler;

@@ -1,6 +1,8 @@
 //! Who makes room for a more important pod: as few and as unimportant pods as will do, and none that a disruption
 //! budget protects if that can be helped.
 
+use std::collections::BTreeMap;
+
 use setpoint_api::Time;
 use setpoint_reconcile::World;
 use setpoint_reconcile::views::pod::Pod;
@@ -9,11 +11,13 @@ use setpoint_reconcile::views::pod_disruption_budget::PodDisruptionBudget;
 use crate::cache::{Cache, PodId};
 use crate::choose::Reasons;
 use crate::class::Class;
+use crate::cost::COST_MAX;
 use crate::profile::Profile;
 use crate::rules::{Helps, Rejection};
 use crate::shape::Shape;
 
-/// How many nodes are tried where results cannot be kept, if there are so many: a tenth of them, but not fewer.
+/// How many nodes are tried where results cannot be kept, if there are so many: a tenth of them, but not fewer. A pod with
+/// very many constraints tries as many as cost no more than [`COST_MAX`].
 const TRIED_MIN: usize = 100;
 
 /// Who would make room on a node.
@@ -53,26 +57,32 @@ impl Known {
 }
 
 /// What disruption budgets still allow.
-pub struct Budgets<'a>(Vec<(&'a str, &'a PodDisruptionBudget)>);
+pub struct Budgets<'a>(BTreeMap<&'a str, Vec<&'a PodDisruptionBudget>>);
 
 impl<'a> Budgets<'a> {
     /// Those of a world.
     #[must_use]
     pub fn of(world: &'a World) -> Budgets<'a> {
-        let all = world.views::<PodDisruptionBudget>();
-        Budgets(all.map(|(object, budget)| (&*object.meta().namespace, budget)).collect())
+        let mut by_namespace: BTreeMap<&str, Vec<&PodDisruptionBudget>> = BTreeMap::new();
+        for (object, budget) in world.views::<PodDisruptionBudget>() {
+            by_namespace.entry(&object.meta().namespace).or_default().push(budget);
+        }
+        Budgets(by_namespace)
     }
 
     /// Which of these pods cannot go without a violation, when they go one after another.
     fn violated(&self, pods: &[PodId], cache: &Cache) -> Vec<bool> {
-        let mut left: Vec<i64> = self.0.iter().map(|(_, budget)| budget.status.disruptions_allowed).collect();
+        let mut left: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
         let violates = |id: &PodId| {
             let (Some(entry), Some(shape)) = (cache.pod(*id), cache.shape_of(*id)) else { return false };
+            let Some((namespace, budgets)) = self.0.get_key_value(&*shape.namespace) else { return false };
+            let left = left
+                .entry(*namespace)
+                .or_insert_with(|| budgets.iter().map(|budget| budget.status.disruptions_allowed).collect());
             let mut violates = false;
-            for ((namespace, budget), left) in self.0.iter().zip(&mut left) {
+            for (budget, left) in budgets.iter().zip(left) {
                 let selector = &budget.spec.selector;
-                let protects = **namespace == *shape.namespace
-                    && !selector.is_everything()
+                let protects = !selector.is_everything()
                     && selector.matches(|name| shape.labels.get(name))
                     && !budget.status.disrupted_pods.contains_key(&*entry.object.meta().name);
                 if protects {
@@ -165,16 +175,19 @@ impl Search<'_> {
         let offset =
             if keeps || places == 0 { 0 } else { usize::try_from(self.chance).unwrap_or(0) % places };
         // Enough is enough only once one is among them that violates no budget.
-        let (mut would, mut well) = (0, false);
+        let (mut would, mut well, mut steps) = (0, false, 0);
         for at in stale.iter().cycle().skip(offset).take(stale.len()) {
-            let is_enough = would >= tries && well;
+            let is_enough = (would >= tries && well) || steps > COST_MAX;
+            // A node is compared with the constraints once for each pod that may stay, and twice more.
+            let pods = cache.nodes[class.node(*at)].pods.len() + 2;
+            steps += u64::try_from((class.gates.len() + 1) * pods).unwrap_or(u64::MAX);
             known.found[*at] = if is_enough { Found::Nothing } else { self.on(*at, class, cache) };
             if let Found::Would(candidate) = &known.found[*at] {
                 would += 1;
                 well |= candidate.violations == 0;
             }
         }
-        known.moment = keeps.then_some(moment);
+        known.moment = (keeps && steps <= COST_MAX).then_some(moment);
         class.victims = known;
     }
 
@@ -212,8 +225,7 @@ impl Search<'_> {
             return rejection.is_resolvable;
         }
         let node = class.node(at);
-        let shut = class.gates.iter().find(|gate| !gate.open(&cache.counters).takes(node));
-        shut.is_some_and(|gate| gate.rejection(&cache.counters, node).is_resolvable)
+        class.gates.shut(&cache.counters, node).is_some_and(|shut| shut.rejection().is_resolvable)
     }
 
     fn is_below(&self, id: PodId, cache: &Cache) -> bool {
@@ -224,8 +236,7 @@ impl Search<'_> {
 
     fn fits(&self, node: usize, class: &Class, cache: &Cache) -> Result<(), Rejection> {
         class.judge(node, self.shape, cache, self.world, self.profile)?;
-        let shut = class.gates.iter().find(|gate| !gate.open(&cache.counters).takes(node));
-        shut.map_or(Ok(()), |gate| Err(gate.rejection(&cache.counters, node)))
+        class.gates.shut(&cache.counters, node).map_or(Ok(()), |shut| Err(shut.rejection()))
     }
 
     /// Lets as many pods stay as can, the most important first, and of those first whose going would violate a budget.

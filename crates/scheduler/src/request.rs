@@ -1,5 +1,7 @@
 //! What a pod asks of a node, in machine numbers: reading quantities for every node would cost too much.
 
+use std::collections::BTreeMap;
+
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
@@ -21,14 +23,20 @@ pub struct Amounts {
     /// Bytes of local storage.
     pub ephemeral: i64,
     /// Everything else, by name.
-    pub others: Vec<(Box<str>, i64)>,
+    pub others: BTreeMap<Box<str>, i64>,
 }
 
 impl Amounts {
     /// What a pod asks for.
     #[must_use]
     pub fn asked_by(pod: &Pod) -> Amounts {
-        let all = together(pod, false, |container| asked(pod, container));
+        // What a container was given counts, where it asks for more than its node has at all.
+        let refused = is_refused(pod).then(|| Statuses::of(pod));
+        let all = together(pod, false, |container| {
+            let given = refused.as_ref().and_then(|statuses| statuses.get(container));
+            let given = given.map(|status| &status.allocated_resources).filter(|given| !given.is_empty());
+            given.or(Some(&container.resources.requests))
+        });
         complete(pod, all, &as_a_whole(pod))
     }
 
@@ -66,18 +74,11 @@ impl Amounts {
     /// The amount of a resource that has no field of its own.
     #[must_use]
     pub fn other(&self, name: &str) -> i64 {
-        self.others.iter().find(|(other, _)| **other == *name).map_or(0, |(_, amount)| *amount)
+        self.others.get(name).copied().unwrap_or(0)
     }
 
     fn other_mut(&mut self, name: &str) -> &mut i64 {
-        let at = match self.others.binary_search_by(|(other, _)| (**other).cmp(name)) {
-            Ok(at) => at,
-            Err(at) => {
-                self.others.insert(at, (name.into(), 0));
-                at
-            }
-        };
-        &mut self.others[at].1
+        self.others.entry(name.into()).or_insert(0)
     }
 
     /// Adds `more`, `times` over: -1 takes it away.
@@ -86,7 +87,11 @@ impl Amounts {
         self.memory += more.memory * times;
         self.ephemeral += more.ephemeral * times;
         for (name, amount) in &more.others {
-            *self.other_mut(name) += amount * times;
+            let own = self.other_mut(name);
+            *own += amount * times;
+            if *own == 0 {
+                self.others.remove(name);
+            }
         }
     }
 
@@ -181,16 +186,56 @@ fn complete(pod: &Pod, mut all: Amounts, as_a_whole: &Amounts) -> Amounts {
         *all.other_mut(name) = *amount;
     }
     all.add(&Amounts::read(listed(pod.spec.overhead.as_ref())).0, 1);
-    all.others.retain(|(_, amount)| *amount != 0);
+    all.others.retain(|_, amount| *amount != 0);
     all
 }
 
-/// What a container asks for; what it was given, where it asks for more than its node has at all.
-fn asked<'a>(pod: &'a Pod, container: &'a Container) -> Option<&'a Pairs> {
-    let mut known = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-    let status = if is_refused(pod) { known.find(|status| status.name == container.name) } else { None };
-    let given = status.map(|status| &status.allocated_resources).filter(|given| !given.is_empty());
-    given.or(Some(&container.resources.requests))
+/// Items of a list by name: looked up one after another where there are few, in a map where there are many.
+enum Named<'a, T> {
+    Few(&'a [T]),
+    Many(BTreeMap<&'a str, &'a T>),
+}
+
+/// So many items are looked at one after another.
+const FEW: usize = 16;
+
+impl<'a, T> Named<'a, T> {
+    fn of(list: &'a [T], name: fn(&T) -> &str) -> Named<'a, T> {
+        if list.len() <= FEW {
+            return Named::Few(list);
+        }
+        // The first of a name counts.
+        Named::Many(list.iter().rev().map(|item| (name(item), item)).collect())
+    }
+
+    fn get(&self, name: &str, of: fn(&T) -> &str) -> Option<&'a T> {
+        match self {
+            Named::Few(list) => list.iter().find(|item| of(item) == name),
+            Named::Many(map) => map.get(name).copied(),
+        }
+    }
+}
+
+fn status_name(status: &ContainerStatus) -> &str {
+    &status.name
+}
+
+fn container_name(container: &Container) -> &str {
+    &container.name
+}
+
+/// The statuses of the containers of a pod.
+struct Statuses<'a>([Named<'a, ContainerStatus>; 2]);
+
+impl<'a> Statuses<'a> {
+    fn of(pod: &'a Pod) -> Statuses<'a> {
+        let lists = [&pod.status.container_statuses, &pod.status.init_container_statuses];
+        Statuses(lists.map(|list| Named::of(list, status_name)))
+    }
+
+    fn get(&self, container: &Container) -> Option<&'a ContainerStatus> {
+        self.0.iter().find_map(|list| list.get(&container.name, status_name))
+    }
 }
 
 /// Whether a pod has, or was promised, something else than it asks for; or asks for what it cannot have.
@@ -198,8 +243,9 @@ fn asked<'a>(pod: &'a Pod, container: &'a Container) -> Option<&'a Pairs> {
 pub fn is_resized(pod: &Pod) -> bool {
     let Pod { spec, status, .. } = pod;
     let differs = |containers: &[Container], statuses: &[ContainerStatus]| {
+        let named = Named::of(containers, container_name);
         statuses.iter().any(|status| {
-            let container = containers.iter().find(|container| container.name == status.name);
+            let container = named.get(&status.name, container_name);
             let is_other = |has: &Pairs| {
                 container.is_some_and(|container| !has.is_empty() && *has != container.resources.requests)
             };
@@ -221,8 +267,8 @@ fn is_refused(pod: &Pod) -> bool {
 /// and what it has. What it cannot have does not count. The same of what it asks for as a whole.
 fn resized<'a>(pod: &'a Pod, guess: bool, asked: Amounts, as_a_whole: Amounts) -> (Amounts, Amounts) {
     let (status, is_refused) = (&pod.status, is_refused(pod));
-    let statuses = || status.container_statuses.iter().chain(&status.init_container_statuses);
-    let of = |container: &Container| statuses().find(|status| status.name == container.name);
+    let statuses = Statuses::of(pod);
+    let of = |container: &Container| statuses.get(container);
     let filled = |pairs: &'a Pairs| Some(pairs).filter(|pairs| !pairs.is_empty());
     let set_aside = |container: &'a Container| {
         let wanted = (!is_refused).then_some(&container.resources.requests);

@@ -24,7 +24,7 @@ use std::ops::{BitOr, BitOrAssign};
 pub const SCORE_MAX: i64 = 100;
 
 /// Sorts of changes that may help a pod for which no node would do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Helps(u8);
 
 impl Helps {
@@ -63,7 +63,7 @@ impl BitOrAssign for Helps {
 }
 
 /// Why a node will not do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rejection {
     /// In words.
     pub reasons: Vec<Cow<'static, str>>,

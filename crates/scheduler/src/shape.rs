@@ -1,13 +1,17 @@
 //! What matters of a pod to the rules. Pods of one shape are the same to the scheduler and share its results.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use setpoint_api::Value;
 use setpoint_api::labels::{Expression, Operator, Requirement, Selector};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::pod::{Disk, Pod, Toleration, Volume};
+use setpoint_reconcile::views::pod::{Disk, Pod, Volume};
 
+use crate::cache::sets::Labels;
 use crate::request::Request;
 use crate::rules::features;
+use crate::tolerations::Tolerations;
 
 /// What matters of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +31,7 @@ pub struct Shape {
     /// What it asks for.
     pub request: Request,
     /// What it puts up with.
-    pub tolerations: Vec<Toleration>,
+    pub tolerations: Tolerations,
     /// Which nodes will do.
     pub nodes: NodeChoice,
     /// Which nodes it would rather have, by weight.
@@ -37,12 +41,12 @@ pub struct Shape {
     /// How it spreads; nothing if it does not say.
     pub spread: Vec<Constraint>,
     /// Its ports on the node.
-    pub ports: Vec<HostPort>,
+    pub ports: PortSet,
     /// Its images.
-    pub images: Vec<Box<str>>,
+    pub images: Images,
     /// The claims it uses.
     pub claims: Vec<Claim>,
-    /// The disks it uses that must not be shared.
+    /// The disks it uses that must not be shared, sorted.
     pub disks: Vec<(DiskKind, Disk)>,
     /// What a node must be able to do for it.
     pub features: Vec<&'static str>,
@@ -116,9 +120,66 @@ pub struct NodeChoice {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeTerm {
     /// On its labels.
-    labels: Vec<Requirement>,
-    /// On its name: whether it must be one of these, or none of these.
+    labels: Vec<Condition>,
+    /// On its name: whether it must be one of these, or none of these, which are sorted.
     names: Vec<(bool, Vec<Box<str>>)>,
+}
+
+/// A condition on a label of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Condition {
+    key: Box<str>,
+    test: Test,
+}
+
+/// What a label of a node must be. Values are sorted, to be looked up for every node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Test {
+    In(Vec<Box<str>>),
+    NotIn(Vec<Box<str>>),
+    Exists,
+    DoesNotExist,
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+impl Condition {
+    fn of(requirement: &Requirement) -> Condition {
+        let values = || {
+            let mut values: Vec<Box<str>> = requirement.values().map(Into::into).collect();
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        let number = || requirement.values().next().and_then(|value| value.parse().ok());
+        let test = match requirement.operator() {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => Test::In(values()),
+            Operator::NotIn | Operator::NotEquals => Test::NotIn(values()),
+            Operator::Exists => Test::Exists,
+            Operator::DoesNotExist => Test::DoesNotExist,
+            Operator::GreaterThan => number().map_or(Test::In(Vec::new()), Test::GreaterThan),
+            Operator::LessThan => number().map_or(Test::In(Vec::new()), Test::LessThan),
+        };
+        Condition { key: requirement.key().into(), test }
+    }
+
+    fn holds(&self, labels: &Pairs) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.test {
+            Test::In(values) => value.is_some_and(|value| has(values, value)),
+            Test::NotIn(values) => !value.is_some_and(|value| has(values, value)),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+            Test::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            Test::LessThan(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+/// Whether a text is among sorted ones.
+fn has(sorted: &[Box<str>], text: &str) -> bool {
+    sorted.binary_search_by(|one| (**one).cmp(text)).is_ok()
 }
 
 /// What a pod says of the pods it wants to be with, and of those it does not.
@@ -171,6 +232,9 @@ pub struct Constraint {
     pub by_taints: bool,
 }
 
+/// The address that stands for all of a node.
+const ANY_ADDRESS: &str = "0.0.0.0";
+
 /// A port on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
@@ -199,6 +263,9 @@ impl Shape {
             }
             None => None,
         });
+        let mut disks: Vec<(DiskKind, Disk)> = spec.volumes.iter().filter_map(disk).collect();
+        disks.sort_unstable();
+        disks.dedup();
         Shape {
             namespace: meta.namespace.clone(),
             labels: meta.labels.clone(),
@@ -207,7 +274,7 @@ impl Shape {
             preempts: spec.preemption_policy != "Never",
             scheduler: spec.scheduler_name.as_str().into(),
             request: Request::of(pod),
-            tolerations: spec.tolerations.clone(),
+            tolerations: Tolerations::of(&spec.tolerations),
             nodes: NodeChoice::of(&spec.node_selector, affinity),
             prefers: preferred_nodes(affinity),
             others: PodTerms::of(affinity, &meta.namespace, &meta.labels),
@@ -216,7 +283,7 @@ impl Shape {
                 .iter()
                 .map(|one| Constraint::of(one, &meta.labels))
                 .collect(),
-            ports: host_ports(pod),
+            ports: host_ports(pod).into_iter().collect(),
             images: spec
                 .containers
                 .iter()
@@ -226,7 +293,7 @@ impl Shape {
                 .map(image)
                 .collect(),
             claims: claims.collect(),
-            disks: spec.volumes.iter().filter_map(disk).collect(),
+            disks,
             features: features::needed(pod),
             devices: DeviceClaims::of(object, pod),
         }
@@ -235,18 +302,7 @@ impl Shape {
     /// Whether the pod puts up with a taint.
     #[must_use]
     pub fn tolerates(&self, taint: &setpoint_reconcile::views::node::Taint) -> bool {
-        self.tolerations.iter().any(|one| one.tolerates(taint))
-    }
-
-    /// Whether the pod is one of some pods, where its namespace has these labels.
-    #[must_use]
-    pub fn is_one_of(&self, pods: &Pods, namespace_labels: &Pairs) -> bool {
-        let by_name = pods.namespaces.contains(&self.namespace);
-        let by_labels = || {
-            let selector = pods.of_namespaces.as_ref();
-            selector.is_some_and(|selector| selector.matches(|name| namespace_labels.get(name)))
-        };
-        (by_name || by_labels()) && pods.selector.matches(|name| self.labels.get(name))
+        self.tolerations.tolerate(taint)
     }
 }
 
@@ -266,7 +322,7 @@ pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let ports = ports.map(|port| HostPort {
         number: port.host_port,
         protocol: if port.protocol.is_empty() { "TCP".into() } else { port.protocol.as_str().into() },
-        ip: if port.host_ip.is_empty() { "0.0.0.0".into() } else { port.host_ip.as_str().into() },
+        ip: if port.host_ip.is_empty() { ANY_ADDRESS.into() } else { port.host_ip.as_str().into() },
     });
     ports.collect()
 }
@@ -282,10 +338,106 @@ impl HostPort {
     /// Whether both cannot be on one node.
     #[must_use]
     pub fn clashes(&self, other: &HostPort) -> bool {
-        let any = |ip: &str| ip == "0.0.0.0";
+        let any = |ip: &str| ip == ANY_ADDRESS;
         self.number == other.number
             && self.protocol == other.protocol
             && (self.ip == other.ip || any(&self.ip) || any(&other.ip))
+    }
+}
+
+/// Ports of a node, and how often each is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortSet(BTreeMap<HostPort, u32>);
+
+impl FromIterator<HostPort> for PortSet {
+    fn from_iter<I: IntoIterator<Item = HostPort>>(ports: I) -> PortSet {
+        let mut set = PortSet::default();
+        ports.into_iter().for_each(|port| *set.0.entry(port).or_insert(0) += 1);
+        set
+    }
+}
+
+impl PortSet {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the ports of a pod.
+    pub fn take(&mut self, ports: &PortSet) {
+        for (port, times) in &ports.0 {
+            match self.0.get_mut(port) {
+                Some(count) => *count += times,
+                None => {
+                    self.0.insert(port.clone(), *times);
+                }
+            }
+        }
+    }
+
+    /// Removes the ports of a pod.
+    pub fn give_back(&mut self, ports: &PortSet) {
+        for (port, times) in &ports.0 {
+            if let Some(count) = self.0.get_mut(port) {
+                *count = count.saturating_sub(*times);
+                if *count == 0 {
+                    self.0.remove(port);
+                }
+            }
+        }
+    }
+
+    /// Whether any port of one clashes with any of the other: those of the smaller set are looked up in the other.
+    #[must_use]
+    pub fn clashes(&self, other: &PortSet) -> bool {
+        let (few, many) = if self.len() < other.len() { (self, other) } else { (other, self) };
+        few.0.keys().any(|port| many.has_clash(port))
+    }
+
+    fn has_clash(&self, port: &HostPort) -> bool {
+        let with = |ip: &str| HostPort { ip: ip.into(), ..port.clone() };
+        if &*port.ip == ANY_ADDRESS {
+            return self.0.range(with("")..).next().is_some_and(|(other, _)| other.clashes(port));
+        }
+        self.0.contains_key(port) || self.0.contains_key(&with(ANY_ADDRESS))
+    }
+}
+
+/// The images of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Images {
+    /// Each with the number of containers that use it, sorted.
+    names: Vec<(Box<str>, i64)>,
+    /// The number of containers.
+    pub uses: i64,
+}
+
+impl FromIterator<Box<str>> for Images {
+    fn from_iter<I: IntoIterator<Item = Box<str>>>(names: I) -> Images {
+        let mut counts: BTreeMap<Box<str>, i64> = BTreeMap::new();
+        names.into_iter().for_each(|name| *counts.entry(name).or_insert(0) += 1);
+        Images { uses: counts.values().sum(), names: counts.into_iter().collect() }
+    }
+}
+
+impl Images {
+    /// The images that are also in a sorted list, with the number of containers that use each, and what the list says.
+    pub fn among<'a>(&'a self, list: &'a [(Box<str>, i64)]) -> impl Iterator<Item = (&'a str, i64, i64)> {
+        let is_short = self.names.len() <= list.len();
+        let (few, many) = if is_short { (&*self.names, list) } else { (list, &*self.names) };
+        few.iter().filter_map(move |(name, one)| {
+            let found = many.binary_search_by(|(other, _)| other.cmp(name)).ok()?;
+            let other = many[found].1;
+            let (uses, size) = if is_short { (*one, other) } else { (other, *one) };
+            Some((&**name, uses, size))
+        })
     }
 }
 
@@ -303,8 +455,21 @@ impl NodeChoice {
     pub fn of(selector: &Pairs, affinity: Option<&Value>) -> NodeChoice {
         let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
         let terms = affinity.and_then(|affinity| affinity.at(&path)).and_then(Value::as_list);
-        let terms = terms.map(|terms| terms.iter().filter_map(NodeTerm::of).collect());
+        let terms = terms.map(|terms| {
+            let mut terms: Vec<NodeTerm> = terms.iter().filter_map(NodeTerm::of).collect();
+            // One of them must be met, in whatever order they stand.
+            terms.sort_unstable();
+            terms.dedup();
+            terms
+        });
         NodeChoice { selector: selector.clone(), terms }
+    }
+
+    /// How many conditions a node is compared with, at the most.
+    #[must_use]
+    pub fn conditions(&self) -> usize {
+        let terms = self.terms.iter().flatten();
+        self.selector.iter().count() + terms.map(NodeTerm::conditions).sum::<usize>()
     }
 
     /// Whether a node with this name and these labels will do.
@@ -329,7 +494,7 @@ impl NodeChoice {
             let mut lists = term.names.iter().filter(|(is_in, _)| *is_in).map(|(_, names)| names);
             let first = lists.next()?;
             let rest: Vec<_> = lists.collect();
-            let all = first.iter().filter(|name| rest.iter().all(|list| list.contains(name)));
+            let all = first.iter().filter(|name| rest.iter().all(|list| has(list, name)));
             names.extend(all.map(|name| &**name));
         }
         names.sort_unstable();
@@ -358,13 +523,16 @@ impl NodeTerm {
                 "Lt" => Operator::LessThan,
                 _ => return None,
             };
-            labels.push(Requirement::new(one.str_at(&["key"]), operator, &texts(one, "values")).ok()?);
+            let requirement = Requirement::new(one.str_at(&["key"]), operator, &texts(one, "values")).ok()?;
+            labels.push(Condition::of(&requirement));
         }
         let mut names = Vec::with_capacity(fields.len());
         for one in fields {
             match (one.str_at(&["key"]), one.str_at(&["operator"])) {
                 ("metadata.name", operator @ ("In" | "NotIn")) => {
-                    names.push((operator == "In", texts(one, "values")))
+                    let mut values = texts(one, "values");
+                    values.sort_unstable();
+                    names.push((operator == "In", values));
                 }
                 _ => return None,
             }
@@ -375,8 +543,14 @@ impl NodeTerm {
     /// Whether a node with this name and these labels meets it.
     #[must_use]
     pub fn allows(&self, name: &str, labels: &Pairs) -> bool {
-        self.labels.iter().all(|one| one.matches(labels.get(one.key())))
-            && self.names.iter().all(|(is_in, names)| names.iter().any(|one| **one == *name) == *is_in)
+        self.labels.iter().all(|one| one.holds(labels))
+            && self.names.iter().all(|(is_in, names)| has(names, name) == *is_in)
+    }
+
+    /// How many conditions a node is compared with, at the most.
+    #[must_use]
+    pub fn conditions(&self) -> usize {
+        self.labels.len() + self.names.len()
     }
 }
 
@@ -392,6 +566,18 @@ pub fn preferred_nodes(affinity: Option<&Value>) -> Vec<(i64, NodeTerm)> {
 }
 
 impl PodTerms {
+    /// How many terms there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.near.len() + self.far.len() + self.wishes.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn of(affinity: Option<&Value>, namespace: &str, labels: &Pairs) -> PodTerms {
         if affinity.is_none() {
             return PodTerms::default();
@@ -458,10 +644,15 @@ impl Constraint {
 /// The selector that also asks for the pod's own values of some labels.
 fn narrowed(selector: Selector, keys: &[Box<str>], labels: &Pairs, operator: Operator) -> Selector {
     let Selector::All(mut requirements) = selector else { return selector };
+    if keys.is_empty() {
+        return Selector::All(requirements);
+    }
+    let labels = Labels::of(labels);
+    let mut known: BTreeSet<Requirement> = requirements.iter().cloned().collect();
     for key in keys {
         if let Some(value) = labels.get(key)
             && let Ok(one) = Requirement::new(key, operator, &[value])
-            && !requirements.contains(&one)
+            && known.insert(one.clone())
         {
             requirements.push(one);
         }

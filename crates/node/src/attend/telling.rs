@@ -137,7 +137,10 @@ pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) 
                 }
             }
             notes.push(subject.normal("Created", "Container created"));
-            notes.push(subject.normal("Started", "Container started"));
+            notes.push(match runtime.start_error(name) {
+                Some(error) => subject.warning("Failed", format!("Error: {error}")),
+                None => subject.normal("Started", "Container started"),
+            });
             notes
         }
         Deed::Stop { why, .. } => {

@@ -14,6 +14,8 @@ use crate::pod::Container;
 use crate::rules::Said;
 use crate::runtime::Image;
 
+/// How often an image that is never pulled is looked for.
+const LOOKED_FOR: Duration = Duration::from_secs(60);
 /// For how long a try that failed is shown before it is shown that the next one waits.
 const SHOWN: Duration = Duration::from_secs(2);
 
@@ -27,6 +29,9 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
         let message = format!("Failed to apply default image tag {name:?}: {error}");
         return Image::Failed { reason: "InvalidImageName", message, error, until: None };
     }
+    if said.image_present == Some(true) && container.image_pull_policy != "Always" {
+        return Image::Present { took: None };
+    }
     let fails = said.pull_fails.clone().or_else(|| {
         let why = match nowhere? {
             Impossible::NoSuchHost(host) => format!("lookup {host}: no such host"),
@@ -35,9 +40,16 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
         Some(format!("failed to resolve reference {name:?}: {why}"))
     });
     let takes = said.pull_takes.unwrap_or_default();
+    let is_there = container.image_pull_policy != "Always"
+        && said.image_present != Some(false)
+        && (host.has_image)(name);
+    if container.image_pull_policy == "Never" && !(is_there && fails.is_none()) {
+        let message = format!("Container image {name:?} is not present with pull policy of Never");
+        let error = fails.unwrap_or_default();
+        let until = Some(now.after(LOOKED_FOR));
+        return Image::Failed { reason: "ErrImageNeverPull", message, error, until };
+    }
     let Some(error) = fails else {
-        let is_there = container.image_pull_policy == "Never"
-            || container.image_pull_policy != "Always" && (host.has_image)(name);
         let there = wanted.after(takes);
         return match (is_there, there > now) {
             (true, _) => Image::Present { took: None },
@@ -45,10 +57,6 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
             (false, false) => Image::Present { took: Some(takes.max(host.pause)) },
         };
     };
-    if container.image_pull_policy == "Never" {
-        let message = format!("Container image {name:?} is not present with pull policy of Never");
-        return Image::Failed { reason: "ErrImageNeverPull", message, error, until: None };
-    }
     failing(name, error, said.pull_recovers.map(|after| wanted.after(after)), wanted, takes, now)
 }
 
@@ -141,6 +149,16 @@ mod tests {
         let tries = (0..86_400).filter(|at| seen(&bad, &said, *at) == err).count();
         assert_eq!(tries / 2, 6 + (86_400 - 310) / 300, "every five minutes in the end");
         assert_eq!(seen(&of("Not An Image"), &said, 5), "InvalidImageName");
+    }
+
+    #[test]
+    fn an_image_that_is_never_pulled_must_be_on_the_node() {
+        let never = Container { image_pull_policy: "Never".to_owned(), ..of("x") };
+        assert_eq!(seen(&never, &Said::default(), 5), "ErrImageNeverPull");
+        let present = Said { image_present: Some(true), ..Said::default() };
+        assert_eq!(seen(&never, &present, 0), "Present");
+        let gone = Container { image_pull_policy: "Never".to_owned(), ..of("does-not-exist") };
+        assert_eq!(seen(&gone, &Said::default(), 5), "ErrImageNeverPull");
     }
 
     #[test]

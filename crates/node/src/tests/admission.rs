@@ -111,3 +111,14 @@ fn a_pod_without_an_address_says_so_and_waits_for_one() {
     assert_eq!(fate(&cluster, "second"), "Running", "it has the address now, and waited for no resync");
     cluster.assert_quiet();
 }
+
+#[test]
+fn a_pod_with_very_many_containers_is_rejected() {
+    let mut cluster = cluster(small);
+    let containers: Vec<String> = (0..513)
+        .map(|i| format!(r#"{{"name":"c{i}","image":"i","imagePullPolicy":"IfNotPresent"}}"#))
+        .collect();
+    pod(&mut cluster, "many", &format!(r#"{{"containers":[{}]}}"#, containers.join(",")));
+    let why = "pod has 513 containers, a simulated node runs at most 512 of a pod";
+    assert_eq!(fate(&cluster, "many"), format!("Failed UnexpectedAdmissionError: Pod was rejected: {why}"));
+}

@@ -388,3 +388,87 @@ fn a_container_that_must_not_run_as_root_and_says_that_it_does_never_starts() {
     assert_eq!(shown(&cluster, "user"), "Running | ready");
     cluster.assert_quiet();
 }
+
+#[test]
+fn an_image_that_is_never_pulled_must_be_on_the_node() {
+    let mut cluster = cluster(at_once);
+    let never = r#"{"containers":[{"name":"c","image":"local:1","imagePullPolicy":"Never"}]}"#;
+    pod(&mut cluster, "a", never);
+    assert_eq!(shown(&cluster, "a"), "Pending | ErrImageNeverPull");
+    let told = "Container image \"local:1\" is not present with pull policy of Never";
+    assert_eq!(events(&cluster, "ErrImageNeverPull"), [told]);
+    annotated(&mut cluster, "b", value!({"simulate.setpoint.dev/image-present": "true"}), never);
+    assert_eq!(shown(&cluster, "b"), "Running | ready");
+    // Once a pod of the node runs the image, it is there for others too.
+    pod(&mut cluster, "d", never);
+    assert_eq!(shown(&cluster, "d"), "Running | ready");
+    seconds(&mut cluster, 70);
+    assert_eq!(shown(&cluster, "a"), "Running | ready");
+}
+
+#[test]
+fn a_container_that_uses_more_memory_than_its_limit_is_killed() {
+    let mut cluster = cluster(at_once);
+    let limited = r#"{"containers":[{"name":"c","image":"i","resources":{"limits":{"memory":"64Mi"}}}]}"#;
+    annotated(&mut cluster, "fits", value!({"simulate.setpoint.dev/memory": "64Mi"}), limited);
+    annotated(&mut cluster, "exceeds", value!({"simulate.setpoint.dev/memory": "65Mi"}), limited);
+    seconds(&mut cluster, 5);
+    assert_eq!(shown(&cluster, "fits"), "Running | ready");
+    let pod = get(&cluster, "exceeds");
+    let status = pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0].clone();
+    let last = status.at(&["lastState", "terminated"]).or(status.at(&["state", "terminated"])).unwrap();
+    assert_eq!(last.str_at(&["reason"]), "OOMKilled");
+    assert_eq!(last.get("exitCode").and_then(Value::as_i64), Some(137));
+}
+
+#[test]
+fn a_command_that_cannot_exist_cannot_be_started() {
+    let mut cluster = cluster(at_once);
+    let command = |command: &str, policy: &str| {
+        format!(
+            r#"{{"restartPolicy":"{policy}","containers":[{{"name":"c","image":"i","command":["{command}"]}}]}}"#
+        )
+    };
+    pod(&mut cluster, "once", &command("/nonexistent", "Never"));
+    pod(&mut cluster, "again", &command("does-not-exist", "Always"));
+    let once = get(&cluster, "once");
+    assert_eq!(once.str_at(&["status", "phase"]), "Failed");
+    let status = once.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0].clone();
+    let end = status.at(&["state", "terminated"]).unwrap();
+    assert_eq!(end.str_at(&["reason"]), "StartError");
+    assert_eq!(end.get("exitCode").and_then(Value::as_i64), Some(128));
+    let message = end.str_at(&["message"]);
+    assert!(
+        message.ends_with("exec: \"/nonexistent\": stat /nonexistent: no such file or directory"),
+        "{message}"
+    );
+    let told = events(&cluster, "Failed");
+    assert!(told.contains(&format!("Error: {message}")), "{told:?}");
+    let again = get(&cluster, "again");
+    let status = again.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0].clone();
+    assert_eq!(status.str_at(&["state", "waiting", "reason"]), "CrashLoopBackOff");
+    let message = status.str_at(&["lastState", "terminated", "message"]);
+    assert!(message.ends_with("exec: \"does-not-exist\": executable file not found in $PATH"), "{message}");
+}
+
+#[test]
+fn a_host_path_that_is_not_what_its_type_says_holds_a_pod_back() {
+    let mut cluster = cluster(at_once);
+    let mounts = |path: &str, kind: &str| {
+        format!(
+            r#"{{"volumes":[{{"name":"v","hostPath":{{"path":"{path}","type":"{kind}"}}}}],"containers":[{{"name":"c","image":"i"}}]}}"#
+        )
+    };
+    pod(&mut cluster, "missing", &mounts("/data", "Directory"));
+    pod(&mut cluster, "made", &mounts("/data", "DirectoryOrCreate"));
+    pod(&mut cluster, "usual", &mounts("/var/log", "Directory"));
+    assert_eq!(shown(&cluster, "missing"), "Pending | ContainerCreating");
+    let told =
+        "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /data is not a directory";
+    assert_eq!(events(&cluster, "FailedMount"), [told]);
+    assert_eq!(
+        (shown(&cluster, "made"), shown(&cluster, "usual")),
+        ("Running | ready".into(), "Running | ready".into())
+    );
+    cluster.assert_quiet();
+}

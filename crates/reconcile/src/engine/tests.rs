@@ -236,6 +236,65 @@ fn a_resync_leaves_out_keys_for_which_nothing_can_have_changed() {
     assert_eq!(plans_in_round(&mut engine, whole + 1), 3, "one in so many looks at everything");
 }
 
+/// Reads a node for every thing.
+struct NodeReader;
+
+impl Planner for NodeReader {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "node reader"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        &WATCHES
+    }
+
+    fn plan(&self, _: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        assert!(world.find("nodes", "", "n").is_some());
+        Plan::default()
+    }
+}
+
+fn node(revision: u64, ready: &str, beat: i64) -> Observed {
+    let beat = setpoint_api::rfc3339::Seconds(Time::from_seconds(beat));
+    let text = format!(
+        r#"{{"metadata":{{"name":"n","uid":"u","resourceVersion":"{revision}"}},"status":{{"conditions":[{{"type":"Ready","status":"{ready}","lastHeartbeatTime":"{beat}"}}]}}}}"#
+    );
+    let key = key_of("nodes", "", "n").unwrap();
+    let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, text).unwrap();
+    Observed { key, revision: Revision(revision), after: Some(after), by: None }
+}
+
+#[test]
+fn heartbeats_are_no_reason_to_plan_what_has_read_a_node() {
+    let mut engine = Engine::new(vec![Box::new(NodeReader)], []);
+    engine.observe(node(1, "True", 0), at(0));
+    for number in 0..100 {
+        engine.observe(thing(&format!("x{number}"), 1, 2 + number), at(0));
+    }
+    engine.reach(Revision(200));
+    engine.turn(at(0), Seed(1));
+    let plans_in_round = |engine: &mut Engine, round: i64| {
+        let plans = |engine: &Engine| engine.stats().next().map_or(0, |(_, _, stats)| stats.plans);
+        let before = plans(engine);
+        for slice in 0..i64::from(RESYNC_SLICES) {
+            engine.turn(at((round * i64::from(RESYNC_SLICES) + slice) * 1000), Seed(1));
+        }
+        plans(engine) - before
+    };
+    assert_eq!((plans_in_round(&mut engine, 0), plans_in_round(&mut engine, 1)), (0, 100));
+    for round in 2..20 {
+        engine.observe(node(199 + u64::try_from(round).unwrap(), "True", round), at(round * 30_000 - 1));
+        engine.reach(Revision(199 + u64::try_from(round).unwrap()));
+        assert_eq!(plans_in_round(&mut engine, round), 0, "round {round}");
+    }
+    engine.observe(node(300, "False", 20), at(20 * 30_000 - 1));
+    engine.reach(Revision(300));
+    assert_eq!(plans_in_round(&mut engine, 20), 100, "it is more than a heartbeat");
+}
+
 #[test]
 fn a_relist_takes_away_what_is_not_in_it() {
     let mut engine = engine();

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use super::{Cache, PodEntry, PodId};
-use crate::gates::Sort;
 use crate::rules::Helps;
 use crate::waiting::Waiting;
 
@@ -40,8 +39,8 @@ impl Cache {
     pub fn note_came(&mut self, id: PodId) {
         let Some(entry) = self.pods[id as usize].as_ref() else { return };
         self.news.has_any_come = true;
-        if let Some(shape) = self.shapes[entry.shape as usize].as_ref() {
-            self.news.came.extend(self.counters.drawing(&shape.weights, entry.is_deleted));
+        if let Some(weights) = super::weights(&self.shapes, entry.shape) {
+            self.news.came.extend(self.counters.drawing(weights, entry.is_deleted));
         }
     }
 
@@ -81,14 +80,8 @@ impl Cache {
         if !waiting.helps.meets(Helps::PODS_CAME) {
             return false;
         }
-        shape.class.iter().flat_map(|class| &class.gates).any(|gate| {
-            let others = match &gate.sort {
-                Sort::Near { all, .. } => &all[..],
-                Sort::Spread { .. } | Sort::Far | Sort::Shunned => &[],
-            };
-            let mut counters = others.iter().chain([&gate.tally]).map(|(counter, _)| counter);
-            counters.any(|counter| news.came.contains(counter))
-        })
+        let mut counters = shape.class.iter().flat_map(|class| class.gates.drawn_by());
+        counters.any(|counter| news.came.contains(&counter))
     }
 
     /// Whether a pod came, and nobody knows any more what this one counts. It is not pressing: to be tried makes counters,

@@ -6,7 +6,7 @@ use setpoint_reconcile::views::node::{self, Taint};
 
 use super::PodId;
 use crate::request::{Amounts, Request};
-use crate::shape::{HostPort, Shape, normal_image};
+use crate::shape::{PortSet, Shape, normal_image};
 
 /// A node.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Node {
     /// What is likely used of it: bytes.
     pub likely_memory: i64,
     /// The ports that are taken.
-    pub ports: Vec<HostPort>,
+    pub ports: PortSet,
     /// The pods on it.
     pub pods: Vec<PodId>,
 }
@@ -90,18 +90,14 @@ impl Node {
     /// Puts a pod on the node.
     pub fn add(&mut self, id: PodId, shape: &Shape) {
         self.take(&shape.request, 1);
-        self.ports.extend(shape.ports.iter().cloned());
+        self.ports.take(&shape.ports);
         self.pods.push(id);
     }
 
     /// Takes a pod off the node.
     pub fn remove(&mut self, id: PodId, shape: &Shape) {
         self.take(&shape.request, -1);
-        for port in &shape.ports {
-            if let Some(at) = self.ports.iter().position(|other| other == port) {
-                self.ports.swap_remove(at);
-            }
-        }
+        self.ports.give_back(&shape.ports);
         if let Some(at) = self.pods.iter().position(|other| *other == id) {
             self.pods.swap_remove(at);
         }

@@ -5,6 +5,7 @@ use setpoint_reconcile::planner::key_of;
 
 use super::*;
 use crate::profile::Profile;
+use crate::rules::spread;
 
 fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: &Value) {
     let key = key_of(resource, namespace, name).unwrap();
@@ -73,7 +74,7 @@ fn counters_that_waiting_pods_ask_for_stay_however_many_they_are_and_go_with_the
         cache.shapes.iter().flatten().map(|entry| Arc::clone(&entry.shape)).collect();
     let profile = Profile::named("any");
     for shape in &shapes {
-        assert_eq!(spread::gates(&mut cache, shape, &profile, &world).len(), 1);
+        assert_eq!(spread::gates(&mut cache, shape, &profile, &world).unwrap().len(), 1);
     }
     assert_eq!(cache.counters.all.len(), count);
     put_pod(&mut world, "comes", "n", Value::Null);

@@ -15,6 +15,7 @@ use crate::cache::owed::{Owed, What};
 use crate::cache::{Cache, PodId};
 use crate::choose::{self, Verdict};
 use crate::class::Class;
+use crate::cost::{COST_MAX, COSTLY, DEFERRALS_MAX, PLAN_COST_MAX};
 use crate::preempt::{Budgets, Candidate, Search};
 use crate::rules::{Helps, devices, volumes};
 use crate::waiting::{SETTLE, Waiting};
@@ -131,12 +132,18 @@ impl<'a> Desk<'a> {
             }
         }
         let mut holders = line.iter().peekable();
+        let compared = self.cache.compared;
         for InLine { id, priority, is_due } in &line {
             // Those that wait keep the room that is made for them from all that are not more important.
             while let Some(holder) = holders.next_if(|holder| holder.priority >= *priority) {
                 self.reserve(holder.id);
             }
-            if *is_due {
+            if *is_due && self.cache.compared - compared > COST_MAX {
+                // Enough for one plan: who is left has the next one.
+                self.plan.look_again_at(self.now);
+                self.reserve(*id);
+            } else if *is_due {
+                self.cache.shrink();
                 self.lift(*id);
                 if !self.attempt(*id) {
                     self.reserve(*id);
@@ -164,7 +171,7 @@ impl<'a> Desk<'a> {
         plan
     }
 
-    /// The pods to look at, in their order, and which of them to try.
+    /// The pods to look at, in their order, and which of them to try: among those of one priority the cheap ones first.
     fn line(&mut self) -> Vec<InLine> {
         let now = self.now;
         self.cache.stir_waiting();
@@ -172,8 +179,14 @@ impl<'a> Desk<'a> {
         // Where nobody else wants to be tried, those that something has helped need not wait.
         let early = !waits.any(|waiting| waiting.is_none_or(|waiting| waiting.due() <= now));
         let ids: Vec<(i64, PodId)> = self.cache.line.iter().map(|(place, id)| (place.0.0, *id)).collect();
-        let (mut line, mut due) = (Vec::new(), 0);
+        let (mut line, mut costly, mut due) = (Vec::new(), Vec::new(), 0);
         for (priority, id) in ids {
+            if costly.first().is_some_and(|(one, _): &(InLine, u64)| one.priority != priority)
+                && self.take_costly(&mut line, &mut costly)
+            {
+                // Pods of lower priority must not overtake those that wait for the next plan.
+                due = PODS_MAX;
+            }
             let Some(entry) = self.cache.pod(id) else { continue };
             let mut is_due = entry
                 .waiting
@@ -185,16 +198,63 @@ impl<'a> Desk<'a> {
                     break;
                 }
             }
-            due += usize::from(is_due);
             let holds = self.promised(id);
             if let Some(node) = holds {
                 self.holders.entry(node).or_default().push(id);
             }
+            let cost = if is_due { self.cost(id) } else { 0 };
+            let one = InLine { id, priority, is_due };
+            if cost > COSTLY {
+                costly.push((one, cost));
+                continue;
+            }
+            due += usize::from(is_due);
             if is_due || holds.is_some() {
-                line.push(InLine { id, priority, is_due });
+                line.push(one);
             }
         }
+        self.take_costly(&mut line, &mut costly);
         line
+    }
+
+    /// Puts costly pods of one priority behind the cheap ones: as many as a plan may take, and none beside cheap pods
+    /// unless these had several plans to themselves. Returns `true` if some are left for the next plan.
+    fn take_costly(&mut self, line: &mut Vec<InLine>, costly: &mut Vec<(InLine, u64)>) -> bool {
+        if costly.is_empty() {
+            return false;
+        }
+        let is_alone = !line.iter().any(|one| one.is_due);
+        let mut left = PLAN_COST_MAX;
+        let mut is_first = is_alone || self.cache.deferrals >= DEFERRALS_MAX;
+        let mut may_take = is_first;
+        let mut is_any_left = false;
+        for (one, cost) in costly.drain(..) {
+            may_take &= is_first || cost <= left;
+            is_first = false;
+            left = left.saturating_sub(cost);
+            is_any_left |= !may_take;
+            if may_take || self.promised(one.id).is_some() {
+                line.push(InLine { is_due: may_take, ..one });
+            }
+        }
+        if is_any_left {
+            self.plan.look_again_at(self.now);
+        }
+        let is_deferred = is_any_left && !is_alone && self.cache.deferrals < DEFERRALS_MAX;
+        self.cache.deferrals = if is_deferred { self.cache.deferrals + 1 } else { 0 };
+        is_any_left
+    }
+
+    /// The steps that trying a pod takes.
+    fn cost(&self, id: PodId) -> u64 {
+        let entry = self.cache.pod(id).and_then(|entry| self.cache.shapes[entry.shape as usize].as_ref());
+        let Some(entry) = entry else { return 0 };
+        // Volumes are looked for anew with each try.
+        let claims = u64::try_from(entry.shape.claims.len()).unwrap_or(u64::MAX);
+        let volumes = if claims > 1 { self.world.count("persistentvolumes") } else { 0 };
+        let volumes = claims.saturating_mul(u64::try_from(volumes).unwrap_or(u64::MAX));
+        let own = if entry.class.is_some() { entry.cost.again() } else { entry.cost.on(self.cache.existing) };
+        own.saturating_add(volumes)
     }
 
     /// The node that a pod was promised: as is remembered, or as its status says where nothing is.
@@ -247,6 +307,7 @@ impl<'a> Desk<'a> {
         if let Some(entry) = self.cache.shapes[at].as_mut()
             && shape.claims.is_empty()
             && shape.devices.is_none()
+            && !class.is_too_costly
         {
             entry.class = Some(class);
         }

@@ -8,6 +8,7 @@ use super::*;
 
 mod amounts;
 mod devices;
+mod poison;
 mod promises;
 mod volumes;
 mod waking;

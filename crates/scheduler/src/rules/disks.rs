@@ -16,11 +16,23 @@ pub fn filter(shape: &Shape, node: &Node, cache: &Cache) -> Result<(), Rejection
         return Ok(());
     }
     let others = node.pods.iter().filter_map(|id| cache.shape_of(*id)).flat_map(|shape| &shape.disks);
-    let mut pairs = others.flat_map(|other| shape.disks.iter().map(move |own| (own, other)));
+    let mut pairs = others.flat_map(|other| named(&shape.disks, other).map(move |own| (own, other)));
     if pairs.any(|(own, other)| clashes(own, other)) {
         return Err(Rejection::by_pods("node(s) had no available disk", Helps::PODS | Helps::NODES));
     }
     Ok(())
+}
+
+/// The disks of a sorted list that have the kind and the name of another.
+fn named<'a>(
+    sorted: &'a [(DiskKind, Disk)],
+    wanted: &'a (DiskKind, Disk),
+) -> impl Iterator<Item = &'a (DiskKind, Disk)> {
+    fn name((kind, disk): &(DiskKind, Disk)) -> (DiskKind, &str) {
+        (*kind, &disk.name)
+    }
+    let from = sorted.partition_point(|own| name(own) < name(wanted));
+    sorted[from..].iter().take_while(move |own| name(own) == name(wanted))
 }
 
 /// Whether both cannot be on one node.

@@ -8,10 +8,13 @@ use crate::cache::node::Node;
 use crate::profile::Weights;
 use crate::request::Request;
 
+/// So many resources that are short are named; a pod may ask for thousands.
+const REASONS_MAX: usize = 32;
+
 /// Whether the node will do.
 ///
 /// # Errors
-/// If not, and why: everything that is short is named.
+/// If not, and why: everything that is short is named, up to a bound.
 pub fn filter(request: &Request, node: &Node) -> Result<(), Rejection> {
     let (asked, taken, offer) = (&request.asked, &node.taken, &node.offer.amounts);
     let full = i64::try_from(node.pods.len()).unwrap_or(i64::MAX) + 1 > node.offer.pods;
@@ -40,11 +43,15 @@ pub fn filter(request: &Request, node: &Node) -> Result<(), Rejection> {
             is_resolvable &= asked <= offer;
         }
     }
-    for (name, amount) in &asked.others {
-        if short(*amount, taken.other(name), offer.other(name)) {
+    let others = asked.others.iter().filter(|(name, amount)| {
+        let (taken, offer) = (taken.other(name), offer.other(name));
+        short(**amount, taken, offer)
+    });
+    for (name, amount) in others {
+        if reasons.len() < REASONS_MAX {
             reasons.push(format!("Insufficient {name}").into());
-            is_resolvable &= *amount <= offer.other(name);
         }
+        is_resolvable &= *amount <= offer.other(name);
     }
     Err(Rejection { reasons, is_resolvable, helps: Helps::NODES | Helps::PODS })
 }

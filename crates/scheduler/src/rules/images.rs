@@ -15,15 +15,14 @@ const MOST: i64 = 1000 * MEBI;
 /// The score of a node.
 #[must_use]
 pub fn score(shape: &Shape, node: &Node, cache: &Cache) -> i64 {
-    if node.offer.images.is_empty() || shape.images.is_empty() {
+    if node.offer.images.is_empty() || shape.images.uses == 0 {
         return 0;
     }
-    let worth = |image: &str| {
-        let found = node.offer.images.binary_search_by(|(name, _)| (**name).cmp(image)).ok()?;
+    let worth = |(image, uses, size): (&str, i64, i64)| {
         let spread = *cache.images.get(image)? as f64 / cache.existing.max(1) as f64;
-        Some((node.offer.images[found].1 as f64 * spread) as i64)
+        Some((size as f64 * spread) as i64 * uses)
     };
-    let sum: i64 = shape.images.iter().filter_map(|image| worth(image)).sum();
-    let most = MOST * i64::try_from(shape.images.len()).unwrap_or(1);
+    let sum: i64 = shape.images.among(&node.offer.images).filter_map(worth).sum();
+    let most = MOST.saturating_mul(shape.images.uses);
     SCORE_MAX * (sum.clamp(LEAST, most) - LEAST) / (most - LEAST)
 }

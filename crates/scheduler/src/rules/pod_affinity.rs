@@ -1,13 +1,15 @@
 //! Pods that must or should be near others, or far from them; in both directions, for those that are there may not
 //! want to be near the one that comes.
 
-use setpoint_reconcile::object::Pairs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Helps, Rejection, SCORE_MAX};
 use crate::cache::Cache;
-use crate::cache::counters::{Over, What};
-use crate::gates::{Gate, Sort};
-use crate::shape::{PodTerm, PodTerms, Shape};
+use crate::cache::counters::{Over, TallyId, What};
+use crate::cost::TooCostly;
+use crate::gates::{Gates, Near, Shut};
+use crate::shape::{PodTerm, PodTerms, Pods, Shape};
 
 /// What it counts for beside other rules.
 pub const WEIGHT: i64 = 2;
@@ -16,91 +18,88 @@ pub const WEIGHT: i64 = 2;
 #[derive(Clone, Debug)]
 pub struct Pull {
     /// The counts.
-    pub tally: (usize, usize),
+    pub tally: TallyId,
     /// What each counts for.
     pub weight: i64,
 }
 
 /// The domains that will do.
-pub fn gates(cache: &mut Cache, shape: &Shape) -> Vec<Gate> {
-    let mut gates = Vec::new();
-    let labels = labels_of(cache, shape);
-    if !shape.others.near.is_empty() {
-        let own = shape.others.near.iter().all(|term| shape.is_one_of(&term.pods, &labels));
-        let counter = cache.counter(meant(&shape.others.near));
-        let terms = shape.others.near.iter();
-        let all: Vec<_> = terms.map(|term| tally(cache, counter, &term.key)).collect();
-        for tally in &all {
-            gates.push(Gate { tally: *tally, sort: Sort::Near { own, all: all.clone() } });
-        }
+///
+/// # Errors
+/// If the terms of the pod are about too many pods.
+pub fn gates(cache: &mut Cache, shape: &Shape, gates: &mut Gates) -> Result<(), TooCostly> {
+    let PodTerms { near, far, .. } = &shape.others;
+    let together = (!near.is_empty()).then(|| meant(near));
+    let counters = cache.counters_of(together.into_iter().chain(far.iter().map(|term| meant([term]))))?;
+    let (of_near, of_far) = counters.split_at(usize::from(!near.is_empty()));
+    if let Some(counter) = of_near.first() {
+        let own = cache.counters.are_all_about(shape, near);
+        let tallies: BTreeSet<TallyId> = near.iter().map(|term| tally(cache, *counter, &term.key)).collect();
+        gates.near = Some(Near { tallies: tallies.into_iter().collect(), own });
     }
-    for term in &shape.others.far {
-        let counter = cache.counter(meant([term]));
-        gates.push(Gate { tally: tally(cache, counter, &term.key), sort: Sort::Far });
-    }
-    for (counter, _, term) in said_of(cache, shape, &labels, true) {
-        gates.push(Gate { tally: tally(cache, counter, &term.key), sort: Sort::Shunned });
-    }
-    gates
+    let far: BTreeSet<TallyId> =
+        far.iter().zip(of_far).map(|(term, counter)| tally(cache, *counter, &term.key)).collect();
+    gates.far = far.into_iter().collect();
+    let shunned: BTreeSet<TallyId> =
+        said_of(cache, shape, true).into_iter().map(|(tally, _)| tally).collect();
+    gates.shunned = shunned.into_iter().collect();
+    Ok(())
 }
 
 /// What draws the pod where.
-pub fn pulls(cache: &mut Cache, shape: &Shape) -> Vec<Pull> {
-    let mut pulls = Vec::new();
-    let labels = labels_of(cache, shape);
-    for (weight, term) in &shape.others.wishes {
-        let counter = cache.counter(meant([term]));
-        pulls.push(Pull { tally: tally(cache, counter, &term.key), weight: *weight });
+///
+/// # Errors
+/// If the terms of the pod are about too many pods.
+pub fn pulls(cache: &mut Cache, shape: &Shape) -> Result<Vec<Pull>, TooCostly> {
+    let wishes = &shape.others.wishes;
+    let counters = cache.counters_of(wishes.iter().map(|(_, term)| meant([term])))?;
+    let mut pulls: BTreeMap<TallyId, i64> = BTreeMap::new();
+    for ((weight, term), counter) in wishes.iter().zip(counters) {
+        *pulls.entry(tally(cache, counter, &term.key)).or_insert(0) += weight;
     }
-    for (counter, weight, term) in said_of(cache, shape, &labels, false) {
-        pulls.push(Pull { tally: tally(cache, counter, &term.key), weight });
+    for (tally, weight) in said_of(cache, shape, false) {
+        *pulls.entry(tally).or_insert(0) += weight;
     }
-    pulls
-}
-
-/// What must be counted for a pod that says something of others, beside what these say.
-pub fn counted(shape: &Shape) -> impl Iterator<Item = What> {
-    let PodTerms { near, far, wishes } = &shape.others;
-    let together = (!near.is_empty()).then(|| meant(near));
-    let wishes = wishes.iter().map(|(_, term)| term);
-    together.into_iter().chain(far.iter().chain(wishes).map(|term| meant([term])))
+    Ok(pulls.into_iter().map(|(tally, weight)| Pull { tally, weight }).collect())
 }
 
 /// The pods that all of these terms mean.
 fn meant<'a>(terms: impl IntoIterator<Item = &'a PodTerm>) -> What {
-    What::Meant(terms.into_iter().map(|term| term.pods.clone()).collect())
+    let mut pods: Vec<Pods> = terms.into_iter().map(|term| term.pods.clone()).collect();
+    pods.sort_unstable();
+    pods.dedup();
+    What::Meant(pods)
 }
 
-fn labels_of(cache: &Cache, shape: &Shape) -> Pairs {
-    cache.counters.namespaces.get(&shape.namespace).cloned().unwrap_or_default()
-}
-
-/// What other pods say that concerns this one: those that shun it, or those with wishes.
-fn said_of(cache: &Cache, shape: &Shape, labels: &Pairs, shunning: bool) -> Vec<(usize, i64, PodTerm)> {
-    let all = cache.counters.all.iter().enumerate();
-    let said = all.filter_map(|(at, counter)| match &counter.what {
-        What::Shunning(term) if shunning => Some((at, 0, term)),
-        What::Wishing(weight, term) if !shunning => Some((at, *weight, term)),
-        _ => None,
+/// What other pods ask for of pods of this shape, with its weight: that they are far, or what they would rather have.
+fn said_of(cache: &mut Cache, shape: &Shape, is_hard: bool) -> Vec<(TallyId, i64)> {
+    let found = cache.counters.about(shape, is_hard).into_iter();
+    let found = found.map(|counter| {
+        let what = Arc::clone(&cache.counters.all[counter].what);
+        match &*what {
+            What::Shunning(term) => (tally(cache, counter, &term.key), 0),
+            What::Wishing(weight, term) => (tally(cache, counter, &term.key), *weight),
+            What::Meant(_) | What::Selected { .. } => unreachable!("these are no terms"),
+        }
     });
-    let meant = said.filter(|(_, _, term)| shape.is_one_of(&term.pods, labels));
-    meant.map(|(at, weight, term)| (at, weight, term.clone())).collect()
+    found.collect()
 }
 
-fn tally(cache: &mut Cache, counter: usize, key: &str) -> (usize, usize) {
+fn tally(cache: &mut Cache, counter: usize, key: &str) -> TallyId {
     let key = cache.counters.key(key, &cache.nodes);
-    cache.counters.tally(counter, key, Over::default(), &cache.nodes)
+    let over = cache.counters.node_set(Over::default(), &cache.nodes);
+    cache.counters.tally(counter, key, over)
 }
 
 /// Why a domain will not do.
 #[must_use]
-pub fn rejection(sort: &Sort) -> Rejection {
+pub fn rejection(shut: Shut) -> Rejection {
     let going = Helps::NODES | Helps::PODS;
-    match sort {
-        Sort::Shunned => {
+    match shut {
+        Shut::Shunned => {
             Rejection::by_pods("node(s) didn't satisfy existing pods anti-affinity rules", going)
         }
-        Sort::Far => Rejection::by_pods("node(s) didn't match pod anti-affinity rules", going),
+        Shut::Far => Rejection::by_pods("node(s) didn't match pod anti-affinity rules", going),
         _ => Rejection::for_good("node(s) didn't match pod affinity rules", going | Helps::PODS_CAME),
     }
 }

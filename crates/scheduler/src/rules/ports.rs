@@ -9,8 +9,7 @@ use crate::shape::Shape;
 /// # Errors
 /// If not, and why.
 pub fn filter(shape: &Shape, node: &Node) -> Result<(), Rejection> {
-    let clash = shape.ports.iter().any(|port| node.ports.iter().any(|taken| taken.clashes(port)));
-    if !clash {
+    if !shape.ports.clashes(&node.ports) {
         return Ok(());
     }
     let why = "node(s) didn't have free ports for the requested pod ports";

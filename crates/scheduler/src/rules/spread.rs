@@ -1,6 +1,8 @@
 //! Pods spread over the values of a label of nodes: some must, others should. Pods that do not say so spread over
 //! nodes and zones with those that belong to the same Service or owner.
 
+use std::collections::BTreeSet;
+
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::World;
 use setpoint_reconcile::views::replica_set::ReplicaSet;
@@ -10,8 +12,10 @@ use setpoint_reconcile::views::stateful_set::StatefulSet;
 
 use super::{Helps, Rejection, SCORE_MAX};
 use crate::cache::Cache;
-use crate::cache::counters::{Over, What};
-use crate::gates::{Gate, Sort};
+use crate::cache::counters::{Over, TallyId, What};
+use crate::cache::sets::Labels;
+use crate::cost::TooCostly;
+use crate::gates::Spread;
 use crate::profile::Profile;
 use crate::shape::{Constraint, Shape};
 
@@ -29,7 +33,7 @@ pub struct Wish {
     /// The counter of the pods.
     pub counter: usize,
     /// The counts by domain; where each node is its own domain, that of the node counts.
-    pub tally: Option<(usize, usize)>,
+    pub tally: Option<TallyId>,
     /// By how much a domain may have more.
     pub skew: i64,
 }
@@ -44,63 +48,91 @@ pub struct Wishes {
 }
 
 /// The domains that will do.
-pub fn gates(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World) -> Vec<Gate> {
+///
+/// # Errors
+/// If the constraints of the pod are about too many pods.
+pub fn gates(
+    cache: &mut Cache,
+    shape: &Shape,
+    profile: &Profile,
+    world: &World,
+) -> Result<Vec<Spread>, TooCostly> {
     let defaults = if shape.spread.is_empty() { listed(shape, profile, world) } else { Vec::new() };
     let hard: Vec<&Constraint> = shape.spread.iter().chain(&defaults).filter(|one| one.hard).collect();
-    let keys: Vec<Box<str>> = hard.iter().map(|one| one.key.clone()).collect();
-    let mut gates = Vec::with_capacity(hard.len());
-    for one in hard {
-        let counter = cache.counter(selected(shape, &one.selector));
+    let counters = cache.counters_of(hard.iter().map(|one| selected(shape, &one.selector)))?;
+    let mut sets = NodeSets::new(hard.iter().map(|one| &one.key));
+    let labels = Labels::of(&shape.labels);
+    let spread = hard.iter().zip(counters).map(|(one, counter)| {
         let key = cache.counters.key(&one.key, &cache.nodes);
-        let tally = cache.counters.tally(counter, key, over(shape, one, keys.clone()), &cache.nodes);
-        let own = i64::from(one.selector.matches(|name| shape.labels.get(name)));
-        let sort = Sort::Spread { skew: one.skew, min_domains: one.min_domains, own };
-        gates.push(Gate { tally, sort });
-    }
-    gates
+        let over = sets.over(cache, shape, one);
+        let tally = cache.counters.tally(counter, key, over);
+        let own = i64::from(one.selector.matches(|name| labels.get(name)));
+        Spread { tally, skew: one.skew, min_domains: one.min_domains, own }
+    });
+    Ok(spread.collect())
 }
 
 /// The wishes of a pod: its own, or those that follow from whose it is.
-pub fn wishes(cache: &mut Cache, shape: &Shape, profile: &Profile, world: &World) -> Wishes {
+///
+/// # Errors
+/// If the constraints of the pod are about too many pods.
+pub fn wishes(
+    cache: &mut Cache,
+    shape: &Shape,
+    profile: &Profile,
+    world: &World,
+) -> Result<Wishes, TooCostly> {
     let own = !shape.spread.is_empty();
-    let soft: Vec<Constraint> = if own {
-        shape.spread.iter().filter(|one| !one.hard).cloned().collect()
-    } else if profile.spreads {
-        by_default(shape, world)
-    } else {
-        listed(shape, profile, world).into_iter().filter(|one| !one.hard).collect()
+    let defaults = match (own, profile.spreads) {
+        (true, _) => Vec::new(),
+        (false, true) => by_default(shape, world),
+        (false, false) => listed(shape, profile, world),
     };
+    let soft: Vec<&Constraint> = shape.spread.iter().chain(&defaults).filter(|one| !one.hard).collect();
     // Only what is built in counts nodes that lack one of the labels.
     let own = own || !profile.spreads;
-    let keys: Vec<Box<str>> = if own { soft.iter().map(|one| one.key.clone()).collect() } else { Vec::new() };
-    let mut all = Vec::with_capacity(soft.len());
-    for one in &soft {
-        let counter = cache.counter(selected(shape, &one.selector));
+    let counters = cache.counters_of(soft.iter().map(|one| selected(shape, &one.selector)))?;
+    let mut sets = NodeSets::new(soft.iter().filter(|_| own).map(|one| &one.key));
+    let all = soft.iter().zip(counters).map(|(one, counter)| {
         let key = cache.counters.key(&one.key, &cache.nodes);
-        let tally = (*one.key != *HOSTNAME)
-            .then(|| cache.counters.tally(counter, key, over(shape, one, keys.clone()), &cache.nodes));
-        all.push(Wish { key, counter, tally, skew: one.skew });
-    }
-    Wishes { all, needs_all: own }
+        let tally = (*one.key != *HOSTNAME).then(|| {
+            let over = sets.over(cache, shape, one);
+            cache.counters.tally(counter, key, over)
+        });
+        Wish { key, counter, tally, skew: one.skew }
+    });
+    Ok(Wishes { all: all.collect(), needs_all: own })
 }
 
-/// What must be counted for a pod that says how it spreads.
-pub fn counted(shape: &Shape) -> impl Iterator<Item = What> {
-    shape.spread.iter().map(|one| selected(shape, &one.selector))
+/// The sets of nodes that the constraints of a pod are over: one for each of their policies, whatever their number.
+struct NodeSets {
+    keys: Vec<Box<str>>,
+    known: [Option<usize>; 4],
+}
+
+impl NodeSets {
+    fn new<'a>(keys: impl Iterator<Item = &'a Box<str>>) -> NodeSets {
+        let keys: BTreeSet<&Box<str>> = keys.collect();
+        NodeSets { keys: keys.into_iter().cloned().collect(), known: [None; 4] }
+    }
+
+    fn over(&mut self, cache: &mut Cache, shape: &Shape, one: &Constraint) -> usize {
+        let at = usize::from(one.by_affinity) + 2 * usize::from(one.by_taints);
+        *self.known[at].get_or_insert_with(|| {
+            let over = Over {
+                nodes: (one.by_affinity && !shape.nodes.is_any()).then(|| shape.nodes.clone()),
+                tolerations: one.by_taints.then(|| shape.tolerations.clone()),
+                keys: self.keys.clone(),
+            };
+            cache.counters.node_set(over, &cache.nodes)
+        })
+    }
 }
 
 /// The pods of a namespace that a selector selects; one that selects all counts none, as upstream.
 fn selected(shape: &Shape, selector: &Selector) -> What {
     let selector = if selector.is_everything() { Selector::Nothing } else { selector.clone() };
     What::Selected { namespace: shape.namespace.clone(), selector }
-}
-
-fn over(shape: &Shape, one: &Constraint, keys: Vec<Box<str>>) -> Over {
-    Over {
-        nodes: (one.by_affinity && !shape.nodes.is_any()).then(|| shape.nodes.clone()),
-        tolerations: one.by_taints.then(|| shape.tolerations.clone()),
-        keys,
-    }
 }
 
 /// How pods of a profile spread that do not say: with those that belong together with them, if there are such.

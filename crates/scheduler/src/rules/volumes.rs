@@ -5,9 +5,11 @@
 
 mod limits;
 
+use std::collections::BTreeSet;
+
 use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
-use setpoint_api::{Value, value};
+use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::views::csi_driver::CsiDriver;
 use setpoint_reconcile::views::csi_storage_capacity::CsiStorageCapacity;
@@ -77,6 +79,12 @@ enum Finds {
 }
 
 impl Needs {
+    /// How many volumes every node is compared with, at the most.
+    #[must_use]
+    pub fn compared(&self) -> usize {
+        self.open.iter().map(|open| open.volumes.len()).sum()
+    }
+
     /// Whether every claim has its volume.
     #[must_use]
     pub fn are_met(&self) -> bool {
@@ -249,7 +257,7 @@ pub fn filter(
     if !needs.fixed.iter().all(|fixed| reaches(&fixed.terms)) {
         return Err(Rejection::for_good("node(s) didn't match PersistentVolume's node affinity", helps));
     }
-    let mut taken = Vec::new();
+    let mut taken = BTreeSet::new();
     for open in &needs.open {
         let why = match open.finds(node, &mut taken) {
             Finds::Volume => continue,
@@ -280,12 +288,12 @@ impl Fixed {
 impl Open {
     /// Whether the claim can have a volume on a node: one that is there and that no other claim of the pod took, or
     /// one that is made. A claim for which a node was chosen has its answer: what room it takes there may be gone.
-    fn finds<'a>(&'a self, node: &Node, taken: &mut Vec<&'a Object>) -> Finds {
+    fn finds<'a>(&'a self, node: &Node, taken: &mut BTreeSet<&'a Key>) -> Finds {
         if let Some(selected) = &self.selected {
             return if *selected == node.name { Finds::Volume } else { Finds::Nothing };
         }
         if let Some(volume) = self.there(node, taken) {
-            taken.push(volume);
+            taken.insert(volume.key());
             return Finds::Volume;
         }
         let labels = &node.offer.labels;
@@ -299,9 +307,9 @@ impl Open {
         if has_room { Finds::Volume } else { Finds::NoRoom }
     }
 
-    fn there(&self, node: &Node, taken: &[&Object]) -> Option<&Object> {
+    fn there(&self, node: &Node, taken: &BTreeSet<&Key>) -> Option<&Object> {
         let reachable = self.volumes.iter().find(|(volume, terms)| {
-            !taken.contains(&volume)
+            !taken.contains(volume.key())
                 && terms
                     .as_ref()
                     .is_none_or(|terms| terms.iter().any(|term| term.allows(&node.name, &node.offer.labels)))
@@ -313,11 +321,11 @@ impl Open {
 /// What to write so that the claims of a pod get volumes on a node.
 #[must_use]
 pub fn settle(needs: &Needs, node: &Node) -> Vec<Act> {
-    let (mut acts, mut taken) = (Vec::new(), Vec::new());
+    let (mut acts, mut taken) = (Vec::new(), BTreeSet::new());
     for open in needs.open.iter().filter(|open| open.selected.is_none()) {
         let (key, meta) = (open.claim.key(), open.claim.meta());
         if let Some(volume) = open.there(node, &taken) {
-            taken.push(volume);
+            taken.insert(volume.key());
             let claim = value!({
                 "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": (&*meta.namespace),
                 "name": (key.name()), "uid": (&*meta.uid), "resourceVersion": (open.claim.revision().to_string()),

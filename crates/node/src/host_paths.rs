@@ -1,0 +1,150 @@
+//! Paths of a simulated node, which has no files: those that every node has are there, and what a pod asks to be created.
+
+use crate::pod::HostPath;
+
+/// Directories of every node.
+const DIRECTORIES: [&str; 41] = [
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/dev/shm",
+    "/etc",
+    "/etc/cni",
+    "/etc/cni/net.d",
+    "/etc/kubernetes",
+    "/etc/kubernetes/manifests",
+    "/etc/kubernetes/pki",
+    "/etc/ssl",
+    "/etc/ssl/certs",
+    "/home",
+    "/lib",
+    "/lib/modules",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/opt/cni",
+    "/opt/cni/bin",
+    "/proc",
+    "/root",
+    "/run",
+    "/run/containerd",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/sys/fs/cgroup",
+    "/tmp",
+    "/usr",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/share",
+    "/var",
+    "/var/lib",
+    "/var/log",
+    "/var/log/containers",
+    "/var/log/pods",
+    "/var/run",
+    "/var/tmp",
+];
+/// Below this a kubelet keeps what it makes, plugins among it.
+const KUBELET: &str = "/var/lib/kubelet";
+/// Files of every node.
+const FILES: [&str; 9] = [
+    "/etc/group",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/localtime",
+    "/etc/machine-id",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/resolv.conf",
+];
+/// Sockets of every node.
+const SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
+/// Character devices of every node.
+const CHAR_DEVICES: [&str; 8] = [
+    "/dev/fuse",
+    "/dev/full",
+    "/dev/kmsg",
+    "/dev/null",
+    "/dev/random",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+];
+
+/// What is at a path of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Directory,
+    File,
+    Socket,
+    CharDevice,
+}
+
+fn kind(path: &str) -> Option<Kind> {
+    let trimmed = path.trim_end_matches('/');
+    let path = if trimmed.is_empty() { "/" } else { trimmed };
+    let is_kubelet = path.strip_prefix(KUBELET).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if is_kubelet || DIRECTORIES.contains(&path) {
+        return Some(Kind::Directory);
+    }
+    let kinds =
+        [(&FILES[..], Kind::File), (&SOCKETS[..], Kind::Socket), (&CHAR_DEVICES[..], Kind::CharDevice)];
+    kinds.into_iter().find(|(paths, _)| paths.contains(&path)).map(|(_, kind)| kind)
+}
+
+/// Why a path cannot be mounted, in the words of a kubelet; nothing if it can.
+#[must_use]
+pub fn fault(wanted: &HostPath) -> Option<String> {
+    let there = kind(&wanted.path);
+    let (is_fine, what) = match wanted.kind.as_str() {
+        "Directory" => (there == Some(Kind::Directory), "a directory"),
+        "DirectoryOrCreate" => (there.is_none_or(|kind| kind == Kind::Directory), "a directory"),
+        "File" => (there == Some(Kind::File), "a file"),
+        "FileOrCreate" => (there.is_none_or(|kind| kind == Kind::File), "a file"),
+        "Socket" => (there == Some(Kind::Socket), "a socket file"),
+        "CharDevice" => (there == Some(Kind::CharDevice), "a character device"),
+        "BlockDevice" => (false, "a block device"),
+        _ => (true, ""),
+    };
+    (!is_fine).then(|| format!("hostPath type check failed: {} is not {what}", wanted.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_must_be_what_its_type_says() {
+        let fault =
+            |path: &str, kind: &str| fault(&HostPath { path: path.to_owned(), kind: kind.to_owned() });
+        for (path, kind) in [
+            ("/nowhere", ""),
+            ("/nowhere", "DirectoryOrCreate"),
+            ("/nowhere", "FileOrCreate"),
+            ("/", "Directory"),
+            ("/var/log/", "Directory"),
+            ("/var/lib/kubelet/plugins", "Directory"),
+            ("/etc/hosts", "File"),
+            ("/run/containerd/containerd.sock", "Socket"),
+            ("/dev/null", "CharDevice"),
+        ] {
+            assert_eq!(fault(path, kind), None, "{path} {kind}");
+        }
+        for (path, kind, what) in [
+            ("/nowhere", "Directory", "a directory"),
+            ("/etc/hosts", "DirectoryOrCreate", "a directory"),
+            ("/tmp", "File", "a file"),
+            ("/tmp", "FileOrCreate", "a file"),
+            ("/var/lib/kubeletx", "Directory", "a directory"),
+            ("/run/docker.sock", "Socket", "a socket file"),
+            ("/dev/ttyUSB0", "CharDevice", "a character device"),
+            ("/dev/sda", "BlockDevice", "a block device"),
+        ] {
+            let expected = format!("hostPath type check failed: {path} is not {what}");
+            assert_eq!(fault(path, kind), Some(expected), "{path} {kind}");
+        }
+    }
+}

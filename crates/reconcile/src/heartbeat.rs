@@ -1,0 +1,84 @@
+//! Heartbeats: writes that only say that a node or a holder of a Lease is still there.
+//!
+//! They are most of what is written in a quiet cluster, and no plan of another object depends on them: whoever waits
+//! for one is woken by it. So they are no reason to look at all keys that have ever read a node (see
+//! `World::has_changed`).
+
+use crate::object::Object;
+
+/// The resources with heartbeats, and the field that each renews.
+const HEARTBEATS: [(&str, &str); 2] =
+    [("nodes", "lastHeartbeatTime"), ("leases.coordination.k8s.io", "renewTime")];
+/// Fields that change with every write, as JSON names them: of the metadata, and of its managed fields.
+const ALWAYS: [&str; 2] = ["resourceVersion", "time"];
+
+/// Whether two versions of an object differ by a heartbeat at the most.
+#[must_use]
+pub fn is_heartbeat(before: &Object, after: &Object) -> bool {
+    let resource = after.key().resource().as_str();
+    let Some((_, field)) = HEARTBEATS.iter().find(|(other, _)| *other == resource) else { return false };
+    before.meta().uid == after.meta().uid && is_same_but(&before.bytes(), &after.bytes(), field)
+}
+
+/// Whether two texts of JSON are the same but for the times in some fields.
+fn is_same_but(mut before: &[u8], mut after: &[u8], field: &str) -> bool {
+    loop {
+        let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+        if same == before.len() && same == after.len() {
+            return true;
+        }
+        // The difference must lie within the text of such a field, which then is left out of both.
+        let Some(value) = before[..same].iter().rposition(|byte| *byte == b'"').map(|quote| quote + 1) else {
+            return false;
+        };
+        let Some(name) = before[..value].strip_suffix(b":\"").and_then(last_name) else { return false };
+        let is_masked = std::iter::once(field).chain(ALWAYS).any(|masked| name == masked.as_bytes());
+        let (Some(old), Some(new)) = (text(&before[value..]), text(&after[value..])) else { return false };
+        if !is_masked || !is_stamp(old) || !is_stamp(new) {
+            return false;
+        }
+        (before, after) = (&before[value + old.len()..], &after[value + new.len()..]);
+    }
+}
+
+/// The name that a text ends with, which stands in quotes.
+fn last_name(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_suffix(b"\"")?;
+    let quote = text.iter().rposition(|byte| *byte == b'"')?;
+    Some(&text[quote + 1..])
+}
+
+/// The text up to the next quote.
+fn text(rest: &[u8]) -> Option<&[u8]> {
+    rest.iter().position(|byte| *byte == b'"').map(|end| &rest[..end])
+}
+
+/// Whether a text is a time or a revision: digits, and what stands between those of a time.
+fn is_stamp(text: &[u8]) -> bool {
+    text.iter().all(|byte| byte.is_ascii_digit() || b"-:.TZ+".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_times_of_heartbeats_may_differ() {
+        let node = |revision: u32, beat: &str, ready: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"n","resourceVersion":"{revision}","managedFields":[{{"time":"{beat}"}}]}},"status":{{"conditions":[{{"lastHeartbeatTime":"{beat}","status":"{ready}"}},{{"lastHeartbeatTime":"{beat}"}}]}}}}"#
+            )
+        };
+        let same = |a: &str, b: &str| is_same_but(a.as_bytes(), b.as_bytes(), "lastHeartbeatTime");
+        let (first, later) = ("2026-01-01T00:00:00Z", "2026-01-01T00:05:09Z");
+        assert!(same(&node(9, first, "True"), &node(10, later, "True")));
+        assert!(same(&node(9, first, "True"), &node(9, first, "True")));
+        assert!(!same(&node(9, first, "True"), &node(10, later, "False")));
+        assert!(!same(&node(9, first, "True"), &node(10, "never", "True")));
+        let since = |time: &str| format!(r#"{{"lastTransitionTime":"{time}"}}"#);
+        assert!(!same(&since(first), &since(later)));
+        assert!(!same(r#"{"a":1}"#, r#"{"a":1,"b":2}"#));
+        assert!(!same(r#"{"time":"1"}"#, r#"{"time":"1""#));
+        assert!(!same("", "x") && same("", ""));
+    }
+}
