@@ -6,6 +6,7 @@
 mod clock;
 mod zone;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use setpoint_api::kinds::batch::schedule::Schedule;
@@ -115,13 +116,16 @@ impl<'a> Look<'a> {
     /// Brings the list of running Jobs up to date.
     fn track(&mut self) {
         let newest = self.status.last_schedule_time.map(|time| self.job_name(time));
+        // The status may list many.
+        let listed: BTreeSet<String> = self.status.active.iter().map(|one| one.uid.clone()).collect();
+        let mut finished: BTreeSet<&str> = BTreeSet::new();
         for (object, job) in self.jobs.clone() {
             let meta = object.meta();
-            let is_listed = self.status.active.iter().any(|one| *one.uid == *meta.uid);
+            let is_listed = listed.contains(&*meta.uid);
             match job.status.finish() {
                 Some(finish) => {
                     if is_listed {
-                        self.status.active.retain(|one| *one.uid != *meta.uid);
+                        finished.insert(&meta.uid);
                         let message = format!("Saw completed job: {}, condition: {}", meta.name, finish.kind);
                         self.tell("SawCompletedJob", message);
                     }
@@ -137,10 +141,12 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        let is_gone = |one: &&Reference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_none();
-        let gone: Vec<Reference> = self.status.active.iter().filter(is_gone).cloned().collect();
+        self.status.active.retain(|one| !finished.contains(&*one.uid));
+        let is_there = |one: &Reference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
+        let active = std::mem::take(&mut self.status.active);
+        let (there, gone): (Vec<Reference>, Vec<Reference>) = active.into_iter().partition(is_there);
+        self.status.active = there;
         for one in gone {
-            self.status.active.retain(|other| other.uid != one.uid);
             self.tell("MissingJob", format!("Active job went missing: {}", one.name));
         }
     }

@@ -31,6 +31,9 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// The longest.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 
+/// Maximum number of pods that one plan makes, and that it deletes, as upstream's burst. The set is planned again at once.
+pub const BURST_REPLICAS: usize = 250;
+
 /// The controller.
 pub struct DaemonSetController;
 
@@ -114,8 +117,13 @@ impl Rollout<'_> {
             // Counts hold only when every node has what it is to have.
             rolling::replace(self, &mut steps);
         }
-        let deletions = steps.deletions.into_iter().map(|pod| pods::delete(pod, self.owner));
-        let creations = steps.creations.iter().map(|node| pods::create(self.pod(node), self.owner));
+        for waiting in [steps.creations.len(), steps.deletions.len()] {
+            plan.defer(waiting.saturating_sub(BURST_REPLICAS));
+        }
+        let deletions = steps.deletions.into_iter().take(BURST_REPLICAS);
+        let deletions = deletions.map(|pod| pods::delete(pod, self.owner));
+        let creations = steps.creations.iter().take(BURST_REPLICAS);
+        let creations = creations.map(|node| pods::create(self.pod(node), self.owner));
         plan.stage(creations.chain(deletions));
         let hashes: BTreeSet<&str> = pods.iter().filter_map(|(pod, _)| pod.meta().labels.get(HASH)).collect();
         let mut used: BTreeSet<&str> = [&*self.latest.name].into();

@@ -6,10 +6,11 @@
 
 mod packing;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use setpoint_api::rfc3339::Seconds;
-use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
 use setpoint_reconcile::views::pod::Pod;
@@ -94,6 +95,30 @@ fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
+/// Endpoints that share ports, and the slices with these ports.
+#[derive(Default)]
+struct Group<'a> {
+    ports: Vec<Value>,
+    endpoints: Vec<Value>,
+    slices: Vec<Existing<'a>>,
+}
+
+fn text(ports: &[Value]) -> String {
+    ports.iter().map(json::to_text).collect::<Vec<_>>().join(",")
+}
+
+/// Has slices that would be deleted take the place of slices that would be created, as upstream does: watchers of a
+/// slice then see one change instead of two objects. Both are of one Service and one family of addresses.
+fn reuse<'a>(slices: &mut [packing::Slice<'a>], goes: &mut Vec<&Existing<'a>>) {
+    let new = slices.iter_mut().rev().filter(|slice| slice.was.is_none());
+    let reused = new.zip(goes.iter()).map(|(slice, (was, _))| {
+        slice.was = Some(*was);
+        slice.changed = true;
+    });
+    let count = reused.count();
+    goes.drain(..count);
+}
+
 type Existing<'a> = (&'a Object, &'a EndpointSlice);
 
 /// What is needed to work on one Service.
@@ -135,21 +160,24 @@ impl<'a> Desk<'a> {
     fn family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Act> {
         let existing: Vec<Existing<'a>> =
             existing.iter().filter(|(_, slice)| slice.address_type == family).copied().collect();
-        let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
+        // By the text of their ports: pods and slices may be many, and so may sets of ports.
+        let mut groups: BTreeMap<String, Group<'a>> = BTreeMap::new();
         for seen in self.selected.iter().filter(|seen| service_pods::serves(seen, true)) {
             let ports = self.ports(seen.1);
-            let endpoint = self.endpoint(seen, family);
-            match groups.iter_mut().find(|(other, _)| *other == ports) {
-                Some((_, endpoints)) => endpoints.extend(endpoint),
-                None => groups.push((ports, endpoint.into_iter().collect())),
+            let group = groups.entry(text(&ports)).or_insert_with(|| Group { ports, ..Group::default() });
+            group.endpoints.extend(self.endpoint(seen, family));
+        }
+        for slice in &existing {
+            if let Some(group) = groups.get_mut(&text(&slice.1.ports)) {
+                group.slices.push(*slice);
             }
         }
         let mut packed = Packed::default();
-        for (ports, endpoints) in groups {
-            let slices = existing.iter().filter(|(_, slice)| slice.ports == ports).copied().collect();
+        for Group { ports, endpoints, slices } in groups.into_values() {
             packed.pack(ports, endpoints, slices);
         }
-        let kept: Vec<&Key> = packed.slices.iter().filter_map(|slice| slice.was).map(Object::key).collect();
+        let kept: BTreeSet<&Key> =
+            packed.slices.iter().filter_map(|slice| slice.was).map(Object::key).collect();
         let mut goes: Vec<&Existing<'a>> =
             existing.iter().filter(|(slice, _)| !kept.contains(&slice.key())).collect();
         if packed.slices.is_empty() {
@@ -166,6 +194,7 @@ impl<'a> Desk<'a> {
                 None => packed.slices.push(packing::Slice::default()),
             }
         }
+        reuse(&mut packed.slices, &mut goes);
         let written = packed.slices.iter().filter_map(|slice| self.write(family, slice));
         written.chain(goes.into_iter().map(|(slice, _)| Act::from(Write::delete(slice)))).collect()
     }

@@ -6,6 +6,7 @@
 //! An object that refers to a kind that is not served is left alone. Cycles of owners that wait for each other are
 //! cut, whoever deleted them in whatever order.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
@@ -253,7 +254,7 @@ fn finish_waiting(object: &Object, world: &World) -> Option<Act> {
 
 /// Whether an object that waits is waited for by something that it waits for.
 fn waits_for_itself(object: &Object, world: &World) -> bool {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut next: Vec<&Object> = vec![object];
     while let Some(one) = next.pop() {
         for owner in one.meta().owner_references.iter().filter(|owner| is_blocking(owner)) {
@@ -261,9 +262,8 @@ fn waits_for_itself(object: &Object, world: &World) -> bool {
                 return true;
             }
             if let Some(found) = world.identified(&owner.uid).filter(|found| is_waiting(found))
-                && !seen.contains(&&*found.meta().uid)
+                && seen.insert(&found.meta().uid)
             {
-                seen.push(&found.meta().uid);
                 next.push(found);
             }
         }

@@ -5,6 +5,7 @@
 //! target. A number of pods outside of the range is mended at once, without asking.
 
 mod metrics;
+mod overlap;
 mod pace;
 mod usage;
 
@@ -250,6 +251,9 @@ impl<'a> Look<'a> {
         let id = |at: usize| format!("{generation}/{at}");
         let asked = self.memo.asked.filter(|(at, of)| *of == generation && at.after(PERIOD) > self.now);
         let Some((asked, _)) = asked else {
+            if self.is_ambiguous(selector, target.replicas) {
+                return None;
+            }
             self.memo.asked = Some((self.now, generation));
             let (namespace, selector) = (&self.object.meta().namespace, selector.to_string());
             let metrics = spec.metrics.iter().enumerate();
@@ -274,6 +278,23 @@ impl<'a> Look<'a> {
             .map(|(metric, answered)| metrics::propose(metric, answered, &crowd, target.current));
         let proposals: Vec<Result<Proposal, Fault>> = proposals.collect();
         Some(self.sum_up(proposals, target.replicas))
+    }
+
+    /// Returns `true` if other autoscalers control pods of the target too, and says so.
+    fn is_ambiguous(&mut self, selector: &Selector, current: i64) -> bool {
+        let all = overlap::controlling(self.world, &self.object.meta().namespace, selector);
+        if all.len() < 2 {
+            return false;
+        }
+        let all = all.join(" ");
+        let message = format!("pods by selector {selector} are controlled by multiple HPAs: [{all}]");
+        self.able("SucceededGetScale", "the HPA controller was able to get the target's current scale");
+        self.set("ScalingActive", "False", "AmbiguousSelector", &message);
+        self.warn("AmbiguousSelector", message.clone());
+        self.warn("FailedComputeMetricsReplicas", message);
+        let desired = self.status.desired_replicas;
+        self.settle(current, desired, Vec::new());
+        true
     }
 
     fn crowd(&self, target: &Scale<'_>) -> Crowd<'a> {

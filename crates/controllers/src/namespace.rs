@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Resource, Time, value};
-use setpoint_reconcile::plan::value_of;
+use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::Condition;
 use setpoint_reconcile::views::namespace::{Namespace, NamespaceStatus};
@@ -72,7 +72,7 @@ impl Planner for NamespaceController {
             let wait =
                 if deletes.iter().all(Vec::is_empty) { content.wait(object, now) } else { Duration::ZERO };
             plan.look_again_at(now.after(wait));
-            plan.stages.extend(deletes);
+            deletes.into_iter().for_each(|stage| plan.stage(stage));
         } else if is_held {
             let others = namespace.spec.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
             let others: Vec<&str> = others.map(String::as_str).collect();
@@ -135,18 +135,20 @@ impl<'a> Content<'a> {
                 continue;
             }
             let left = objects.iter().filter(|object| !object.meta().is_deleted());
-            let deletes = left.map(|object| Act::from(Write::delete(object).propagating("Background")));
             if stubborn.contains_key(*resource) {
-                unwilling.extend(deletes);
+                unwilling.extend(left);
             } else {
-                willing.extend(deletes);
+                willing.extend(left);
             }
         }
         if !unwilling.is_empty() {
             let start = seed.draw(0) % unwilling.len() as u64;
             unwilling.rotate_left(usize::try_from(start).unwrap_or(0));
         }
-        let stages = [willing, unwilling];
+        let delete = |object: &&Object| Act::from(Write::delete(object).propagating("Background"));
+        // One more than fits into a plan, so that a plan that leaves some out is planned again.
+        let stages = [willing, unwilling]
+            .map(|stage| stage.into_iter().take(PLAN_ACTIONS_MAX + 1).map(delete).collect::<Vec<Act>>());
         stages.into_iter().filter(|stage| !stage.is_empty()).collect()
     }
 

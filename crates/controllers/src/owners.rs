@@ -2,7 +2,7 @@
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Key, Value, value};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, Subject};
 use setpoint_reconcile::planner::wake_controller;
 use setpoint_reconcile::{Act, Object, World, Write};
 
@@ -38,6 +38,10 @@ impl Owner<'_> {
     }
 }
 
+/// Maximum number of adoptions and releases at a time: one more than fits into a plan, so that a plan that leaves some
+/// out is planned again.
+pub(crate) const ACTS_MAX: usize = PLAN_ACTIONS_MAX + 1;
+
 /// Finds what an owner has of a resource: what it manages and still selects, and orphans, found in an index by
 /// namespace, that it selects and adopts. What it manages and selects no longer is released. An owner on its way out
 /// neither adopts nor releases. The acts make it so.
@@ -58,7 +62,7 @@ pub fn claim<'a>(
         }
         if selects(object) {
             claimed.push(object);
-        } else if !meta.is_deleted() {
+        } else if !meta.is_deleted() && acts.len() < ACTS_MAX {
             acts.push(release(object, &meta.uid));
         }
     }
@@ -68,7 +72,9 @@ pub fn claim<'a>(
     for object in world.indexed(orphans, &meta.namespace) {
         if !object.meta().is_deleted() && selects(object) && adopts(object) {
             claimed.push(object);
-            acts.push(adopt(object, owner));
+            if acts.len() < ACTS_MAX {
+                acts.push(adopt(object, owner));
+            }
         }
     }
     (claimed, acts)

@@ -117,6 +117,10 @@ impl PodGcController {
         });
         let going = ended.iter().take(surplus).filter(|(pod, _)| !is_gone(pod));
         plan.stage(going.map(|(pod, _)| Act::from(Write::delete(pod).within(0))));
+        if plan.deferred > 0 {
+            // The rest goes at once, and not only when pods are counted again.
+            plan.memo = None;
+        }
         plan
     }
 }

@@ -63,7 +63,7 @@ pub fn claim_tracked<'a>(
         }
         if selects(object) {
             claimed.pods.push((object, pod));
-        } else if !meta.is_deleted() {
+        } else if !meta.is_deleted() && claimed.acts.len() < owners::ACTS_MAX {
             claimed.acts.push(release(object, &meta.uid, finalizer));
         }
     }
@@ -75,7 +75,9 @@ pub fn claim_tracked<'a>(
         let is_wanted = finalizer.is_some() || !pod.is_finished();
         if !object.meta().is_deleted() && is_wanted && selects(object) {
             claimed.pods.push((object, pod));
-            claimed.acts.push(adopt(object, owner, finalizer));
+            if claimed.acts.len() < owners::ACTS_MAX {
+                claimed.acts.push(adopt(object, owner, finalizer));
+            }
         }
     }
     claimed

@@ -3,7 +3,7 @@
 //! It adopts what it selects and releases what it no longer does; the status tells what was observed, before what
 //! the plan will change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
@@ -17,6 +17,9 @@ use crate::pods;
 
 /// The condition that says that pods could not be made or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// Maximum number of pods that one plan makes or deletes, as upstream's burst. The set is planned again at once.
+pub const BURST_REPLICAS: usize = 500;
 
 /// A kind that is a set of pods of one template: ReplicaSet, and what came before it.
 pub(crate) struct Kind {
@@ -84,7 +87,7 @@ impl Kind {
         }
         plan.stage(claimed.acts);
         if !object.meta().is_deleted() {
-            plan.stage(scale(&owner, &set.spec, active.clone(), world));
+            scale(&mut plan, &owner, &set.spec, active.clone(), world);
         }
         pods::look_again(&mut plan, &active, set.spec.min_ready_seconds, now);
         plan
@@ -102,40 +105,45 @@ impl Kind {
     }
 }
 
-/// Makes what is missing, or deletes what is too much.
+/// Makes what is missing, or deletes what is too much, at most [`BURST_REPLICAS`] at a time.
 fn scale(
+    plan: &mut Plan,
     owner: &Owner<'_>,
     spec: &ReplicaSetSpec,
     mut active: Vec<pods::Seen<'_>>,
     world: &World,
-) -> Vec<Act> {
+) {
     let want = usize::try_from(spec.replicas).unwrap_or(0);
     if active.len() <= want {
         let missing = want - active.len();
-        let new = (missing > 0).then(|| pods::create(pods::from_template(&spec.template.0, owner), owner));
-        return new.into_iter().cycle().take(missing).collect();
+        if missing > 0 {
+            let new = pods::create(pods::from_template(&spec.template.0, owner), owner);
+            plan.stage_at_most(BURST_REPLICAS, std::iter::repeat_n(new, missing));
+        }
+        return;
     }
     let crowding = crowding(owner, &active, world);
     active.sort_by_cached_key(|pod| {
         pods::deletion_order(pod, crowding.get(pod.1.spec.node_name.as_str()).copied().unwrap_or(0))
     });
-    active[..active.len() - want].iter().map(|(pod, _)| pods::delete(pod, owner)).collect()
+    let surplus = active[..active.len() - want].iter().map(|(pod, _)| pods::delete(pod, owner));
+    plan.stage_at_most(BURST_REPLICAS, surplus);
 }
 
 /// How many running pods of the set and of its siblings each node has: pods are taken from where they crowd.
 fn crowding<'a>(owner: &Owner<'_>, active: &[pods::Seen<'a>], world: &World) -> BTreeMap<&'a str, usize> {
-    let siblings: Vec<&str> = match owner.object.meta().controller() {
+    let siblings: BTreeSet<&str> = match owner.object.meta().controller() {
         Some(parent) => world.owned(&parent.uid, "replicasets.apps").map(|set| &*set.meta().uid).collect(),
-        None => vec![&owner.object.meta().uid],
+        None => [&*owner.object.meta().uid].into(),
     };
+    let is_of_sibling =
+        |pod: &Object| pod.meta().controller().is_some_and(|owner| siblings.contains(&*owner.uid));
     let nodes = active.iter().map(|(_, pod)| pod.spec.node_name.as_str()).filter(|node| !node.is_empty());
     let mut crowding = BTreeMap::new();
     for node in nodes {
         crowding.entry(node).or_insert_with(|| {
             let pods = world.indexed(PODS_BY_NODE, node).filter_map(|pod| Some((pod, pod.view()?)));
-            pods.filter(pods::is_active)
-                .filter(|(pod, _)| siblings.iter().any(|uid| pod.meta().is_controlled_by(uid)))
-                .count()
+            pods.filter(pods::is_active).filter(|(pod, _)| is_of_sibling(pod)).count()
         });
     }
     crowding

@@ -68,7 +68,7 @@ impl<'a> Past<'a> {
         collisions: i64,
     ) -> Latest {
         let others = self.all.iter().filter(|(_, view)| !holds(view, template));
-        let next = others.map(|(_, view)| view.revision).max().unwrap_or(0) + 1;
+        let next = others.map(|(_, view)| view.revision).max().unwrap_or(0).saturating_add(1);
         if let Some((object, view)) = self.all.iter().rev().find(|(_, view)| holds(view, template)) {
             let meta = object.meta();
             let act =
@@ -141,5 +141,5 @@ pub fn surplus(past: &Past<'_>, used: &BTreeSet<&str>, limit: Option<i64>) -> Ve
     let unused = past.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
     let unused: Vec<&Seen<'_>> = unused.collect();
     let surplus = &unused[..unused.len().saturating_sub(limit)];
-    surplus.iter().map(|(object, _)| Write::delete(object).into()).collect()
+    surplus.iter().take(owners::ACTS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
 }

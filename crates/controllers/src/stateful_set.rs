@@ -95,6 +95,7 @@ impl Rollout<'_> {
         if members::keep(self, &members, &mut steps) {
             update::replace(self, &members, &mut steps);
         }
+        plan.defer(steps.deferred);
         plan.stage(steps.before);
         plan.stage(steps.pods);
         let mut used: BTreeSet<&str> = [&*self.latest.name, self.current_revision()].into();
@@ -169,6 +170,8 @@ struct Steps {
     before: Vec<Act>,
     /// Pods that are made or deleted.
     pods: Vec<Act>,
+    /// Pods to be made or deleted by the next plans.
+    deferred: usize,
 }
 
 fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {

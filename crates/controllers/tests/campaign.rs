@@ -5,6 +5,8 @@
 //! `SETPOINT_SIM_SURVEY` goes on after failures and prints them all, a line each.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "campaign/bounds.rs"]
+mod bounds;
 #[path = "campaign/month.rs"]
 mod month;
 #[path = "campaign/mutants.rs"]

@@ -30,6 +30,8 @@ pub use asking::{ANSWERS_MAX, ASK_PATIENCE, ASK_PAUSE_MAX, ASK_PAUSE_MIN};
 
 /// How many keys are planned in one turn, so that changes and answers are taken in between.
 pub const TURN_PLANS_MAX: usize = 256;
+/// Writes on their way above which every key sends one at a time: one turn stays short however many plans are large.
+pub const WRITES_OUT_MAX: usize = 4096;
 /// How often every key is looked at though nothing is known to have changed.
 pub const RESYNC: Duration = Duration::from_secs(30);
 /// In how many slices a resync is spread out.
@@ -440,7 +442,12 @@ impl Engine {
         let soft = Soft(&mut entry.soft);
         let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, soft, now, seed)));
         running.reads = running.reads.and(world.reads());
-        let Ok(Plan { stages, notes, mut asks, mut look_again, memo: Remembered(memo) }) = planned else {
+        let planned = planned.map(|mut plan| {
+            plan.cut();
+            plan
+        });
+        let Ok(Plan { stages, notes, mut asks, mut look_again, deferred, memo: Remembered(memo) }) = planned
+        else {
             running.stats.panics += 1;
             entry.soft.failure = Some(Failure {
                 verb: "plan",
@@ -460,7 +467,12 @@ impl Engine {
                 false
             }
         });
-        let sending = Sending::new(stages, look_again, world.revision());
+        // Without an act nothing would change until then, and the key would keep the loop busy.
+        if deferred > 0 && stages.iter().any(|stage| !stage.is_empty()) {
+            running.stats.cut_plans += 1;
+            look_again = Some(look_again.map_or(now, |planned| planned.min(now)));
+        }
+        let sending = Sending::new(stages, deferred, look_again, world.revision());
         let quiet = sending.is_finished() && notes.is_empty() && asks.is_empty();
         if quiet && world.get(&key).is_none() {
             entry.soft.forget_answers();
@@ -488,7 +500,8 @@ impl Engine {
         if sending.out > 0 {
             return;
         }
-        let (batch, seen) = (sending.next_batch(), sending.seen);
+        let room = WRITES_OUT_MAX.saturating_sub(self.flights.len());
+        let (batch, seen) = (sending.next_batch(room), sending.seen);
         if batch.is_empty() {
             let (end, look_again) = (sending.end(), sending.look_again);
             running.sending.remove(key);
@@ -660,6 +673,7 @@ impl Engine {
         let states = found.into_iter().flat_map(|running| {
             running.queue.states().map(|state| KeyState {
                 waiting_writes: running.sending.get(&state.key).map_or(0, Sending::waiting),
+                deferred_writes: running.sending.get(&state.key).map_or(0, |sending| sending.deferred),
                 ..state
             })
         });
@@ -670,17 +684,29 @@ impl Engine {
     #[must_use]
     pub fn gaps(&self, now: Time, seed: Seed) -> Vec<(&'static str, Key, Vec<Act>)> {
         let mut gaps = Vec::new();
+        self.try_plans(now, seed, &mut |name, key, plan| {
+            let acts: Vec<Act> = plan.stages.into_iter().flatten().collect();
+            if !acts.is_empty() {
+                gaps.push((name, key, acts));
+            }
+        });
+        gaps
+    }
+
+    /// Asks every controller about every key, and shows the plans as the planners made them. For tests: nothing is sent.
+    pub fn try_plans(
+        &self,
+        now: Time,
+        seed: Seed,
+        show: &mut dyn FnMut(&'static str, Key, Plan<Remembered>),
+    ) {
         for running in &self.running {
             for key in running.controller.keys(&self.world) {
                 let mut soft = crate::planner::SoftState::default();
                 let plan = running.controller.plan_any(&key, &self.world, Soft(&mut soft), now, seed);
-                let acts: Vec<Act> = plan.stages.into_iter().flatten().collect();
-                if !acts.is_empty() {
-                    gaps.push((running.controller.name(), key, acts));
-                }
+                show(running.controller.name(), key, plan);
             }
         }
-        gaps
     }
 }
 

@@ -3,6 +3,10 @@
 //! A [`Plan`] is a list of stages. The acts of a stage go out together, in batches of 1, 2, 4 … so that a refusal
 //! stops early; the next stage starts when all are committed; a failure or a conflict drops the rest, and the key
 //! is planned anew. Every write carries its precondition, and every act the words that people get to read.
+//!
+//! A plan is bounded whatever the spec of an object says: [`Plan::stage`] takes at most [`PLAN_ACTIONS_MAX`] acts and
+//! leaves the iterator unread beyond that, and the loop cuts what a planner put into `stages` by other means. What is
+//! left out is counted in [`Plan::deferred`], and the key is planned again as soon as the plan is carried out.
 
 use serde::Serialize;
 use setpoint_api::{Key, Resource, Revision, Time, Value};
@@ -10,6 +14,12 @@ use setpoint_api::{Key, Resource, Revision, Time, Value};
 use crate::news::News;
 use crate::object::Object;
 use crate::to_value::to_value;
+
+/// Maximum number of acts in a plan, over all stages. It bounds memory per key, and the time for which one key keeps
+/// others waiting. Larger than every bound that single controllers have after upstream's example (500 pods at a time).
+pub const PLAN_ACTIONS_MAX: usize = 2000;
+/// Maximum number of notes of a plan; the recorder would drop most of them anyway.
+pub const PLAN_NOTES_MAX: usize = 500;
 
 /// What to do about a key.
 #[derive(Clone, Debug)]
@@ -22,13 +32,17 @@ pub struct Plan<M = ()> {
     pub asks: Vec<Ask>,
     /// When to look again, though nothing may have changed.
     pub look_again: Option<Time>,
+    /// Lower bound of the number of acts that wait for the next plan, because this one is full. If it is not 0, the key
+    /// is planned again as soon as this plan is carried out.
+    pub deferred: u64,
     /// What to be reminded of the next time. It may be lost.
     pub memo: M,
 }
 
 impl<M: Default> Default for Plan<M> {
     fn default() -> Plan<M> {
-        Plan { stages: Vec::new(), notes: Vec::new(), asks: Vec::new(), look_again: None, memo: M::default() }
+        let (stages, notes, asks) = (Vec::new(), Vec::new(), Vec::new());
+        Plan { stages, notes, asks, look_again: None, deferred: 0, memo: M::default() }
     }
 }
 
@@ -39,12 +53,34 @@ impl<M> Plan<M> {
         self.stages.iter().all(Vec::is_empty) && self.notes.is_empty() && self.asks.is_empty()
     }
 
-    /// Adds a stage of acts; none if there are none.
+    /// Number of acts, over all stages.
+    #[must_use]
+    pub fn actions(&self) -> usize {
+        self.stages.iter().map(Vec::len).sum()
+    }
+
+    /// Adds a stage of acts; none if there are none. A full plan takes no more: the rest of the iterator is not read,
+    /// and neither this stage's rest nor any later stage is carried out before the key is planned again.
     pub fn stage(&mut self, acts: impl IntoIterator<Item = Act>) {
-        let acts: Vec<Act> = acts.into_iter().collect();
-        if !acts.is_empty() {
-            self.stages.push(acts);
+        self.stage_at_most(PLAN_ACTIONS_MAX, acts);
+    }
+
+    /// The same for a planner with a bound of its own.
+    pub fn stage_at_most(&mut self, max: usize, acts: impl IntoIterator<Item = Act>) {
+        let mut acts = acts.into_iter();
+        let room = PLAN_ACTIONS_MAX.saturating_sub(self.actions()).min(max);
+        let taken: Vec<Act> = acts.by_ref().take(room).collect();
+        if !taken.is_empty() {
+            self.stages.push(taken);
         }
+        if acts.next().is_some() {
+            self.defer(acts.size_hint().0.saturating_add(1));
+        }
+    }
+
+    /// Notes that so many acts wait for the next plan, at least.
+    pub fn defer(&mut self, acts: usize) {
+        self.deferred = self.deferred.saturating_add(acts as u64);
     }
 
     /// Adds an act to the last stage.
@@ -55,6 +91,20 @@ impl<M> Plan<M> {
         }
     }
 
+    /// Cuts what exceeds the bounds of a plan, however it came to be there.
+    pub fn cut(&mut self) {
+        let mut room = PLAN_ACTIONS_MAX;
+        let mut cut = 0;
+        for stage in &mut self.stages {
+            cut += stage.len().saturating_sub(room);
+            stage.truncate(room);
+            room -= stage.len();
+        }
+        self.defer(cut);
+        self.notes.truncate(PLAN_NOTES_MAX);
+        self.asks.truncate(crate::engine::ANSWERS_MAX);
+    }
+
     /// Looks again at a time, or earlier if that was planned already.
     pub fn look_again_at(&mut self, time: Time) {
         self.look_again = Some(self.look_again.map_or(time, |planned| planned.min(time)));
@@ -62,7 +112,8 @@ impl<M> Plan<M> {
 
     /// The same plan with another memo.
     pub fn with_memo<N>(self, memo: N) -> Plan<N> {
-        Plan { stages: self.stages, notes: self.notes, asks: self.asks, look_again: self.look_again, memo }
+        let Plan { stages, notes, asks, look_again, deferred, .. } = self;
+        Plan { stages, notes, asks, look_again, deferred, memo }
     }
 }
 

@@ -307,6 +307,7 @@ impl Queue {
             next: entry.due,
             last_error: entry.soft.failure.as_ref().map(|failure| failure.message.clone()),
             waiting_writes: 0,
+            deferred_writes: 0,
         })
     }
 }

@@ -37,6 +37,8 @@ pub struct Stats {
     pub retries: u64,
     /// How many plans panicked.
     pub panics: u64,
+    /// Plans that deferred acts to the next plan, because of their bound.
+    pub cut_plans: u64,
     /// How many gaps only the resync found.
     pub resync_gaps: u64,
     /// How long keys waited from the change that woke them to their plan, in classes; the last has no bound.
@@ -81,4 +83,6 @@ pub struct KeyState {
     pub last_error: Option<String>,
     /// How many of its writes wait for their turn.
     pub waiting_writes: usize,
+    /// Lower bound of the number of writes that are left for its next plan.
+    pub deferred_writes: u64,
 }

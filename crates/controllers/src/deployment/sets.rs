@@ -167,7 +167,7 @@ impl<'a> Sets<'a> {
 
     /// The number of the next rollout.
     fn next_revision(&self) -> i64 {
-        self.old.iter().filter_map(Member::revision).max().unwrap_or(0).max(0) + 1
+        self.old.iter().filter_map(Member::revision).max().unwrap_or(0).max(0).saturating_add(1)
     }
 
     /// Notes on the new set what belongs there: the annotations of the Deployment, and the number of the rollout,

@@ -124,8 +124,9 @@ fn share(member: &Member<'_>, bounds: &Bounds, replicas_before: i64) -> i64 {
     if most_before == 0 {
         return 0;
     }
-    // Rounded to the nearest.
-    (2 * size * bounds.most() + most_before) / (2 * most_before) - size
+    // Rounded to the nearest. Two numbers of 31 bits and more do not fit into 64.
+    let (whole, most, before) = (i128::from(size), i128::from(bounds.most()), i128::from(most_before));
+    i64::try_from((2 * whole * most + before) / (2 * before)).unwrap_or(i64::MAX).saturating_sub(size)
 }
 
 /// Grows the new set into the room there is, and shrinks the old ones as far as enough pods can serve.

@@ -1,6 +1,8 @@
 //! Which endpoint goes into which slice.
 
-use setpoint_api::Value;
+use std::collections::BTreeMap;
+
+use setpoint_api::{Value, json};
 use setpoint_reconcile::Object;
 
 use super::{ENDPOINTS_MAX, Existing};
@@ -26,14 +28,16 @@ impl<'a> Packed<'a> {
     /// Packs endpoints that share ports, starting from the slices that are there.
     pub fn pack(&mut self, ports: Vec<Value>, mut wanted: Vec<Value>, existing: Vec<Existing<'a>>) {
         let mut slices: Vec<Slice<'a>> = Vec::new();
+        let mut places: BTreeMap<String, usize> =
+            wanted.iter().enumerate().map(|(place, endpoint)| (identity(endpoint), place)).collect();
         for (was, slice) in existing {
             let mut endpoints = Vec::with_capacity(slice.endpoints.len());
             let mut changed = false;
             for endpoint in &slice.endpoints {
                 // What serves still stays where it is, in its present form.
-                match wanted.iter().position(|new| is_same(new, endpoint)) {
+                match places.remove(&identity(endpoint)) {
                     Some(place) => {
-                        let new = wanted.swap_remove(place);
+                        let new = std::mem::take(&mut wanted[place]);
                         changed |= new != *endpoint;
                         endpoints.push(new);
                     }
@@ -42,6 +46,7 @@ impl<'a> Packed<'a> {
             }
             slices.push(Slice { was: Some(was), endpoints, ports: ports.clone(), changed });
         }
+        wanted.retain(|endpoint| !endpoint.is_null());
         fill_changed(&mut slices, &mut wanted);
         while wanted.len() >= ENDPOINTS_MAX {
             let endpoints = wanted.split_off(wanted.len() - ENDPOINTS_MAX);
@@ -73,8 +78,8 @@ fn fill_changed(slices: &mut [Slice<'_>], wanted: &mut Vec<Value>) {
     }
 }
 
-/// Whether two endpoints are the same pod at the same addresses.
-fn is_same(one: &Value, other: &Value) -> bool {
-    let uid = ["targetRef", "uid"];
-    one.at(&uid) == other.at(&uid) && one.get("addresses") == other.get("addresses")
+/// Identity of an endpoint: the uid of its pod, and its addresses.
+fn identity(endpoint: &Value) -> String {
+    let addresses = endpoint.get("addresses").map(json::to_text).unwrap_or_default();
+    format!("{} {addresses}", endpoint.str_at(&["targetRef", "uid"]))
 }

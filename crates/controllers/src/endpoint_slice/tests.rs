@@ -128,3 +128,45 @@ fn headless_services_terminating_pods_and_hints() {
     assert!(!said("ready") && said("serving") && said("terminating"));
     cluster.assert_quiet();
 }
+
+/// Identities of the slices and the number of their endpoints.
+fn identities(cluster: &Cluster) -> Vec<(String, usize)> {
+    let uid = |slice: &Value| slice.str_at(&["metadata", "uid"]).to_owned();
+    slices(cluster).iter().map(|slice| (uid(slice), endpoints(slice).len())).collect()
+}
+
+#[test]
+fn empty_slice_is_refilled_and_emptied_slice_is_kept() {
+    let mut cluster = cluster();
+    cluster.create("services", "default", service(&[]));
+    cluster.settle();
+    let [(uid, 0)] = &identities(&cluster)[..] else { panic!("{:?}", identities(&cluster)) };
+    pod(&mut cluster, 1);
+    cluster.settle();
+    assert_eq!(identities(&cluster), [(uid.clone(), 1)], "the placeholder becomes the first slice");
+    cluster.delete("pods", "default/p1", &value!({"gracePeriodSeconds": 0})).unwrap();
+    cluster.settle();
+    assert_eq!(identities(&cluster), [(uid.clone(), 0)], "the last slice becomes the placeholder");
+    let ports = slices(&cluster)[0].get("ports").and_then(Value::as_list).unwrap_or_default().len();
+    assert_eq!(ports, 0, "a placeholder has no ports");
+    pod(&mut cluster, 2);
+    cluster.settle();
+    assert_eq!(identities(&cluster), [(uid.clone(), 1)]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn slice_of_old_ports_takes_the_endpoints_of_new_ports() {
+    let mut cluster = cluster();
+    cluster.create("services", "default", service(&[]));
+    pod(&mut cluster, 1);
+    cluster.settle();
+    let before = identities(&cluster);
+    let ports = value!({"spec": {"ports": [{"port": 80, "targetPort": 9090}]}});
+    cluster.patch("services", "default/web", "", ports).unwrap();
+    cluster.settle();
+    assert_eq!(identities(&cluster), before);
+    let port = slices(&cluster)[0].get("ports").and_then(Value::as_list).unwrap()[0].at(&["port"]).cloned();
+    assert_eq!(port, Some(Value::Int(9090)));
+    cluster.assert_quiet();
+}

@@ -319,3 +319,24 @@ fn answers_that_never_come_or_come_after_a_crash_do_no_harm() {
     round(&mut cluster, &each(100));
     assert_eq!(replicas(&cluster), 6);
 }
+
+#[test]
+fn autoscalers_that_control_the_same_pods_do_not_scale() {
+    let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
+    let mut other = autoscaler(1, 10, value!([(cpu(50))]), &Value::map());
+    other.ensure_map("metadata").insert("name", "other");
+    cluster.create(RESOURCE, "default", other);
+    assert_eq!(round(&mut cluster, &each(1000)), 0, "no metric is asked for");
+    assert_eq!(replicas(&cluster), 2);
+    assert_eq!(condition(&cluster, "ScalingActive"), is("False", "AmbiguousSelector"));
+    assert_eq!(condition(&cluster, "AbleToScale"), is("True", "SucceededGetScale"));
+    assert_eq!(status(&cluster).at(&["currentReplicas"]), Some(&Value::Int(2)));
+    let message = "pods by selector app=web are controlled by multiple HPAs: [default/other default/web]";
+    for reason in ["AmbiguousSelector", "FailedComputeMetricsReplicas"] {
+        assert_eq!(said(&cluster, reason), [message; 2], "one Event per autoscaler");
+    }
+    cluster.delete(RESOURCE, "default/other", &Value::map()).unwrap();
+    round(&mut cluster, &each(1000));
+    assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
+    assert_eq!(replicas(&cluster), 4, "the remaining one scales");
+}

@@ -231,11 +231,11 @@ fn request(name: &str, pod: &Pod, container: &str, resource: &str) -> Result<i64
     }
     let beside = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
     let all: Vec<&Container> = pod.spec.containers.iter().chain(beside).collect();
-    let mut sum = 0;
+    let mut sum: i64 = 0;
     for one in all.iter().filter(|one| container.is_empty() || container == one.name) {
         let text = one.resources.requests.get(resource);
         let missing = || format!("missing request for {resource} in container {} of Pod {name}", one.name);
-        sum += text.and_then(milli).ok_or_else(missing)?;
+        sum = sum.saturating_add(text.and_then(milli).ok_or_else(missing)?);
     }
     if !container.is_empty() && all.iter().all(|one| one.name != container) {
         return Err(format!("container {container} not found in Pod {name}"));

@@ -33,12 +33,12 @@ impl<'a> Sync<'a> {
         };
         let surplus = usize::try_from(count - want).unwrap_or(0);
         let mut removed = self.surplus(active, surplus);
-        if !spec.suspend {
-            removed.truncate(PODS_PER_PLAN_MAX);
-        }
+        let deferred = removed.len().saturating_sub(PODS_PER_PLAN_MAX);
+        removed.truncate(PODS_PER_PLAN_MAX);
         if !removed.is_empty() {
             let tracked = removed.iter().filter(|pod| pod.is_tracked);
             return Work {
+                deferred,
                 // One that has ended meanwhile must be counted, so that it may not be let go.
                 removals: tracked.map(|pod| pods::remove_finalizer_unchanged(pod.object, TRACKING)).collect(),
                 deletions: removed.iter().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
@@ -48,7 +48,11 @@ impl<'a> Sync<'a> {
         let terminating = self.pods.iter().filter(|pod| pod.is_terminating()).count();
         let terminating = if spec.replaces_only_failed() { size(terminating) } else { 0 };
         let missing = usize::try_from(want - terminating - count).unwrap_or(0);
-        if missing == 0 { Work::default() } else { self.add(missing.min(PODS_PER_PLAN_MAX)) }
+        if missing == 0 {
+            return Work::default();
+        }
+        let now = missing.min(PODS_PER_PLAN_MAX);
+        Work { deferred: missing - now, ..self.add(now) }
     }
 
     /// The pods that go: those that have no place, or share it with another, and so many more as are too many.

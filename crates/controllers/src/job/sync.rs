@@ -12,7 +12,7 @@ use setpoint_reconcile::{Act, Object, Plan, World, Write};
 use super::backoff::{Failures, finished_at};
 use super::indexes::Indexes;
 use super::policy::{self, Meaning};
-use super::{TRACKING, TrackedPod};
+use super::{PODS_PER_PLAN_MAX, TRACKING, TrackedPod};
 use crate::pods::{self, Owner};
 
 /// One look at a Job.
@@ -75,6 +75,8 @@ pub(super) struct Work {
     pub removals: Vec<Act>,
     pub deletions: Vec<Act>,
     pub creations: Vec<Act>,
+    /// How many more pods are to be made or deleted, by the next plans.
+    pub deferred: usize,
     /// When pods can be made that must wait now.
     pub wait_until: Option<Time>,
 }
@@ -110,14 +112,16 @@ impl<'a> Sync<'a> {
     /// Counts successes and failures: those in the status, those about to be, and those that just ended.
     fn count(&mut self) {
         let (status, uncounted) = (&self.job.status, &self.uncounted);
-        let unknown = |pod: &TrackedPod<'_>, known: &[Box<str>]| {
-            pod.is_tracked && self.is_valid(pod) && !known.iter().any(|uid| **uid == *pod.uid())
+        // The status may name many pods.
+        let named = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
+        let (known_succeeded, known_failed) = (named(&uncounted.succeeded), named(&uncounted.failed));
+        let unknown = |pod: &TrackedPod<'_>, known: &BTreeSet<Box<str>>| {
+            pod.is_tracked && self.is_valid(pod) && !known.contains(pod.uid())
         };
         let size = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let succeeded =
-            self.pods.iter().filter(|pod| pod.has_succeeded() && unknown(pod, &uncounted.succeeded)).count();
-        let new_failed =
-            self.pods.iter().filter(|pod| self.has_failed(pod) && unknown(pod, &uncounted.failed));
+            self.pods.iter().filter(|pod| pod.has_succeeded() && unknown(pod, &known_succeeded)).count();
+        let new_failed = self.pods.iter().filter(|pod| self.has_failed(pod) && unknown(pod, &known_failed));
         let failed = new_failed.filter(|pod| self.meaning(pod) != Meaning::Ignored).count();
         self.succeeded = status.succeeded.unwrap_or(0) + size(succeeded + uncounted.succeeded.len());
         self.failed = status.failed.unwrap_or(0) + size(failed + uncounted.failed.len());
@@ -211,7 +215,12 @@ impl<'a> Sync<'a> {
         let mut verdict = self.verdict();
         let work = match &verdict {
             Some(_) => Work {
-                deletions: self.active().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
+                deletions: self
+                    .active()
+                    .take(PODS_PER_PLAN_MAX)
+                    .map(|pod| pods::delete(pod.object, &self.owner))
+                    .collect(),
+                deferred: self.active().count().saturating_sub(PODS_PER_PLAN_MAX),
                 ..Work::default()
             },
             None if is_deleted => Work::default(),
@@ -232,6 +241,10 @@ impl<'a> Sync<'a> {
             plan.stage(self.adoptions);
         }
         plan.stage(tracked.counted.into_iter().chain(work.removals));
+        // Where pods wait for a backoff, nothing is planned at once.
+        if !work.deletions.is_empty() || !work.creations.is_empty() {
+            plan.defer(work.deferred);
+        }
         plan.stage(work.deletions);
         plan.stage(work.creations);
         for at in work.wait_until.into_iter().chain(deadline(self.job, tracked.status.start_time)) {

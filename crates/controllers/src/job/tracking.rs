@@ -10,6 +10,7 @@ use setpoint_reconcile::{Act, Note};
 use super::policy::Meaning;
 use super::sync::{Sync, Verdict};
 use super::{TRACKING, TrackedPod, UNCOUNTED_MAX};
+use crate::owners::ACTS_MAX;
 use crate::pods;
 
 /// What counting comes to.
@@ -111,45 +112,44 @@ impl Sync<'_> {
     /// Names the pods that have ended. Gives those that can lose their finalizer, and whether these are all.
     fn count_ended(&self, status: &mut JobStatus, verdict: Option<&Verdict>) -> (Vec<TrackedPod<'_>>, bool) {
         let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
-        let known = self.uncounted.clone();
-        let has = |names: &[Box<str>], pod: &TrackedPod<'_>| names.iter().any(|uid| **uid == *pod.uid());
+        let named = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
+        let (succeeded, failed) = (named(&self.uncounted.succeeded), named(&self.uncounted.failed));
+        let awaited: BTreeSet<usize> =
+            self.indexes.iter().flat_map(|state| state.last_failed.values().copied()).collect();
         let mut counted = Vec::new();
         let mut new_indexes = 0;
         for (at, pod) in self.pods.iter().enumerate().filter(|(_, pod)| pod.is_tracked) {
-            if !self.can_go(at, pod, verdict.is_some()) {
+            if !self.can_go(pod, awaited.contains(&at), verdict.is_some()) {
                 continue;
             }
             counted.push(*pod);
             let failed_with_the_job = verdict.is_some_and(|verdict| !verdict.is_success);
-            if pod.has_succeeded() && !has(&known.failed, pod) {
+            if pod.has_succeeded() && !failed.contains(pod.uid()) {
                 if self.indexes.is_some() {
                     new_indexes += 1;
-                } else if !has(&known.succeeded, pod) {
+                } else if !succeeded.contains(pod.uid()) {
                     uncounted.succeeded.push(pod.uid().into());
                 }
             } else if (self.has_failed(pod) || failed_with_the_job)
-                && !has(&known.failed, pod)
+                && !failed.contains(pod.uid())
                 && self.is_valid(pod)
                 && self.meaning(pod) != Meaning::Ignored
             {
                 uncounted.failed.push(pod.uid().into());
             }
-            if new_indexes + uncounted.succeeded.len() + uncounted.failed.len() >= UNCOUNTED_MAX {
+            let named = new_indexes + uncounted.succeeded.len() + uncounted.failed.len();
+            if named >= UNCOUNTED_MAX || counted.len() >= ACTS_MAX {
                 return (counted, false);
             }
         }
         (counted, true)
     }
 
-    /// Whether a pod needs its finalizer no longer, once it is counted.
-    fn can_go(&self, at: usize, pod: &TrackedPod<'_>, is_decided: bool) -> bool {
+    /// Whether a pod needs its finalizer no longer, once it is counted. One that awaits its replacement does.
+    fn can_go(&self, pod: &TrackedPod<'_>, awaits_replacement: bool, is_decided: bool) -> bool {
         if self.object.meta().is_deleted() || is_decided || pod.has_succeeded() {
             return true;
         }
-        let awaits_replacement = self
-            .indexes
-            .as_ref()
-            .is_some_and(|state| state.last_failed.values().any(|position| *position == at));
         self.has_failed(pod) && !awaits_replacement
     }
 

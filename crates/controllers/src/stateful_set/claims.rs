@@ -91,7 +91,8 @@ enum Keeper {
 
 fn retain_one(rollout: &Rollout<'_>, number: i64, pod: &Object, claim: &Object) -> Option<Act> {
     let (policy, set) = (&rollout.set.spec.retention, rollout.owner.object);
-    let is_wanted = (0..rollout.set.spec.replicas).contains(&(number - rollout.set.spec.ordinals.start));
+    let start = rollout.set.spec.ordinals.start;
+    let is_wanted = (0..rollout.set.spec.replicas).contains(&number.saturating_sub(start));
     let keeper = match (&*policy.when_scaled, &*policy.when_deleted) {
         (DELETE, _) if !is_wanted => Keeper::Pod,
         (_, DELETE) => Keeper::Set,

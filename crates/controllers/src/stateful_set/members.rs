@@ -1,8 +1,13 @@
 //! The pods of a StatefulSet by their numbers: which are missing, which are too many, who waits for whom.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use setpoint_api::Value;
 use setpoint_api::labels::Selector;
 use setpoint_api::value;
+use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::stateful_set::StatefulSet;
 use setpoint_reconcile::{Act, Object, World, Write};
@@ -18,6 +23,10 @@ pub(super) const REVISION: &str = "controller-revision-hash";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// The label that holds the pod's number.
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+
+/// Maximum number of pods that one plan makes, and that it deletes, where pods do not wait for each other. Upstream has no
+/// bound here; this is that of a ReplicaSet. The set is planned again at once.
+pub const BURST_REPLICAS: usize = 500;
 
 /// The number in the name of a set's pod; nothing if it is no name of the set's.
 pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
@@ -41,38 +50,69 @@ pub(super) fn runs(pod: &Pod) -> bool {
     pod.status.phase == "Running" && pod.is_ready()
 }
 
-/// The pods of a set by their numbers.
+/// The pods of a set by their ordinals. Only pods that exist take space: `replicas` may be any number.
 pub(super) struct Members<'a> {
-    /// Those that there should be, the least number first; nothing where one is missing.
-    pub wanted: Vec<(i64, Option<Seen<'a>>)>,
-    /// Those that are too many, the greatest number first.
+    /// Ordinals that there should be.
+    range: Range<i64>,
+    /// Pods with such an ordinal.
+    pub present: BTreeMap<i64, Seen<'a>>,
+    /// Pods that are too many, the greatest ordinal first.
     surplus: Vec<(i64, Seen<'a>)>,
 }
 
 impl<'a> Members<'a> {
     pub fn of(set: &StatefulSet, pods: &[Seen<'a>]) -> Members<'a> {
         let start = set.spec.ordinals.start;
-        let mut wanted: Vec<_> = (start..start + set.spec.replicas).map(|ordinal| (ordinal, None)).collect();
-        let mut surplus = Vec::new();
+        let range = start..start.saturating_add(set.spec.replicas);
+        let (mut present, mut surplus) = (BTreeMap::new(), Vec::new());
         for pod in pods {
             // The number was read when the pod was claimed; the name ends in it.
             let number = pod.0.meta().name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
             let Some(number) = number else { continue };
-            let place = usize::try_from(number - start).ok().and_then(|at| wanted.get_mut(at));
-            match place {
-                Some((_, place)) => *place = Some(*pod),
-                None => surplus.push((number, *pod)),
+            if range.contains(&number) {
+                present.insert(number, *pod);
+            } else {
+                surplus.push((number, *pod));
             }
         }
-        surplus.sort_by_key(|(number, _)| -number);
-        Members { wanted, surplus }
+        surplus.sort_by_key(|(number, _)| Reverse(*number));
+        Members { range, present, surplus }
+    }
+
+    /// Number of ordinals that there should be.
+    pub fn wanted(&self) -> i64 {
+        self.range.end.saturating_sub(self.range.start).max(0)
+    }
+
+    /// Number of ordinals that have no pod.
+    fn missing(&self) -> i64 {
+        self.wanted().saturating_sub(i64::try_from(self.present.len()).unwrap_or(i64::MAX))
+    }
+
+    /// The ordinals that there should be in order, with their pods. Of those without a pod it shows the first `missing`.
+    /// It takes as many steps as it has items.
+    fn in_order(&self, missing: usize) -> impl Iterator<Item = (i64, Option<Seen<'a>>)> {
+        let mut present = self.present.iter().map(|(number, pod)| (*number, *pod)).peekable();
+        let (mut next, end, mut left) = (self.range.start, self.range.end, missing);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return present.next().map(|(number, pod)| (number, Some(pod)));
+            }
+            if next >= end {
+                return None;
+            }
+            let number = next;
+            next += 1;
+            let pod = present.next_if(|(other, _)| *other == number).map(|(_, pod)| pod);
+            left -= usize::from(pod.is_none());
+            Some((number, pod))
+        })
     }
 
     /// The first pod that cannot serve: that one may go though others must wait for all to be well.
     fn first_unavailable(&self, rollout: &Rollout<'_>) -> Option<i64> {
-        let wanted = self.wanted.iter().map(|(number, pod)| (*number, *pod));
         let surplus = self.surplus.iter().rev().map(|(number, pod)| (*number, Some(*pod)));
-        let mut all = wanted.chain(surplus);
+        let mut all = self.in_order(1).chain(surplus);
         all.find(|(_, pod)| pod.is_none_or(|pod| is_unavailable(rollout, &pod))).map(|(number, _)| number)
     }
 }
@@ -82,13 +122,25 @@ pub(super) fn is_unavailable(rollout: &Rollout<'_>, (object, pod): &Seen<'_>) ->
     object.meta().is_deleted() || !pod.is_available(rollout.set.spec.min_ready_seconds, rollout.now)
 }
 
-/// Makes what is missing and deletes what is too much. Says whether it is the turn of what is of an old revision.
+/// Number of pods that one plan makes at most: [`BURST_REPLICAS`], or fewer if their claims would fill half of the plan.
+fn burst(rollout: &Rollout<'_>) -> usize {
+    let claims = rollout.set.spec.volume_claim_templates.len().max(1);
+    (PLAN_ACTIONS_MAX / 2 / claims).clamp(1, BURST_REPLICAS)
+}
+
+/// Makes what is missing and deletes what is too much, at most [`BURST_REPLICAS`] pods of either sort. Returns `true` if
+/// pods of an old revision can be replaced.
 pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Steps) -> bool {
-    for (number, pod) in &members.wanted {
+    let burst = burst(rollout);
+    for (number, pod) in members.in_order(burst) {
+        if steps.before.len() > PLAN_ACTIONS_MAX {
+            // The plan is full, and nothing that follows would fit.
+            return false;
+        }
         let is_well = match pod {
-            Some(pod) => keep_one(rollout, *number, pod, steps),
+            Some(pod) => keep_one(rollout, number, &pod, steps),
             None => {
-                make(rollout, *number, steps);
+                make(rollout, number, steps);
                 false
             }
         };
@@ -96,15 +148,22 @@ pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Ste
             return false;
         }
     }
+    steps.deferred += usize::try_from(members.missing()).unwrap_or(usize::MAX).saturating_sub(burst);
     for (number, (pod, _)) in &members.surplus {
         steps.before.extend(claims::retain(rollout, *number, pod));
     }
     let first_unavailable = members.first_unavailable(rollout);
+    let mut deleted = 0;
     for (number, pod) in &members.surplus {
         let (object, view) = pod;
         let may_go = first_unavailable == Some(*number) || (runs(view) && !is_unavailable(rollout, pod));
         if !object.meta().is_deleted() && (may_go || !rollout.is_ordered()) {
-            steps.pods.push(rollout.delete(object));
+            if deleted < BURST_REPLICAS {
+                steps.pods.push(rollout.delete(object));
+                deleted += 1;
+            } else {
+                steps.deferred += 1;
+            }
         }
         if rollout.is_ordered() {
             return false;
@@ -163,9 +222,9 @@ fn new(rollout: &Rollout<'_>, number: i64, name: &str) -> Value {
     let spec = &rollout.set.spec;
     let rolling = spec.update_strategy.rolling_update.as_ref();
     let stays = match rolling {
-        Some(rolling) => number < spec.ordinals.start + rolling.partition.unwrap_or(0),
+        Some(rolling) => number < spec.ordinals.start.saturating_add(rolling.partition.unwrap_or(0)),
         None if spec.update_strategy.kind == "RollingUpdate" => {
-            number < spec.ordinals.start + rollout.set.status.current_replicas
+            number < spec.ordinals.start.saturating_add(rollout.set.status.current_replicas)
         }
         None => false,
     };

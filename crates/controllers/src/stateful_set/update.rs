@@ -1,9 +1,8 @@
 //! Which pods of a StatefulSet go because they are of an old revision: those of the greatest numbers first, and
 //! never so many that more cannot serve than the set allows.
 
-use super::members::{Members, REVISION, is_unavailable};
+use super::members::{BURST_REPLICAS, Members, REVISION, is_unavailable};
 use super::{Rollout, Steps};
-use crate::pods::Seen;
 
 /// Deletes pods of an old revision, as many as may go now; they come back as what is wanted.
 pub(super) fn replace(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Steps) {
@@ -17,12 +16,12 @@ pub(super) fn replace(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut 
     let allowed =
         allowed.and_then(|bound| bound.scaled(rollout.set.spec.replicas, false)).unwrap_or(1).max(1);
 
-    let missing = |pod: &Option<Seen<'_>>| pod.is_none_or(|pod| is_unavailable(rollout, &pod));
-    let unavailable = members.wanted.iter().filter(|(_, pod)| missing(pod)).count();
-    let mut left = allowed.saturating_sub(i64::try_from(unavailable).unwrap_or(i64::MAX)).max(0);
-    let first = usize::try_from(first).unwrap_or(0).min(members.wanted.len());
-    for (_, pod) in members.wanted[first..].iter().rev() {
-        let Some(pod) = pod else { continue };
+    let available = members.present.values().filter(|pod| !is_unavailable(rollout, pod)).count();
+    let unavailable = members.wanted().saturating_sub(i64::try_from(available).unwrap_or(i64::MAX));
+    let mut left = allowed.saturating_sub(unavailable).max(0);
+    let first = rollout.set.spec.ordinals.start.saturating_add(first.max(0));
+    let mut deleted = 0;
+    for pod in members.present.range(first..).rev().map(|(_, pod)| pod) {
         let (object, view) = pod;
         let is_old = object.meta().labels.get(REVISION) != Some(&*rollout.latest.name);
         if !is_old || object.meta().is_deleted() || view.is_finished() {
@@ -33,6 +32,11 @@ pub(super) fn replace(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut 
         if !costs_nothing && left == 0 {
             continue;
         }
+        if deleted == BURST_REPLICAS {
+            steps.deferred += 1;
+            continue;
+        }
+        deleted += 1;
         left -= i64::from(!costs_nothing);
         steps.pods.push(rollout.delete(object));
     }

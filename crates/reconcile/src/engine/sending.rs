@@ -17,6 +17,8 @@ pub(super) struct Sending {
     end: End,
     /// How many acts are out.
     pub out: usize,
+    /// Acts that wait for the next plan, at least.
+    pub deferred: u64,
     /// When to look again once the plan is done.
     pub look_again: Option<Time>,
     /// The revision of the world that was planned on.
@@ -24,15 +26,15 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub fn new(stages: Vec<Vec<Act>>, look_again: Option<Time>, seen: Revision) -> Sending {
+    pub fn new(stages: Vec<Vec<Act>>, deferred: u64, look_again: Option<Time>, seen: Revision) -> Sending {
         let stages = stages.into_iter().filter(|stage| !stage.is_empty()).map(VecDeque::from).collect();
-        Sending { stages, batch: 1, end: End::Done, out: 0, look_again, seen }
+        Sending { stages, batch: 1, end: End::Done, out: 0, deferred, look_again, seen }
     }
 
-    /// The next acts to send; none when there are none left.
-    pub fn next_batch(&mut self) -> Vec<Act> {
+    /// The next acts to send, at most `room` but at least one; none when there are none left.
+    pub fn next_batch(&mut self, room: usize) -> Vec<Act> {
         let Some(stage) = self.stages.front_mut() else { return Vec::new() };
-        let acts: Vec<Act> = stage.drain(..self.batch.min(stage.len())).collect();
+        let acts: Vec<Act> = stage.drain(..self.batch.min(room.max(1)).min(stage.len())).collect();
         if stage.is_empty() {
             self.stages.pop_front();
         }

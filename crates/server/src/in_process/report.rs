@@ -12,7 +12,7 @@ use crate::metrics::{Sort, Text};
 /// A counter of the loop: its name, what it counts, and where.
 type Counter = (&'static str, &'static str, fn(&Stats) -> u64);
 
-const COUNTERS: [Counter; 9] = [
+const COUNTERS: [Counter; 10] = [
     ("setpoint_loop_plans_total", "Keys that were planned.", |stats| stats.plans),
     ("setpoint_loop_quiet_plans_total", "Plans that found nothing to do.", |stats| stats.quiet),
     ("setpoint_loop_writes_total", "Writes that were committed.", |stats| stats.writes),
@@ -21,6 +21,11 @@ const COUNTERS: [Counter; 9] = [
     ("setpoint_loop_failures_total", "Writes that were refused or lost.", |stats| stats.failures),
     ("workqueue_retries_total", "Keys that were tried again after a failure.", |stats| stats.retries),
     ("setpoint_loop_panics_total", "Plans that panicked.", |stats| stats.panics),
+    (
+        "setpoint_loop_cut_plans_total",
+        "Plans that left writes for the next plan of their key, because of their bound.",
+        |stats| stats.cut_plans,
+    ),
     ("setpoint_loop_resync_gaps_total", "Gaps that only the resync found.", |stats| stats.resync_gaps),
 ];
 
@@ -77,6 +82,7 @@ pub fn controllers(engine: &Engine) -> Value {
             "failures": (number(stats.failures)),
             "retries": (number(stats.retries)),
             "panics": (number(stats.panics)),
+            "cutPlans": (number(stats.cut_plans)),
             "resyncGaps": (number(stats.resync_gaps)),
             "lagSecondsP99": (p99),
         })
@@ -95,6 +101,7 @@ pub fn keys(engine: &Engine, controller: &str) -> Option<Value> {
             "next": (state.next.map(|next| Micros(next).to_string())),
             "lastError": (state.last_error),
             "waitingWrites": (i64::try_from(state.waiting_writes).unwrap_or(i64::MAX)),
+            "deferredWrites": (i64::try_from(state.deferred_writes).unwrap_or(i64::MAX)),
         })
     });
     Some(value!({"controller": (controller), "keys": (keys.collect::<Vec<Value>>())}))
