@@ -51,6 +51,7 @@ pub fn retention() -> Retention {
         cold_age: Duration::from_secs(3600),
         exempt: [resource(2)].into(),
         exempt_bytes: 1 << 10,
+        live_bytes: u64::MAX,
     }
 }
 

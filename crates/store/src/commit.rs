@@ -116,6 +116,12 @@ impl Proposal {
         self.changes.iter().all(|change| change.write.body.is_none())
     }
 
+    /// `true` if it, or what goes ahead of it, creates an object.
+    pub(crate) fn creates(&self) -> bool {
+        let is_create = |change: &Change| change.expect == Expect::Absent && change.write.body.is_some();
+        self.changes.iter().any(is_create) || self.ahead.iter().any(Proposal::creates)
+    }
+
     /// Whether it changes one of these resources.
     #[must_use]
     pub fn touches_any(&self, resources: &BTreeSet<Resource>) -> bool {
@@ -370,6 +376,15 @@ pub enum Refusal {
     /// There is no room for puts; deletes are still admitted as long as the reserve lasts.
     #[error("the disk is full: free some space, or delete objects")]
     DiskFull,
+    /// The live objects take [`Retention::live_bytes`](crate::Retention::live_bytes) or more: objects can be changed and
+    /// deleted, not created.
+    #[error("the store is full: objects take {bytes} bytes, at most {max} are allowed; delete some, or raise the limit")]
+    StoreFull {
+        /// Bytes of all live objects.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
     /// The process has no descriptor left for the next file of the log; deletes are still admitted as long as the
     /// reserve lasts. The same proposal is admitted once descriptors have been released.
     #[error("too many open files: the next file of the log cannot be created, retry later")]

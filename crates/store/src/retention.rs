@@ -22,6 +22,9 @@ pub struct Retention {
     pub exempt: BTreeSet<Resource>,
     /// The most bytes of superseded versions held in memory for each exempt resource.
     pub exempt_bytes: usize,
+    /// Bytes of live objects from which on no further object is created. All of them are in memory, so without a bound
+    /// one controller that creates without end takes the machine's.
+    pub live_bytes: u64,
 }
 
 impl Default for Retention {
@@ -33,6 +36,7 @@ impl Default for Retention {
             cold_age: Duration::from_secs(7 * 24 * 3600),
             exempt: BTreeSet::new(),
             exempt_bytes: 1 << 20,
+            live_bytes: u64::MAX,
         }
     }
 }

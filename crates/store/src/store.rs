@@ -171,6 +171,10 @@ impl Store {
     /// Queues a proposal up that may wait for others to come: somebody has to [`Store::wake`] the writer.
     pub fn enqueue(&self, proposal: Proposal) -> Ticket {
         let mailbox = Arc::new(Mailbox::default());
+        if let Some(refusal) = self.shared.refuse_create(&proposal) {
+            mailbox.deliver(Err(CommitError::Refused(refusal)));
+            return Ticket { shared: Arc::clone(&self.shared), mailbox };
+        }
         let mut queue = self.shared.queue.lock();
         for proposal in proposal.in_order() {
             // Who asked hears of the last one, which is never without the others.
@@ -452,6 +456,17 @@ pub struct StoreStat {
 }
 
 impl Shared {
+    /// Refuses a proposal that creates an object in a full store. What is queued already still goes in, so the limit is
+    /// exceeded by as much as that.
+    fn refuse_create(&self, proposal: &Proposal) -> Option<Refusal> {
+        let max = self.retention.live_bytes;
+        if max == u64::MAX || !proposal.creates() {
+            return None;
+        }
+        let bytes = self.published.read().snapshot.bytes();
+        (bytes >= max).then_some(Refusal::StoreFull { bytes, max })
+    }
+
     /// Writes one batch, unless somebody else is at it or there is nothing to write. True if it did.
     pub fn try_lead(&self) -> bool {
         let Some(mut writer) = self.writer.try_lock() else { return false };

@@ -11,7 +11,7 @@ use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{
     Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
 };
-use setpoint_store::{Cause, CommitError, Draft, Expect, ReadError, Retention, Snapshot, Store};
+use setpoint_store::{Cause, CommitError, Draft, Expect, ReadError, Refusal, Retention, Snapshot, Store};
 
 /// How long a test waits for what should come at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -213,4 +213,25 @@ fn a_store_that_a_shared_logs_compaction_has_passed_fails_plainly() {
     assert!(matches!(lagging.catch_up(), Err(LogError::Compacted { floor: Revision(3) })));
     assert!(matches!(lagging.commit(put("a/y", "v")), Err(CommitError::Failed(_))));
     assert_eq!(lagging.snapshot().revision(), Revision::ZERO);
+}
+
+#[test]
+fn full_store_refuses_creates_and_takes_changes_and_deletes() {
+    let store = Store::in_memory(Retention { live_bytes: 10_000, ..Retention::default() });
+    let propose = |name: &str, expect: Expect, bytes: usize| {
+        let draft = Draft::new(vec![b'x'; bytes]);
+        store.commit(Proposal::new(Cause::default(), Time::EPOCH).put(key(name), expect, draft))
+    };
+    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    let created = names.iter().take_while(|name| propose(name, Expect::Absent, 1_000).is_ok()).count();
+    assert!((9..=11).contains(&created), "{created}");
+    let refused = propose("more", Expect::Absent, 1).unwrap_err();
+    assert!(matches!(refused, CommitError::Refused(Refusal::StoreFull { max: 10_000, .. })), "{refused}");
+    assert!(refused.to_string().contains("delete some, or raise the limit"), "{refused}");
+    assert!(propose("n0", Expect::Present, 1_000).is_ok(), "an object can be changed");
+    let gone = |name: &str| {
+        store.commit(Proposal::new(Cause::default(), Time::EPOCH).delete(key(name), Expect::Present))
+    };
+    assert!(gone("n0").is_ok() && gone("n1").is_ok());
+    assert!(propose("more", Expect::Absent, 1).is_ok(), "room that was made is used");
 }

@@ -80,10 +80,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the store in `dir` for this process alone. Should its log fail, the process ends.
-pub fn open(dir: &Path) -> anyhow::Result<Store> {
+/// Opens the store in `dir` for this process alone, with a limit for the bytes of live objects. Should its log fail, the
+/// process ends.
+pub fn open(dir: &Path, live_bytes: u64) -> anyhow::Result<Store> {
     let exempt = HIGH_CHURN.iter().filter_map(|name| Resource::new(name).ok()).collect();
-    let retention = Retention { exempt, ..Retention::default() };
+    let retention = Retention { exempt, live_bytes, ..Retention::default() };
     open_with(dir, DiskOptions { retention, entropy: entropy(), ..DiskOptions::default() })
 }
 
@@ -141,7 +142,7 @@ fn stat(dir: &Path) -> anyhow::Result<()> {
 
 fn compact(dir: &Path) -> anyhow::Result<()> {
     existing(dir)?;
-    let store = open(dir)?;
+    let store = open(dir, u64::MAX)?;
     store.compact(SystemClock.now())?;
     let stat = store.stat();
     println!(

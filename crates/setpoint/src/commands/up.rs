@@ -4,6 +4,7 @@
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
 mod addresses;
+mod memory;
 mod places;
 mod renewal;
 
@@ -59,6 +60,9 @@ pub struct Arguments {
     /// Keep everything in memory, and nothing after the end
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
+    /// Bytes of live objects from which on no further object is created [default: an eighth of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    quota_backend_bytes: Option<u64>,
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     listen: IpAddr,
@@ -145,7 +149,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let places = Places::choose(arguments)?;
     say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
     let rings = logging::start(&arguments.log);
-    let store = open_store(&places)?;
+    let live_bytes = arguments.quota_backend_bytes.unwrap_or_else(memory::live_bytes);
+    let store = open_store(&places, live_bytes)?;
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
     say(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
@@ -169,11 +174,11 @@ fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn open_store(places: &Places) -> anyhow::Result<Store> {
+fn open_store(places: &Places, live_bytes: u64) -> anyhow::Result<Store> {
     let Some(dir) = &places.data_dir else {
-        return Ok(Store::in_memory(Retention::default()));
+        return Ok(Store::in_memory(Retention { live_bytes, ..Retention::default() }));
     };
-    open(dir).map_err(|error| match error.downcast_ref() {
+    open(dir, live_bytes).map_err(|error| match error.downcast_ref() {
         Some(LogError::Corrupt { .. }) => error.context(format!(
             "the store in {} is damaged: restore the directory from a backup, or start with another --data-dir",
             dir.display()

@@ -1,0 +1,41 @@
+//! Limit of the store by the memory of the machine.
+//!
+//! All live objects are in memory, and with indexes, views and history they take some five times their bytes.
+
+use std::fs::read_to_string;
+
+/// Part of the memory that the bytes of live objects may take: an eighth.
+const SHARE: u64 = 8;
+/// Smallest limit, for machines that do not tell their memory: some 50,000 small objects.
+const LIVE_BYTES_MIN: u64 = 64 << 20;
+
+/// Returns the bytes of live objects that this machine has memory for.
+pub fn live_bytes() -> u64 {
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    let group = read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    share(machine.into_iter().chain(group).min())
+}
+
+fn share(memory: Option<u64>) -> u64 {
+    memory.map_or(0, |bytes| bytes / SHARE).max(LIVE_BYTES_MIN)
+}
+
+/// Reads the memory of the machine from `/proc/meminfo`, in bytes.
+fn total(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_follows_the_memory_of_the_machine() {
+        assert_eq!(total("MemTotal:       24582912 kB\nMemFree: 1 kB\n"), Some(24_582_912 << 10));
+        assert_eq!(total("nothing"), None);
+        assert_eq!(share(Some(16 << 30)), 2 << 30);
+        assert_eq!((share(Some(1 << 20)), share(None)), (LIVE_BYTES_MIN, LIVE_BYTES_MIN));
+        assert!(live_bytes() >= LIVE_BYTES_MIN);
+    }
+}
