@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn clock_that_is_set_neither_prolongs_a_leadership_nor_takes_the_lease_early() {
-        let (hour, at) = (3600, |seconds| Time::from_seconds(1_800_000_000 + seconds));
+        let (hour, at) = (3600_i64, |seconds: i64| Time::from_seconds(1_800_000_000 + seconds));
         for step in [hour, -hour] {
             let mut shared = Shared::default();
             let (mut a, mut b) = (Elector::new("a".into()), Elector::new("b".into()));

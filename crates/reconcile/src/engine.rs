@@ -6,6 +6,7 @@
 //! shell is a thread beside the store, in a process of its own it speaks HTTP, in a simulator it is the simulator.
 
 mod asking;
+mod passing;
 mod sending;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +24,12 @@ use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
 use crate::queue::{End, Popped, Queue, Why};
 use crate::stats::{KeyState, Stats};
 use crate::world::{Index, Reads, World};
+use passing::Passing;
 use sending::Sending;
 
 pub(crate) use asking::Asking;
 pub use asking::{ANSWERS_MAX, ASK_PATIENCE, ASK_PAUSE_MAX, ASK_PAUSE_MIN};
+pub use passing::FirstPass;
 
 /// How many keys are planned in one turn, so that changes and answers are taken in between.
 pub const TURN_PLANS_MAX: usize = 256;
@@ -213,6 +216,8 @@ pub struct Engine {
     resync_slice: u32,
     resyncs: u32,
     is_narrow: bool,
+    passing: Option<Passing>,
+    notice: Option<String>,
 }
 
 impl Engine {
@@ -249,7 +254,29 @@ impl Engine {
             resync_slice: 0,
             resyncs: 0,
             is_narrow: false,
+            passing: None,
+            notice: None,
         }
+    }
+
+    /// The same loop with a follower of its first pass.
+    #[must_use]
+    pub fn followed(mut self, follower: Box<dyn FirstPass>) -> Engine {
+        self.passing = Some(Passing::new(follower));
+        self
+    }
+
+    /// The same loop with a notice for operators, such as why it has no controllers.
+    #[must_use]
+    pub fn with_notice(mut self, notice: String) -> Engine {
+        self.notice = Some(notice);
+        self
+    }
+
+    /// The notice for operators, if there is one.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// The same loop over controllers that read nothing but what they watch: it need not hear of the rest.
@@ -405,6 +432,10 @@ impl Engine {
             running.queue.refill(now);
             running.stats.waiting_max = running.stats.waiting_max.max(running.queue.depth());
         }
+        let depths = self.running.iter().map(|running| running.queue.depth());
+        if self.passing.as_mut().is_some_and(|passing| passing.begin_turn(depths)) {
+            self.passing = None;
+        }
         let mut plans = 0;
         // One key of each controller in turn, so that a long line delays nobody else.
         while plans < TURN_PLANS_MAX {
@@ -412,6 +443,9 @@ impl Engine {
             for at in 0..self.running.len() {
                 let running = &mut self.running[at];
                 if let Some(popped) = running.queue.pop(&self.world) {
+                    if let Some(passing) = &mut self.passing {
+                        passing.begin_plan(at, running.controller.name(), &popped.key);
+                    }
                     self.plan(at, popped, now, Seed(seed.draw(plans as u64)), &mut turn);
                     plans += 1;
                 }

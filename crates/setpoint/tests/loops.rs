@@ -21,6 +21,8 @@ mod leaders;
 mod mirror_directory;
 #[path = "loops/rollout.rs"]
 mod rollout;
+#[path = "loops/safe_mode.rs"]
+mod safe_mode;
 #[path = "clients/server.rs"]
 #[expect(dead_code, reason = "other tests begin in another way")]
 mod server;

@@ -378,7 +378,9 @@ pub enum Refusal {
     DiskFull,
     /// The live objects take [`Retention::live_bytes`](crate::Retention::live_bytes) or more: objects can be changed and
     /// deleted, not created.
-    #[error("the store is full: objects take {bytes} bytes, at most {max} are allowed; delete some, or raise the limit")]
+    #[error(
+        "the store is full: objects take {bytes} bytes, at most {max} are allowed; delete some, or raise the limit"
+    )]
     StoreFull {
         /// Bytes of all live objects.
         bytes: u64,

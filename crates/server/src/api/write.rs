@@ -514,7 +514,9 @@ pub(crate) fn commit_status(error: &CommitError) -> Status {
             | Refusal::TooManyChanges { .. }
             | Refusal::TooManyCommits { .. },
         ) => Status::request_entity_too_large(error),
-        CommitError::Refused(Refusal::DiskFull | Refusal::StoreFull { .. }) => Status::unclassified(507, error.to_string()),
+        CommitError::Refused(Refusal::DiskFull | Refusal::StoreFull { .. }) => {
+            Status::unclassified(507, error.to_string())
+        }
         CommitError::Refused(Refusal::NoDescriptors) => {
             Status::too_many_requests(error.to_string(), NO_DESCRIPTORS_RETRY_SECONDS)
         }

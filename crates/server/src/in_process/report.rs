@@ -87,7 +87,11 @@ pub fn controllers(engine: &Engine) -> Value {
             "lagSecondsP99": (p99),
         })
     });
-    value!({"controllers": (all.collect::<Vec<Value>>())})
+    let mut document = value!({"controllers": (all.collect::<Vec<Value>>())});
+    if let Some(notice) = engine.notice() {
+        document.make_map().insert("notice", notice);
+    }
+    document
 }
 
 /// How the keys of a controller stand; nothing if there is no such controller.

@@ -52,6 +52,13 @@ impl Choice {
         self.takes(NodeIpam::NAME)
     }
 
+    /// Returns whether a controller of this name runs; nothing if no choice decides that, as for those of nodes.
+    pub fn decides(&self, controller: &str) -> Option<bool> {
+        let all = setpoint_controllers::all(&everything());
+        let is_known = controller == SCHEDULER || all.iter().any(|known| known.name() == controller);
+        is_known.then(|| self.takes(controller))
+    }
+
     fn takes(&self, controller: &str) -> bool {
         let named = self.named.iter().find(|(name, _)| is(controller, name));
         named.map_or(self.rest, |(_, on)| *on)

@@ -4,8 +4,11 @@
 //! told to stop. What people read goes to the standard output, the log to the standard error.
 
 mod addresses;
+mod first_pass;
 mod memory;
 mod places;
+mod places;
+mod renewal;
 mod renewal;
 
 use std::io::Write;
@@ -164,6 +167,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Whoever did not finish in time is left behind; the store has all that was acknowledged.
     Runtime::shutdown_background(runtime);
     drop(keeping);
+    if let Some(dir) = places.data_dir.as_deref().filter(|_| outcome.is_ok()) {
+        first_pass::forget(dir);
+    }
     places.clean_up();
     outcome
 }
@@ -326,6 +332,7 @@ fn reconcile(
     api.ask_nodes(Arc::clone(&kubelets) as _);
     api.ask_usage(Arc::clone(&kubelets) as _);
     let engine = arguments.controllers.engine_of_store(&settings, nodes, arguments.scheduler_config.as_ref());
+    let engine = first_pass::guard(engine, places.data_dir.as_deref(), &arguments.controllers);
     let oracle = Arc::new(Oracle::new(kubelets));
     oracle.sign_with(&pki.ca)?;
     let (answering, tolerations) = (Arc::clone(&oracle), arguments.tolerations.tolerations());

@@ -21,7 +21,7 @@ fn pointer() -> impl Strategy<Value = String> {
 }
 
 fn operation() -> impl Strategy<Value = String> {
-    let value = "(null|1|\"x\"|\\[\\]|\\[1,2,\\{\"c\":\\[\\]\\}\\]|\\{\\}|\\{\"b\":[1,2],\"c\":\\{\\}\\}|\\[0,1,2,3\\])";
+    let value = "(null|1|\"x\"|\\[\\]|\\[1,2,\\{\"c\":\\[\\]\\}\\]|\\{\\}|\\{\"b\":\\[1,2\\],\"c\":\\{\\}\\}|\\[0,1,2,3\\])";
     ("(add|add|remove|replace|move|move|copy|test)", pointer(), pointer(), value).prop_map(
         |(op, path, from, value)| {
             format!(r#"{{"op":"{op}","path":"{path}","from":"{from}","value":{value}}}"#)

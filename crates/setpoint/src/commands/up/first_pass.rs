@@ -1,0 +1,234 @@
+//! Safe mode: a way out when an object ends the process at every start.
+//!
+//! A panic in a plan is contained by the loop. An abort is not: a failed allocation, a stack overflow, or the kernel's
+//! OOM killer. An object that causes one does so again in the first pass of the loop after each start, that is, while
+//! each key that was listed is planned once. So the data directory holds a small file for as long as a first pass
+//! takes; it names the key that is being planned. The file is removed when the first pass is over, and on a clean stop.
+//! If it is there at a start, the process before died in its first pass. After [`DEATHS_MAX`] such deaths in a row at
+//! the same key, the server starts in safe mode: it serves the API and runs no controller, scheduler or node, so that
+//! the object can be deleted.
+//!
+//! Servers that are killed from outside do not come into safe mode: three kills in a row would all have to fall into
+//! first passes, and into the plan of the same key. The start after a safe mode is a normal one again; a further death
+//! at the same key leads back.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use setpoint_api::Key;
+use setpoint_reconcile::Engine;
+use setpoint_reconcile::engine::FirstPass;
+
+use super::say;
+use crate::commands::loops::Choice;
+
+/// Deaths in a row at one key after which a server starts in safe mode.
+pub const DEATHS_MAX: u32 = 3;
+/// Name of the file in the data directory.
+const NAME: &str = "first-pass";
+/// Size of the file. It is overwritten in place, with one system call for each key; a key has less than half of this.
+const BYTES: usize = 2048;
+/// Where a process is before the first key is planned.
+const LISTING: &str = "listing objects";
+/// Where a process is that runs no controllers.
+const SAFE_MODE: &str = "safe mode";
+
+/// Deaths in a row at one place of the first pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deaths {
+    count: u32,
+    place: String,
+}
+
+impl Deaths {
+    /// Reads what the last process left: the deaths before it, and where it was itself. A file that is torn or of
+    /// another making counts for nothing.
+    fn parse(text: &str) -> Deaths {
+        let mut lines = text.lines();
+        let before = lines
+            .next()
+            .and_then(|line| line.split_once(' '))
+            .and_then(|(count, place)| Some(Deaths { count: count.parse().ok()?, place: place.to_owned() }));
+        let (Some(before), Some(place)) = (before, lines.next().map(str::trim)) else {
+            return Deaths::default();
+        };
+        match place {
+            "" => Deaths::default(),
+            // It gets one more try, whatever became of the object.
+            SAFE_MODE => Deaths { count: DEATHS_MAX - 1, ..before },
+            place if place == before.place => Deaths { count: before.count.saturating_add(1), ..before },
+            place => Deaths { count: 1, place: place.to_owned() },
+        }
+    }
+
+    /// Returns the controller and the key in whose plan the last processes died, if that is so often enough to run none.
+    pub fn poison(&self) -> Option<(&str, &str)> {
+        if self.count < DEATHS_MAX {
+            return None;
+        }
+        Some(self.place.split_once(' ').filter(|_| self.place != LISTING).unwrap_or(("", "")))
+    }
+}
+
+/// The file.
+pub struct Marker {
+    path: PathBuf,
+    file: File,
+    deaths: Deaths,
+}
+
+impl Marker {
+    /// Notes the begin of a first pass over a data directory.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn begin(data_dir: &Path) -> std::io::Result<Marker> {
+        let path = data_dir.join(NAME);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+        let mut bytes = vec![0; BYTES];
+        let read = file.read_at(&mut bytes, 0)?;
+        let deaths = Deaths::parse(&String::from_utf8_lossy(&bytes[..read]));
+        let marker = Marker { path, file, deaths };
+        marker.note(LISTING)?;
+        Ok(marker)
+    }
+
+    /// Deaths of the processes before this one.
+    pub fn deaths(&self) -> &Deaths {
+        &self.deaths
+    }
+
+    /// Notes that this process runs no controllers.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn note_safe_mode(&self) -> std::io::Result<()> {
+        self.note(SAFE_MODE)
+    }
+
+    fn note(&self, place: &str) -> std::io::Result<()> {
+        let Deaths { count, place: before } = &self.deaths;
+        let mut text = format!("{count} {before}\n{place}\n");
+        text.truncate(text.floor_char_boundary(BYTES - 1));
+        self.file.write_all_at(format!("{text:<BYTES$}").as_bytes(), 0)
+    }
+}
+
+impl FirstPass for Marker {
+    fn begin_plan(&mut self, controller: &str, key: &Key) {
+        // A disk that is full must not stop the loop, and nothing is lost but this hint.
+        let _ = self.note(&format!("{controller} {key}"));
+    }
+
+    fn end(&mut self) {
+        // What is left counts as one death at the most.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Returns the loop with its first pass noted in the data directory; in safe mode, a loop without controllers.
+pub fn guard(engine: Engine, data_dir: Option<&Path>, choice: &Choice) -> Engine {
+    let Some(data_dir) = data_dir else { return engine };
+    let marker = match Marker::begin(data_dir) {
+        Ok(marker) => marker,
+        Err(error) => {
+            tracing::warn!(%error, "cannot note the first pass of the loop");
+            return engine;
+        }
+    };
+    let Some(line) =
+        marker.deaths().poison().and_then(|(controller, key)| safe_mode(controller, key, choice))
+    else {
+        return engine.followed(Box::new(marker));
+    };
+    if let Err(error) = marker.note_safe_mode() {
+        tracing::warn!(%error, "cannot note the safe mode");
+    }
+    say(format_args!("{line}"));
+    tracing::error!("{line}");
+    Engine::new(Vec::new(), []).narrow().with_notice(line)
+}
+
+/// Returns what operators read in safe mode; nothing if the controller that died does not run.
+fn safe_mode(controller: &str, key: &str, choice: &Choice) -> Option<String> {
+    let runs = "no controller, scheduler or node runs";
+    if controller.is_empty() {
+        return Some(format!(
+            "safe mode: the last {DEATHS_MAX} starts ended while the loop listed objects; {runs}: delete objects that it \
+             cannot hold, and restart"
+        ));
+    }
+    let advice = match choice.decides(controller) {
+        Some(false) => return None,
+        Some(true) => format!(", or restart with --controllers='*,-{controller}'"),
+        None => String::new(),
+    };
+    Some(format!(
+        "safe mode: the last {DEATHS_MAX} starts ended while {controller} planned {key}; {runs}: delete or change that \
+         object and restart{advice}"
+    ))
+}
+
+/// Removes the file of a process that ends as it should. That of a safe mode stays.
+pub fn forget(data_dir: &Path) {
+    let path = data_dir.join(NAME);
+    let is_safe_mode = |text: String| text.lines().nth(1).is_some_and(|line| line.trim() == SAFE_MODE);
+    if !std::fs::read_to_string(&path).is_ok_and(is_safe_mode) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_reconcile::planner::key_of;
+
+    use super::*;
+
+    /// A process that dies while it plans a key; the deaths that it found.
+    fn die_at(dir: &Path, name: &str) -> Deaths {
+        let mut marker = Marker::begin(dir).unwrap();
+        marker.begin_plan("copier", &key_of("things", "a", "first").unwrap());
+        marker.begin_plan("copier", &key_of("things", "a", name).unwrap());
+        marker.deaths().clone()
+    }
+
+    #[test]
+    fn three_deaths_in_a_row_at_one_key_are_poison() {
+        let dir = tempfile::tempdir().unwrap();
+        for death in 0..DEATHS_MAX {
+            assert_eq!(die_at(dir.path(), "x").poison(), None, "after {death} deaths");
+        }
+        let marker = Marker::begin(dir.path()).unwrap();
+        assert_eq!(marker.deaths().poison(), Some(("copier", "things/a/x")));
+        marker.note_safe_mode().unwrap();
+        assert_eq!(die_at(dir.path(), "x").poison(), None, "the start after a safe mode is a normal one");
+        let again = Marker::begin(dir.path()).unwrap();
+        assert!(again.deaths().poison().is_some(), "one more death leads back");
+    }
+
+    #[test]
+    fn deaths_at_several_keys_or_after_a_first_pass_are_no_poison() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            assert_eq!(die_at(dir.path(), ["x", "y"][round % 2]).poison(), None);
+        }
+        for _ in 0..2 {
+            die_at(dir.path(), "z");
+            Marker::begin(dir.path()).unwrap().end();
+        }
+        assert_eq!(die_at(dir.path(), "z"), Deaths::default(), "a pass that ended forgets deaths");
+    }
+
+    #[test]
+    fn files_of_any_content_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in ["", "x", "3", "3 a b\n", "99999999999 a\na\n", "\u{fffd}\0\0", "3 listing objects\n\n"] {
+            std::fs::write(dir.path().join(NAME), text).unwrap();
+            assert_eq!(Marker::begin(dir.path()).unwrap().deaths().poison(), None, "{text:?}");
+        }
+        std::fs::write(dir.path().join(NAME), "2 listing objects\nlisting objects\n").unwrap();
+        assert_eq!(Marker::begin(dir.path()).unwrap().deaths().poison(), Some(("", "")));
+    }
+}

@@ -1,0 +1,147 @@
+//! A server whose last starts ended in the plan of one object serves the API without controllers.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::json;
+
+use crate::api::Api;
+use crate::server::Server;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const ARGUMENTS: &[&str] = &["--nodes=0"];
+/// The file as a process leaves it that dies for the third time while it plans a set.
+const THIRD_DEATH: &str = "2 replicaset-controller replicasets.apps/default/web\nreplicaset-controller replicasets.apps/default/web\n";
+
+fn marker(server: &Server) -> std::path::PathBuf {
+    server.dir().join("data/first-pass")
+}
+
+fn set() -> serde_json::Value {
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template});
+    json!({"metadata": {"name": "web"}, "spec": spec})
+}
+
+async fn wait_for_pods(api: &Api, count: usize) {
+    while api.list(PODS).await.unwrap().len() != count {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until a first pass is over: the file is gone.
+fn wait_for_pass(path: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        while path.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    });
+}
+
+#[test]
+fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut server = Server::with(ARGUMENTS);
+    runtime.block_on(async {
+        let api = Api::of(&server);
+        assert_eq!(api.post(SETS, &set()).await.unwrap(), 201);
+        wait_for_pods(&api, 2).await;
+    });
+    wait_for_pass(&marker(&server));
+    fs::write(marker(&server), THIRD_DEATH).unwrap();
+    server.kill_and_restart(ARGUMENTS);
+    runtime.block_on(async {
+        let api = Api::of(&server);
+        let shown = api.get("/setpoint/loop").await.unwrap();
+        assert_eq!(shown["controllers"], json!([]));
+        let notice = shown["notice"].as_str().unwrap();
+        for part in
+            ["safe mode", "replicaset-controller planned replicasets.apps/default/web", "--controllers="]
+        {
+            assert!(notice.contains(part), "{notice}");
+        }
+        // Whatever the set would want, nobody does it.
+        assert_eq!(api.merge(&format!("{SETS}/web"), &json!({"spec": {"replicas": 5}})).await.unwrap(), 200);
+        assert_eq!(api.post(CONFIG_MAPS, &json!({"metadata": {"name": "c"}})).await.unwrap(), 201);
+        assert_eq!(
+            api.delete(&format!("{SETS}/web"), json!({"propagationPolicy": "Orphan"})).await.unwrap(),
+            200
+        );
+        assert_eq!(api.list(PODS).await.unwrap().len(), 2);
+    });
+    // The object is dealt with: the next start is a normal one.
+    server.kill_and_restart(ARGUMENTS);
+    runtime.block_on(async {
+        let api = Api::of(&server);
+        let shown = api.get("/setpoint/loop").await.unwrap();
+        assert!(shown.get("notice").is_none() && shown["controllers"] != json!([]), "{shown}");
+        while !api.list(SETS).await.unwrap().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(api.list(PODS).await.unwrap().len(), 2, "they are orphans");
+    });
+    wait_for_pass(&marker(&server));
+}
+
+#[test]
+fn controller_that_is_switched_off_needs_no_safe_mode() {
+    let mut server = Server::with(ARGUMENTS);
+    wait_for_pass(&marker(&server));
+    fs::write(marker(&server), THIRD_DEATH).unwrap();
+    server.kill_and_restart(&["--nodes=0", "--controllers=*,-replicaset"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let shown = runtime.block_on(async { Api::of(&server).get("/setpoint/loop").await.unwrap() });
+    assert!(shown.get("notice").is_none() && shown["controllers"] != json!([]), "{shown}");
+    wait_for_pass(&marker(&server));
+}
+
+/// What a server says.
+type Said = std::io::Lines<BufReader<ChildStdout>>;
+
+fn up(dir: &Path) -> (Child, Said) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    command.args(["up", "--port=0", "--nodes=0", "--data-dir"]).arg(dir);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, said)
+}
+
+/// Waits for a line that begins with this, and gives it.
+fn line(said: &mut Said, start: &str) -> String {
+    said.map(Result::unwrap).find(|line| line.starts_with(start)).unwrap()
+}
+
+#[test]
+fn clean_stops_and_kills_after_the_first_pass_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let marker = data.join("first-pass");
+    for _ in 0..4 {
+        let (mut child, mut said) = up(&data);
+        line(&mut said, "ready");
+        wait_for_pass(&marker);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    fs::write(&marker, "1 a b\na c\n").unwrap();
+    let (mut child, mut said) = up(&data);
+    line(&mut said, "ready");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    assert!(!marker.exists());
+    fs::write(&marker, THIRD_DEATH).unwrap();
+    let (mut child, mut said) = up(&data);
+    let told = line(&mut said, "safe mode");
+    assert!(told.contains("delete or change that object and restart"), "{told}");
+    line(&mut said, "ready");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
