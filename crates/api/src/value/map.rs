@@ -7,26 +7,35 @@ use super::Value;
 /// Up to this many fields, duplicates are sought by comparing each with each, which is faster than to sort.
 const PAIRWISE_LEN_MAX: usize = 16;
 
+/// Up to this many fields, a field is found by comparing each key; larger maps have an index.
+const SCAN_LEN_MAX: usize = 32;
+
 /// The fields of an object, each key once, in the order they were first inserted.
 ///
-/// Objects of the API are small, so a field is found by looking at each. Who builds a large map does it
-/// with [`Map::from_entries`], which stays below quadratic time.
+/// Most objects of the API are small, and a field is found by looking at each. Labels, annotations and data can have
+/// 100,000 fields in one request, and rules look up one field for each of another list: those maps keep their fields'
+/// places in the order of the keys, and a lookup costs O(log n). Insertion into such a map moves half of the places (4
+/// bytes each), removal renumbers them: build large maps with [`Map::from_entries`], and shrink them with
+/// [`Map::retain`].
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     entries: Vec<(CompactString, Value)>,
+    /// Places of the entries in the order of their keys, if there are more than [`SCAN_LEN_MAX`].
+    #[expect(clippy::box_collection, reason = "a pointer, so that a value stays small")]
+    index: Option<Box<Vec<u32>>>,
 }
 
 impl Map {
     /// No fields.
     #[must_use]
     pub const fn new() -> Map {
-        Map { entries: Vec::new() }
+        Map { entries: Vec::new(), index: None }
     }
 
     /// No fields, with room for some.
     #[must_use]
     pub fn with_capacity(len: usize) -> Map {
-        Map { entries: Vec::with_capacity(len) }
+        Map { entries: Vec::with_capacity(len), index: None }
     }
 
     /// A map of these fields, and whether a key came more than once. The last value of a key wins, at the
@@ -34,16 +43,39 @@ impl Map {
     #[must_use]
     pub fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
         if has_duplicates(&entries) {
-            (Map { entries: last_of_each(entries) }, true)
+            (Map::indexed(last_of_each(entries)), true)
         } else {
-            (Map { entries }, false)
+            (Map::indexed(entries), false)
         }
     }
 
     /// A map of fields whose keys are known to differ.
     pub(crate) fn from_unique(entries: Vec<(CompactString, Value)>) -> Map {
         debug_assert!(!has_duplicates(&entries), "keys differ");
-        Map { entries }
+        Map::indexed(entries)
+    }
+
+    fn indexed(entries: Vec<(CompactString, Value)>) -> Map {
+        let mut map = Map { entries, index: None };
+        map.build_index();
+        map
+    }
+
+    /// Makes the index anew, or drops it where there are few fields.
+    fn build_index(&mut self) {
+        self.index = (self.entries.len() > SCAN_LEN_MAX).then(|| Box::new(sorted(&self.entries)));
+    }
+
+    /// Appends a field whose key is not there yet.
+    fn push(&mut self, key: CompactString, value: Value) {
+        if let Some(index) = &mut self.index {
+            let at = index.partition_point(|at| self.entries[*at as usize].0 < key);
+            index.insert(at, place_of(self.entries.len()));
+        }
+        self.entries.push((key, value));
+        if self.index.is_none() && self.entries.len() > SCAN_LEN_MAX {
+            self.build_index();
+        }
     }
 
     /// How many fields.
@@ -61,7 +93,9 @@ impl Map {
     /// The place of a field in the order.
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
-        self.entries.iter().position(|(k, _)| k == key)
+        let Some(index) = &self.index else { return self.entries.iter().position(|(k, _)| k == key) };
+        let at = index.binary_search_by(|at| self.entries[*at as usize].0.as_str().cmp(key)).ok()?;
+        Some(index[at] as usize)
     }
 
     /// The field at a place in the order.
@@ -77,12 +111,13 @@ impl Map {
     /// The value of a field.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+        self.position(key).map(|at| &self.entries[at].1)
     }
 
     /// The value of a field, to change it.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        self.entries.iter_mut().find(|(k, _)| k == key).map(|(_, value)| value)
+        let at = self.position(key)?;
+        Some(&mut self.entries[at].1)
     }
 
     /// The text of a field, if it is there and text.
@@ -107,7 +142,7 @@ impl Map {
         match self.get_mut(key.as_ref()) {
             Some(old) => Some(std::mem::replace(old, value)),
             None => {
-                self.entries.push((key.into(), value));
+                self.push(key.into(), value);
                 None
             }
         }
@@ -117,19 +152,30 @@ impl Map {
     pub fn insert_first(&mut self, key: impl Into<CompactString> + AsRef<str>, value: impl Into<Value>) {
         match self.get_mut(key.as_ref()) {
             Some(old) => *old = value.into(),
-            None => self.entries.insert(0, (key.into(), value.into())),
+            None => {
+                self.entries.insert(0, (key.into(), value.into()));
+                self.build_index();
+            }
         }
     }
 
     /// Takes a field out; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        self.position(key).map(|at| self.entries.remove(at).1)
+        let at = self.position(key)?;
+        let (_, value) = self.entries.remove(at);
+        if self.entries.len() <= SCAN_LEN_MAX {
+            self.index = None;
+        } else if let Some(index) = &mut self.index {
+            index.retain(|place| *place as usize != at);
+            index.iter_mut().filter(|place| **place as usize > at).for_each(|place| *place -= 1);
+        }
+        Some(value)
     }
 
     /// The value of a field, made by `make` where it is missing.
     pub fn ensure(&mut self, key: &str, make: impl FnOnce() -> Value) -> &mut Value {
         let at = self.position(key).unwrap_or_else(|| {
-            self.entries.push((key.into(), make()));
+            self.push(key.into(), make());
             self.entries.len() - 1
         });
         &mut self.entries[at].1
@@ -142,17 +188,25 @@ impl Map {
 
     /// Keeps the fields for which `keep` says so.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
+        let before = self.entries.len();
         self.entries.retain_mut(|(key, value)| keep(key, value));
+        if self.entries.len() != before {
+            self.build_index();
+        }
     }
 
     /// Drops all fields.
     pub fn clear(&mut self) {
         self.entries.clear();
+        self.index = None;
     }
 
     /// Brings the fields into the order of their keys' bytes, as Go writes maps.
     pub fn sort(&mut self) {
         self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        if let Some(index) = &mut self.index {
+            **index = (0..place_of(self.entries.len())).collect();
+        }
     }
 
     /// The fields in order.
@@ -176,8 +230,8 @@ impl Map {
         self.entries
     }
 
-    /// The indexes of the fields in the order of their keys.
-    fn sorted(&self) -> Vec<usize> {
+    /// The places of the fields in the order of their keys.
+    fn sorted(&self) -> Vec<u32> {
         sorted(&self.entries)
     }
 }
@@ -194,7 +248,10 @@ impl PartialEq for Map {
         if self.len() <= PAIRWISE_LEN_MAX {
             return self.iter().all(|(key, value)| other.get(key) == Some(value));
         }
-        self.sorted().into_iter().zip(other.sorted()).all(|(a, b)| self.entries[a] == other.entries[b])
+        self.sorted()
+            .into_iter()
+            .zip(other.sorted())
+            .all(|(a, b)| self.entries[a as usize] == other.entries[b as usize])
     }
 }
 
@@ -213,10 +270,16 @@ impl IntoIterator for Map {
     }
 }
 
-/// Indexes in the order of the keys; those of equal keys in the order they came.
-fn sorted(entries: &[(CompactString, Value)]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..entries.len()).collect();
-    order.sort_by(|a, b| entries[*a].0.cmp(&entries[*b].0));
+/// A place in a map as its index keeps it.
+fn place_of(at: usize) -> u32 {
+    u32::try_from(at).expect("no request has four billion fields")
+}
+
+/// Places in the order of the keys; those of equal keys in the order they came. Fields that are sorted already cost
+/// one walk.
+fn sorted(entries: &[(CompactString, Value)]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..place_of(entries.len())).collect();
+    order.sort_by(|a, b| entries[*a as usize].0.cmp(&entries[*b as usize].0));
     order
 }
 
@@ -224,18 +287,19 @@ fn has_duplicates(entries: &[(CompactString, Value)]) -> bool {
     if entries.len() <= PAIRWISE_LEN_MAX {
         return (1..entries.len()).any(|at| entries[..at].iter().any(|(key, _)| *key == entries[at].0));
     }
-    sorted(entries).windows(2).any(|pair| entries[pair[0]].0 == entries[pair[1]].0)
+    sorted(entries).windows(2).any(|pair| entries[pair[0] as usize].0 == entries[pair[1] as usize].0)
 }
 
 fn last_of_each(mut entries: Vec<(CompactString, Value)>) -> Vec<(CompactString, Value)> {
     let order = sorted(&entries);
     let mut keep = vec![true; entries.len()];
-    for same in order.chunk_by(|a, b| entries[*a].0 == entries[*b].0).collect::<Vec<_>>() {
+    let same = |a: &u32, b: &u32| entries[*a as usize].0 == entries[*b as usize].0;
+    for same in order.chunk_by(same).collect::<Vec<_>>() {
         if let [first, rest @ .., last] = same {
-            let value = entries[*last].1.take();
-            entries[*first].1 = value;
-            keep[*last] = false;
-            rest.iter().for_each(|at| keep[*at] = false);
+            let value = entries[*last as usize].1.take();
+            entries[*first as usize].1 = value;
+            keep[*last as usize] = false;
+            rest.iter().for_each(|at| keep[*at as usize] = false);
         }
     }
     let mut keep = keep.into_iter();
@@ -290,5 +354,58 @@ mod tests {
             assert_eq!(m.len(), 2 + padding);
             assert_eq!(m.iter().take(2).collect::<Vec<_>>(), [("a", &Value::Int(4)), ("b", &Value::Int(2))]);
         }
+    }
+
+    #[test]
+    fn index_of_a_large_map_follows_every_change() {
+        let mut map = Map::new();
+        let mut model: Vec<(String, i64)> = Vec::new();
+        let check = |map: &Map, model: &[(String, i64)], step: i64| {
+            assert_eq!(map.len(), model.len());
+            for (at, (key, value)) in model.iter().enumerate() {
+                assert_eq!(map.position(key), Some(at), "{key} at step {step}");
+                assert_eq!(map.get(key), Some(&Value::Int(*value)));
+            }
+            assert!(map.get("k").is_none() && map.index.is_some() == (map.len() > SCAN_LEN_MAX));
+        };
+        for step in 0..400_i64 {
+            // Keys come in no order, grow past the bound, and are removed again.
+            let key = format!("k{}", step * 37 % 61);
+            match step % 11 {
+                4 | 9 if step > 150 => {
+                    let at = usize::try_from(step * 7).unwrap() % model.len();
+                    let (gone, value) = model.remove(at);
+                    assert_eq!(map.remove(&gone), Some(Value::Int(value)));
+                }
+                7 => match model.iter_mut().find(|(name, _)| *name == key) {
+                    Some((_, value)) => {
+                        *value = step;
+                        map.insert_first(&*key, step);
+                    }
+                    None => {
+                        model.insert(0, (key.clone(), step));
+                        map.insert_first(&*key, step);
+                    }
+                },
+                _ => match model.iter_mut().find(|(name, _)| *name == key) {
+                    Some((_, old)) => {
+                        assert_eq!(map.insert(&*key, step), Some(Value::Int(std::mem::replace(old, step))))
+                    }
+                    None => {
+                        model.push((key.clone(), step));
+                        map.insert(&*key, step);
+                    }
+                },
+            }
+            check(&map, &model, step);
+        }
+        map.retain(|key, _| !key.ends_with('3'));
+        model.retain(|(key, _)| !key.ends_with('3'));
+        check(&map, &model, 400);
+        map.sort();
+        model.sort();
+        check(&map, &model, 401);
+        map.clear();
+        assert!(map.get("k1").is_none() && map.index.is_none());
     }
 }

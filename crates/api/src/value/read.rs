@@ -56,11 +56,11 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut values = Map::new();
+        let mut entries = Vec::with_capacity(map.size_hint().unwrap_or(0));
         while let Some((key, value)) = map.next_entry::<std::borrow::Cow<'de, str>, Value>()? {
-            values.insert(&*key, value);
+            entries.push((key.into(), value));
         }
-        Ok(Value::Map(values))
+        Ok(Value::Map(Map::from_entries(entries).0))
     }
 }
 
