@@ -4,8 +4,8 @@
 //! work on plain values. Whether the outcome is an object of its kind is for [`mod@crate::decode`] to say, and
 //! [`Patch::invalid`] puts its answer in the words that clients know.
 //!
-//! Merging takes time about linear in object and patch, also for long lists; a JSON patch takes at most one walk
-//! through the object for each of its operations.
+//! Merging takes time about linear in object and patch, also for long lists. A JSON patch takes at most one walk through
+//! the object for each of a few operations, and one walk for all of many; see [`mod@json`].
 
 use thiserror::Error;
 

@@ -1,22 +1,36 @@
 //! JSON patches, RFC 6902, in the dialect that the API has always had: an index may be negative and then counts
 //! from the end, `replace` also sets a field that was not there, and `test` takes an absent field for null.
 //!
-//! Bounds: [`OPERATIONS_MAX`] operations, [`COPY_BYTES_MAX`] bytes copied, [`crate::json::DEPTH_MAX`] levels.
+//! Bounds: [`OPERATIONS_MAX`] operations, [`COPY_BYTES_MAX`] bytes copied, [`crate::json::DEPTH_MAX`] levels. Up to
+//! [`SHORT_LEN_MAX`] operations are applied to the value itself, at one walk each; more than those to a [`document`],
+//! which is made once and in which no operation walks.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use thiserror::Error;
 
 use super::{PatchError, duplicate_texts, unmarshal_text};
 use crate::decode::{STRICT_ERRORS_MAX, StrictError};
-use crate::json::{self, DEPTH_MAX, Duplicate};
+use crate::json::{self, Duplicate};
 use crate::value::{Map, Value};
+
+mod document;
+mod short;
+
+#[cfg(test)]
+mod tests;
+
+use document::Node;
 
 /// How many operations one patch may have.
 pub const OPERATIONS_MAX: usize = 10_000;
 
 /// How many bytes of JSON the `copy` operations of one patch may add together.
 pub const COPY_BYTES_MAX: usize = 3 << 20;
+
+/// Operations that are applied without a [`document`]: to make one costs about as much as so many walks.
+const SHORT_LEN_MAX: usize = 16;
 
 /// Why an operation fails. Clients are not told, logs may be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -101,26 +115,87 @@ pub(super) fn check(
 /// Applies the operations in order; the first that fails ends it.
 pub(super) fn apply(mut object: Value, patch: &Value) -> Result<Value, JsonPatchError> {
     read_owned(&mut object);
+    let operations = patch.as_list().unwrap_or_default();
+    if operations.len() <= SHORT_LEN_MAX {
+        short::apply(object, operations)
+    } else {
+        apply_long(object, operations)
+    }
+}
+
+/// Applies many operations, each in time that does not depend on the size of the object.
+fn apply_long(object: Value, operations: &[Value]) -> Result<Value, JsonPatchError> {
+    let mut root = Node::new(object);
     let mut copied = 0;
-    let mut bound = Bound::default();
-    for (at, operation) in patch.as_list().unwrap_or_default().iter().enumerate() {
+    for (at, operation) in operations.iter().enumerate() {
         let operation = Operation { at, fields: operation.as_map() };
+        let path = || operation.required("path");
         match operation.text("op").unwrap_or("unknown") {
-            "add" => add(&mut object, &operation, &mut bound)?,
-            "remove" => drop(remove("remove", &mut object, operation.required("path")?)?),
-            "replace" => replace(&mut object, &operation, &mut bound)?,
-            "move" => {
-                let (from, path) = (operation.required("from")?, operation.required("path")?);
-                bound.shift(&object, from, path)?;
-                let value = remove("move", &mut object, from)?;
-                place("move", &mut object, path, value)?;
+            "add" => {
+                let node = Node::new(operation.value().clone());
+                place(&mut root, "add", path()?, node)?;
             }
-            "copy" => copy(&mut object, &operation, &mut copied, &mut bound)?,
-            "test" => test(&mut object, &operation)?,
+            "remove" => drop(remove(&mut root, "remove", path()?)?),
+            "replace" => replace(&mut root, path()?, operation.value())?,
+            "move" => {
+                let (from, path) = (operation.required("from")?, path()?);
+                let node = remove(&mut root, "move", from)?;
+                place(&mut root, "move", path, node)?;
+            }
+            "copy" => {
+                let (from, path) = (operation.required("from")?, path()?);
+                let node = root.act("copy", from, |parent, key| {
+                    let child = parent.child(key)?;
+                    copied += child.map_or(NULL_LEN, Node::json_len);
+                    if copied > COPY_BYTES_MAX {
+                        return Err(JsonPatchError::CopySize(copied));
+                    }
+                    Ok(child.cloned().unwrap_or(Node::Leaf(Value::Null)))
+                })?;
+                place(&mut root, "copy", path, node)?;
+            }
+            "test" => test(&mut root, path()?, operation.value())?,
             kind => return Err(JsonPatchError::Kind(kind.to_owned())),
         }
     }
-    Ok(object)
+    Ok(root.into_value())
+}
+
+/// Bytes of `null`, as which an absent field is copied.
+const NULL_LEN: usize = 4;
+
+fn place(root: &mut Node, kind: &'static str, path: &str, node: Node) -> Result<(), JsonPatchError> {
+    check_depth(path, node.height())?;
+    root.act(kind, path, |parent, key| parent.add_child(key, node))
+}
+
+fn remove(root: &mut Node, kind: &'static str, path: &str) -> Result<Node, JsonPatchError> {
+    let missing = || JsonPatchError::Missing { kind, path: path.to_owned() };
+    root.act(kind, path, |parent, key| parent.remove_child(key)?.ok_or_else(missing))
+}
+
+fn replace(root: &mut Node, path: &str, value: &Value) -> Result<(), JsonPatchError> {
+    let node = Node::new(value.clone());
+    check_depth(path, node.height())?;
+    if !path.is_empty() {
+        return root.act("replace", path, |parent, key| parent.set_child(key, node));
+    }
+    if !node.is_container() {
+        return Err(JsonPatchError::Root);
+    }
+    *root = node;
+    Ok(())
+}
+
+fn test(root: &mut Node, path: &str, value: &Value) -> Result<(), JsonPatchError> {
+    let is_equal = if path.is_empty() {
+        root.equals(value)
+    } else {
+        root.act("test", path, |parent, key| {
+            Ok(parent.child(key)?.map_or(value.is_null(), |child| child.equals(value)))
+        })?
+    };
+    if is_equal { Ok(()) } else { Err(JsonPatchError::Test(path.to_owned())) }
 }
 
 /// Reads what owners own where it was left as it is stored, since operations can reach into it.
@@ -151,119 +226,6 @@ impl<'a> Operation<'a> {
     /// The value; none reads as null.
     fn value(&self) -> &'a Value {
         self.fields.and_then(|fields| fields.get("value")).unwrap_or(&Value::Null)
-    }
-}
-
-fn add(object: &mut Value, operation: &Operation<'_>, bound: &mut Bound) -> Result<(), JsonPatchError> {
-    let (path, value) = (operation.required("path")?, operation.value().clone());
-    bound.place(path, &value)?;
-    place("add", object, path, value)
-}
-
-fn replace(object: &mut Value, operation: &Operation<'_>, bound: &mut Bound) -> Result<(), JsonPatchError> {
-    let (path, value) = (operation.required("path")?, operation.value().clone());
-    bound.place(path, &value)?;
-    if path.is_empty() {
-        return match value {
-            Value::Map(_) | Value::List(_) => {
-                *object = value;
-                Ok(())
-            }
-            _ => Err(JsonPatchError::Root),
-        };
-    }
-    match find("replace", object, path)? {
-        (Value::List(list), key) => {
-            let at = index(&key, list.len())?;
-            list[at] = value;
-        }
-        (parent, key) => drop(parent.make_map().insert(&*key, value)),
-    }
-    Ok(())
-}
-
-fn copy(
-    object: &mut Value,
-    operation: &Operation<'_>,
-    copied: &mut usize,
-    bound: &mut Bound,
-) -> Result<(), JsonPatchError> {
-    let (from, path) = (operation.required("from")?, operation.required("path")?);
-    let value = get("copy", object, from)?.clone();
-    *copied += json::to_vec(&value).len();
-    if *copied > COPY_BYTES_MAX {
-        return Err(JsonPatchError::CopySize(*copied));
-    }
-    bound.place(path, &value)?;
-    place("copy", object, path, value)
-}
-
-fn test(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
-    let path = operation.required("path")?;
-    let found = if path.is_empty() { &*object } else { get("test", object, path)? };
-    if found == operation.value() { Ok(()) } else { Err(JsonPatchError::Test(path.to_owned())) }
-}
-
-/// The value at a place; a field that is not there reads as null.
-fn get<'v>(kind: &'static str, object: &'v mut Value, path: &str) -> Result<&'v Value, JsonPatchError> {
-    match find(kind, object, path)? {
-        (Value::List(list), key) => {
-            let at = index(&key, list.len())?;
-            Ok(&list[at])
-        }
-        (parent, key) => Ok(parent.get(&key).unwrap_or(&Value::Null)),
-    }
-}
-
-/// Adds a value: a field is set, an item of a list moves those behind it.
-fn place(kind: &'static str, object: &mut Value, path: &str, value: Value) -> Result<(), JsonPatchError> {
-    match find(kind, object, path)? {
-        (Value::List(list), key) if key == "-" => list.push(value),
-        (Value::List(list), key) => {
-            let at = index(&key, list.len() + 1)?;
-            list.insert(at, value);
-        }
-        (parent, key) => drop(parent.make_map().insert(&*key, value)),
-    }
-    Ok(())
-}
-
-fn remove(kind: &'static str, object: &mut Value, path: &str) -> Result<Value, JsonPatchError> {
-    match find(kind, object, path)? {
-        (Value::List(list), key) => {
-            let at = index(&key, list.len())?;
-            Ok(list.remove(at))
-        }
-        (parent, key) => parent
-            .make_map()
-            .remove(&key)
-            .ok_or_else(|| JsonPatchError::Missing { kind, path: path.to_owned() }),
-    }
-}
-
-/// The object or list that a path ends in, and the last part of the path.
-fn find<'v, 'p>(
-    kind: &'static str,
-    object: &'v mut Value,
-    path: &'p str,
-) -> Result<(&'v mut Value, Cow<'p, str>), JsonPatchError> {
-    let missing = || JsonPatchError::Missing { kind, path: path.to_owned() };
-    let mut parts = path.split('/').skip(1).map(unescape).peekable();
-    let mut value = object;
-    loop {
-        let part = parts.next().ok_or_else(missing)?;
-        if parts.peek().is_none() {
-            return Ok((value, part));
-        }
-        let next = match value {
-            Value::Map(map) => map.get_mut(&part),
-            Value::List(list) => match index(&part, list.len()) {
-                Ok(at) => list.get_mut(at),
-                Err(_) => None,
-            },
-            _ => None,
-        };
-        value = next.filter(|value| matches!(value, Value::Map(_) | Value::List(_))).ok_or_else(missing)?;
     }
 }
 
@@ -300,68 +262,56 @@ fn unescape(part: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// How deep the object nests at most. Operations can nest it ever deeper in itself, and all that walk a value later
-/// rely on its depth; but a walk for each operation would cost too much.
+/// Refuses a value of this height at the end of a path, if it would nest too deep there. Operations can nest an object
+/// ever deeper in itself, and all that walk a value later rely on its depth.
+fn check_depth(path: &str, height: usize) -> Result<(), JsonPatchError> {
+    let levels = path.bytes().filter(|byte| *byte == b'/').count() + height;
+    if levels > json::DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
+}
+
+/// Containers that operations reached into, by the parts of their paths.
 #[derive(Default)]
-struct Bound(Option<usize>);
-
-impl Bound {
-    /// A value is about to stand at a path.
-    fn place(&mut self, path: &str, value: &Value) -> Result<(), JsonPatchError> {
-        let levels = parents(path) + depth(value);
-        self.0 = self.0.map(|bound| bound.max(levels));
-        if levels > DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
-    }
-
-    /// A part of the object is about to move. The object is walked only when the bound would be passed otherwise.
-    fn shift(&mut self, object: &Value, from: &str, path: &str) -> Result<(), JsonPatchError> {
-        let rise = parents(path).saturating_sub(parents(from));
-        if rise == 0 {
-            return Ok(());
-        }
-        let known = self.0.filter(|bound| bound + rise <= DEPTH_MAX).unwrap_or_else(|| depth(object));
-        self.0 = Some(known + rise);
-        if known + rise > DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
-    }
-}
-
-fn parents(path: &str) -> usize {
-    path.bytes().filter(|byte| *byte == b'/').count()
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Map(map) => 1 + map.iter().map(|(_, value)| depth(value)).max().unwrap_or(0),
-        Value::List(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
+struct Reached<'p>(BTreeMap<Cow<'p, str>, Reached<'p>>);
 
 /// The outcome as upstream shows it: what the operations reached into has its keys in order.
 pub(super) fn shown(patched: &Value, patch: &Value) -> String {
-    let mut shown = patched.clone();
-    sort(&mut shown);
+    let mut reached = Reached::default();
     for operation in patch.as_list().unwrap_or_default() {
         for path in [operation.str_at(&["path"]), operation.str_at(&["from"])] {
             let Some((parents, _)) = path.rsplit_once('/') else { continue };
-            let mut value = &mut shown;
-            for part in parents.split('/').skip(1).map(unescape) {
-                let next = match value {
-                    Value::Map(map) => map.get_mut(&part),
-                    Value::List(list) => index(&part, list.len()).ok().map(|at| &mut list[at]),
-                    _ => None,
-                };
-                let Some(next) = next else { break };
-                value = next;
-                sort(value);
-            }
+            // Deeper than any value there is nothing to sort.
+            parents
+                .split('/')
+                .skip(1)
+                .take(json::DEPTH_MAX)
+                .fold(&mut reached, |reached, part| reached.0.entry(unescape(part)).or_default());
         }
     }
+    let mut shown = patched.clone();
+    sort(&mut shown, &reached);
     json::to_text(&shown)
 }
 
-fn sort(value: &mut Value) {
-    if let Value::Map(map) = value {
-        map.sort();
+fn sort(value: &mut Value, reached: &Reached<'_>) {
+    match value {
+        Value::Map(map) => {
+            map.sort();
+            // Both are in the order of their keys: one walk finds all.
+            let mut fields = map.iter_mut().peekable();
+            for (key, inner) in &reached.0 {
+                while fields.next_if(|(name, _)| **name < **key).is_some() {}
+                if let Some((_, value)) = fields.next_if(|(name, _)| *name == &**key) {
+                    sort(value, inner);
+                }
+            }
+        }
+        Value::List(list) => {
+            for (key, inner) in &reached.0 {
+                if let Ok(at) = index(key, list.len()) {
+                    sort(&mut list[at], inner);
+                }
+            }
+        }
+        _ => {}
     }
 }

@@ -6,6 +6,8 @@
 //! - `$deleteFromPrimitiveList/FIELD` names values to take out of a list.
 //! - `$setElementOrder/FIELD` gives the order of the items of a list.
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 
 use super::go_text::{GoText, go_type};
@@ -161,14 +163,14 @@ fn merge_map(original: &mut Map, patch: &Map, meta: Meta<'_>) -> Result<(), Stra
     }
     retain_keys(original, patch)?;
     // Lists whose order is given are merged first, and then they are done.
-    let mut done = Vec::new();
+    let mut done = BTreeSet::new();
     for (key, order) in patch.iter().filter(|(key, _)| key.starts_with(SET_ORDER)) {
         let field = field_of(key, SET_ORDER).ok_or(StrategicError::SetElementOrder);
         list::merge_in_order(original, patch, order, field, meta, &mut done)?;
     }
     let mut fields = Vec::with_capacity(patch.len());
     for (key, value) in patch.iter() {
-        if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || done.contains(&key) {
+        if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || done.contains(key) {
             continue;
         }
         let is_deletion = key.starts_with(DELETE_FROM);

@@ -1,5 +1,7 @@
 //! Merging lists: items with the same key become one, and the order of the patch wins.
 
+use std::collections::BTreeSet;
+
 use super::key::{Key, Places};
 use super::{
     DIRECTIVE, Meta, StrategicError, merge_map, no_merge_key, unknown_directive, without_directives,
@@ -168,7 +170,7 @@ pub(super) fn merge_in_order<'p>(
     order: &Value,
     field: Result<&'p str, StrategicError>,
     meta: Meta<'_>,
-    done: &mut Vec<&'p str>,
+    done: &mut BTreeSet<&'p str>,
 ) -> Result<(), StrategicError> {
     let order = order.as_list().ok_or_else(|| wrong_type(&LIST, order))?;
     let name = field?;
@@ -196,7 +198,7 @@ pub(super) fn merge_in_order<'p>(
     let on_server = Places::of(old.unwrap_or_default(), by);
     reorder(&mut merged, &Places::of(order, by), |key| on_server.get(key), by);
     original.insert(name, Value::List(merged));
-    done.push(name);
+    done.insert(name);
     Ok(())
 }
 

@@ -1,0 +1,147 @@
+//! Operations on the value itself, each at one walk through what its path leads through.
+
+use std::borrow::Cow;
+
+use super::{COPY_BYTES_MAX, JsonPatchError, Operation, check_depth, index, unescape};
+use crate::json;
+use crate::value::Value;
+
+/// Applies the operations in order; the first that fails ends it.
+pub(super) fn apply(mut object: Value, operations: &[Value]) -> Result<Value, JsonPatchError> {
+    let mut copied = 0;
+    for (at, operation) in operations.iter().enumerate() {
+        let operation = Operation { at, fields: operation.as_map() };
+        match operation.text("op").unwrap_or("unknown") {
+            "add" => add(&mut object, &operation)?,
+            "remove" => drop(remove("remove", &mut object, operation.required("path")?)?),
+            "replace" => replace(&mut object, &operation)?,
+            "move" => {
+                let (from, path) = (operation.required("from")?, operation.required("path")?);
+                let value = remove("move", &mut object, from)?;
+                check_depth(path, depth(&value))?;
+                place("move", &mut object, path, value)?;
+            }
+            "copy" => copy(&mut object, &operation, &mut copied)?,
+            "test" => test(&mut object, &operation)?,
+            kind => return Err(JsonPatchError::Kind(kind.to_owned())),
+        }
+    }
+    Ok(object)
+}
+
+fn add(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+    let (path, value) = (operation.required("path")?, operation.value().clone());
+    check_depth(path, depth(&value))?;
+    place("add", object, path, value)
+}
+
+fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+    let (path, value) = (operation.required("path")?, operation.value().clone());
+    check_depth(path, depth(&value))?;
+    if path.is_empty() {
+        return match value {
+            Value::Map(_) | Value::List(_) => {
+                *object = value;
+                Ok(())
+            }
+            _ => Err(JsonPatchError::Root),
+        };
+    }
+    match find("replace", object, path)? {
+        (Value::List(list), key) => {
+            let at = index(&key, list.len())?;
+            list[at] = value;
+        }
+        (parent, key) => drop(parent.make_map().insert(&*key, value)),
+    }
+    Ok(())
+}
+
+fn copy(object: &mut Value, operation: &Operation<'_>, copied: &mut usize) -> Result<(), JsonPatchError> {
+    let (from, path) = (operation.required("from")?, operation.required("path")?);
+    let value = get("copy", object, from)?.clone();
+    *copied += json::to_vec(&value).len();
+    if *copied > COPY_BYTES_MAX {
+        return Err(JsonPatchError::CopySize(*copied));
+    }
+    check_depth(path, depth(&value))?;
+    place("copy", object, path, value)
+}
+
+fn test(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+    let path = operation.required("path")?;
+    let found = if path.is_empty() { &*object } else { get("test", object, path)? };
+    if found == operation.value() { Ok(()) } else { Err(JsonPatchError::Test(path.to_owned())) }
+}
+
+/// The value at a place; a field that is not there reads as null.
+fn get<'v>(kind: &'static str, object: &'v mut Value, path: &str) -> Result<&'v Value, JsonPatchError> {
+    match find(kind, object, path)? {
+        (Value::List(list), key) => {
+            let at = index(&key, list.len())?;
+            Ok(&list[at])
+        }
+        (parent, key) => Ok(parent.get(&key).unwrap_or(&Value::Null)),
+    }
+}
+
+/// Adds a value: a field is set, an item of a list moves those behind it.
+fn place(kind: &'static str, object: &mut Value, path: &str, value: Value) -> Result<(), JsonPatchError> {
+    match find(kind, object, path)? {
+        (Value::List(list), key) if key == "-" => list.push(value),
+        (Value::List(list), key) => {
+            let at = index(&key, list.len() + 1)?;
+            list.insert(at, value);
+        }
+        (parent, key) => drop(parent.make_map().insert(&*key, value)),
+    }
+    Ok(())
+}
+
+fn remove(kind: &'static str, object: &mut Value, path: &str) -> Result<Value, JsonPatchError> {
+    match find(kind, object, path)? {
+        (Value::List(list), key) => {
+            let at = index(&key, list.len())?;
+            Ok(list.remove(at))
+        }
+        (parent, key) => parent
+            .make_map()
+            .remove(&key)
+            .ok_or_else(|| JsonPatchError::Missing { kind, path: path.to_owned() }),
+    }
+}
+
+/// The object or list that a path ends in, and the last part of the path.
+fn find<'v, 'p>(
+    kind: &'static str,
+    object: &'v mut Value,
+    path: &'p str,
+) -> Result<(&'v mut Value, Cow<'p, str>), JsonPatchError> {
+    let missing = || JsonPatchError::Missing { kind, path: path.to_owned() };
+    let mut parts = path.split('/').skip(1).map(unescape).peekable();
+    let mut value = object;
+    loop {
+        let part = parts.next().ok_or_else(missing)?;
+        if parts.peek().is_none() {
+            return Ok((value, part));
+        }
+        let next = match value {
+            Value::Map(map) => map.get_mut(&part),
+            Value::List(list) => match index(&part, list.len()) {
+                Ok(at) => list.get_mut(at),
+                Err(_) => None,
+            },
+            _ => None,
+        };
+        value = next.filter(|value| matches!(value, Value::Map(_) | Value::List(_))).ok_or_else(missing)?;
+    }
+}
+
+/// Levels of lists and objects, its own included.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Map(map) => 1 + map.iter().map(|(_, value)| depth(value)).max().unwrap_or(0),
+        Value::List(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
