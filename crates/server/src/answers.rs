@@ -1,6 +1,7 @@
 //! Putting answers together.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
@@ -301,25 +302,28 @@ const WARNINGS_CHARS_MAX: usize = 4096;
 /// How many characters are left of a warning that is cut.
 const WARNING_CHARS_MAX: usize = 256;
 
-/// Adds warnings, as headers that kubectl prints. Each is told once; where they are too much together, each is cut,
-/// and the last are left out.
+/// Adds warnings, as headers that kubectl prints. Each is sent once; where they are too much together, each is cut, and
+/// the last are left out. What comes after the bound is not looked at.
 pub fn warn(answer: &mut Answer, warnings: &[String]) {
-    let mut told: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut sent: Vec<&str> = Vec::new();
+    let (mut chars, mut cut_chars) = (0, 0);
     for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
-        if !told.contains(&warning) {
-            told.push(warning);
-        }
-    }
-    let all: usize = told.iter().map(|warning| warning.chars().count()).sum();
-    let cuts = all > WARNINGS_CHARS_MAX;
-    let mut sent = 0;
-    for warning in told {
-        if cuts && sent >= WARNINGS_CHARS_MAX {
+        if cut_chars >= WARNINGS_CHARS_MAX {
+            // Whole warnings have at least as many characters: these will be cut, and fill all that there is.
+            chars = chars.max(WARNINGS_CHARS_MAX + 1);
             break;
         }
-        let most = if cuts { WARNING_CHARS_MAX } else { usize::MAX };
+        if seen.insert(warning) {
+            let length = warning.chars().count();
+            chars += length;
+            cut_chars += length.min(WARNING_CHARS_MAX);
+            sent.push(warning);
+        }
+    }
+    let most = if chars > WARNINGS_CHARS_MAX { WARNING_CHARS_MAX } else { usize::MAX };
+    for warning in sent {
         let text: String = warning.chars().take(most).collect();
-        sent += text.chars().count();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             answer.headers.append(WARNING, value);

@@ -1,19 +1,18 @@
 //! What the writer of a pod should know although it is no error: what has no effect, what hides something else, and
 //! what will not be there for ever.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_field};
 use super::each_container;
 use crate::field_error::Path;
-use crate::kinds::read::{
-    annotation, entries, is_whole, list, number, number_part, part, quantity, text, texts,
-};
+use crate::kinds::read::{annotation, entries, is_whole, list, number_part, part, quantity, text, texts};
 use crate::names::{ip, key};
 use crate::quote::Quoted;
 use crate::value::Value;
 
 mod overlaps;
+mod ports;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -115,7 +114,7 @@ pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, 
         }
         container(one, path, warnings);
     });
-    ports(spec, &spec_path, warnings);
+    ports::ports(spec, &spec_path, warnings);
     if number_part(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         warnings.push(format!(
             "{}: must be >= 0; negative values are invalid and will be treated as 1",
@@ -289,74 +288,6 @@ fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
             ));
         }
     }
-}
-
-/// Whether any two ports of a pod could be told about. Mostly none can, and then no path need be written.
-fn has_odd_ports(spec: &Value) -> bool {
-    let (mut inside, mut names, mut is_odd) = (BTreeSet::new(), BTreeSet::new(), false);
-    each_container(spec, &Path::NONE, |container, _| {
-        for port in list(container, "ports") {
-            let name = text(port, "name");
-            is_odd |= !text(port, "hostIP").is_empty() && number(port, "hostPort") == 0;
-            is_odd |= !inside.insert((number(port, "containerPort"), text(port, "protocol")));
-            is_odd |= !name.is_empty() && !names.insert(name);
-        }
-    });
-    is_odd
-}
-
-fn ports(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if !has_odd_ports(spec) {
-        return;
-    }
-    let mut seen: BTreeMap<(i64, &str), Vec<(String, &Value)>> = BTreeMap::new();
-    each_container(spec, path, |container, path| {
-        let path = path.child("ports");
-        for (i, port) in list(container, "ports").iter().enumerate() {
-            let here = path.index(i).to_string();
-            let (host, outside) = (text(port, "hostIP"), number(port, "hostPort"));
-            let inside = (number(port, "containerPort"), text(port, "protocol"));
-            if !host.is_empty() && outside == 0 {
-                warnings.push(format!(
-                    "{here}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{} Protocol:{} HostIP:{host}}}",
-                    text(port, "name"),
-                    inside.0,
-                    inside.1,
-                ));
-            }
-            let others = seen.entry(inside).or_default();
-            for (there, other) in others.iter() {
-                let (other_host, other_outside) = (text(other, "hostIP"), number(other, "hostPort"));
-                let how = if host == other_host && outside == other_outside {
-                    "duplicate"
-                } else if outside == 0 || other_outside == 0 {
-                    "overlapping"
-                } else if outside == other_outside && host.is_empty() != other_host.is_empty() {
-                    "dangerously ambiguous"
-                } else {
-                    continue;
-                };
-                warnings.push(format!("{here}: {how} port definition with {there}"));
-            }
-            others.push((here, port));
-        }
-    });
-    let mut names: BTreeMap<&str, String> = BTreeMap::new();
-    each_container(spec, path, |container, path| {
-        let path = path.child("ports");
-        for (i, port) in list(container, "ports").iter().enumerate() {
-            let name = text(port, "name");
-            let here = path.index(i);
-            match names.get(name) {
-                _ if name.is_empty() => {}
-                None => drop(names.insert(name, here.to_string())),
-                Some(first) => warnings.push(format!(
-                    "{here}: duplicate port name {} with {first}, services and probes that select ports by name will use {first}",
-                    Quoted(name)
-                )),
-            }
-        }
-    });
 }
 
 fn pod_terms(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {

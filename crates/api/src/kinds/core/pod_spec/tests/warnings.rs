@@ -145,3 +145,56 @@ fn fractions_of_bytes_are_told() {
         ]
     );
 }
+
+/// What each pair of ports with one number and protocol is told, found by comparing each with each.
+fn pairs(ports: &[(usize, usize)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (i, (host, outside)) in ports.iter().enumerate() {
+        for (j, (other_host, other_outside)) in ports[..i].iter().enumerate() {
+            let how = if host == other_host && outside == other_outside {
+                "duplicate"
+            } else if *outside == 0 || *other_outside == 0 {
+                "overlapping"
+            } else if outside == other_outside && (*host == 0) != (*other_host == 0) {
+                "dangerously ambiguous"
+            } else {
+                continue;
+            };
+            found.push(format!(
+                "spec.containers[0].ports[{i}]: {how} port definition with spec.containers[0].ports[{j}]"
+            ));
+        }
+    }
+    found
+}
+
+fn told_pairs(ports: &[(usize, usize)]) -> Vec<String> {
+    let port = |(host, outside): &(usize, usize)| {
+        let host = ["", r#","hostIP":"10.0.0.1""#, r#","hostIP":"10.0.0.2""#][*host];
+        let outside = ["", r#","hostPort":81"#, r#","hostPort":82"#][*outside];
+        format!(r#"{{"containerPort":80{host}{outside}}}"#)
+    };
+    let ports: Vec<String> = ports.iter().map(port).collect();
+    let spec = format!(
+        r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","image":"i","ports":[{}]}}]}}}}"#,
+        ports.join(",")
+    );
+    warnings(&spec).into_iter().filter(|one| one.contains("port definition with")).collect()
+}
+
+proptest::proptest! {
+    #[test]
+    fn index_of_ports_finds_the_pairs_that_a_search_finds(
+        ports in proptest::collection::vec((0..3_usize, 0..3_usize), 0..9),
+    ) {
+        proptest::prop_assert_eq!(told_pairs(&ports), pairs(&ports));
+    }
+}
+
+#[test]
+fn warnings_of_pairs_end_where_a_response_is_full() {
+    let told = told_pairs(&[(0, 0); 200]);
+    assert_eq!(told, pairs(&[(0, 0); 200])[..told.len()], "the first ones, in order");
+    assert!(told.iter().map(|one| one.len().min(256)).sum::<usize>() >= 4096);
+    assert!(told.len() < 200);
+}

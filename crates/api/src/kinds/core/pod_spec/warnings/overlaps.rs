@@ -1,30 +1,23 @@
 //! Files of one volume that stand in each other's way.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use crate::kinds::read::{list, part, text, text_part};
 use crate::quote::Quoted;
 use crate::value::Value;
 
 /// A path in a volume, and what puts a file there.
-#[derive(PartialEq)]
 struct Place<'a> {
     path: &'a str,
-    source: String,
+    /// Shared by all items of a source: their number times the length of its name would not be bounded.
+    source: Rc<str>,
 }
 
 impl Place<'_> {
     fn shown(&self) -> String {
         let path = Quoted(self.path);
         if self.source.is_empty() { path.to_string() } else { format!("{path} ({})", self.source) }
-    }
-
-    /// Whether one of two places is the other or lies below it.
-    fn clashes(&self, other: &Place<'_>) -> bool {
-        let is_below = |low: &str, high: &str| {
-            low.strip_prefix(high).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        !self.path.is_empty()
-            && !other.path.is_empty()
-            && (is_below(self.path, other.path) || is_below(other.path, self.path))
     }
 }
 
@@ -40,7 +33,7 @@ pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             let Some(source) = part(volume, field) else { continue };
             let shown =
                 if by.is_empty() { what.to_owned() } else { format!("{what} {}", Quoted(text(source, by))) };
-            clashes(items(source, ""), &name, &shown, warnings);
+            clashes(&items(source, ""), &name, &shown, warnings);
         }
         if let Some(projected) = part(volume, "projected") {
             let mut places = Vec::new();
@@ -50,26 +43,71 @@ pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
                 }
                 places.extend(projection(source));
             }
-            clashes(places, &name, "Projected", warnings);
+            clashes(&places, &name, "Projected", warnings);
         }
     }
 }
 
-fn clashes(places: Vec<Place<'_>>, volume: &str, shown: &str, warnings: &mut Vec<String>) {
-    for (i, place) in places.iter().enumerate() {
-        for other in places[..i].iter().filter(|other| place.clashes(other)) {
-            let (place, other) = (place.shown(), other.shown());
+/// Warnings about pairs of paths, after which no further pair is looked for; see [`ports`](super::ports).
+const PAIRS_MAX: usize = 64;
+
+/// Warns of the pairs of places of which one is the other or lies below it.
+fn clashes(places: &[Place<'_>], volume: &str, shown: &str, warnings: &mut Vec<String>) {
+    let mut tree = PathTree::default();
+    let mut pairs = 0;
+    for (i, place) in places.iter().enumerate().filter(|(_, place)| !place.path.is_empty()) {
+        for other in tree.insert(place.path, i).into_iter().take(PAIRS_MAX - pairs) {
+            let (place, other) = (place.shown(), places[other].shown());
             warnings.push(format!("volume {volume} ({shown}): overlapping paths: {place} with {other}"));
+            pairs += 1;
         }
+        if pairs == PAIRS_MAX {
+            return;
+        }
+    }
+}
+
+/// Paths by their parts. One map holds the edges of all nodes: paths may have a million parts.
+#[derive(Default)]
+struct PathTree<'a> {
+    /// Node below a node, by the part between.
+    edges: BTreeMap<(usize, &'a str), usize>,
+    /// Paths that end at a node.
+    ends: BTreeMap<usize, Vec<usize>>,
+    /// Paths that lead through a node or end at it, the first [`PAIRS_MAX`].
+    through: BTreeMap<usize, Vec<usize>>,
+}
+
+impl<'a> PathTree<'a> {
+    /// Adds a path with its index, and returns the indexes of those before it that are the same, above or below.
+    fn insert(&mut self, path: &'a str, index: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut node = 0;
+        for part in path.split('/') {
+            found.extend(self.ends.get(&node).into_iter().flatten().take(PAIRS_MAX));
+            let next = self.edges.len() + 1;
+            node = *self.edges.entry((node, part)).or_insert(next);
+            let through = self.through.entry(node).or_default();
+            if through.len() < PAIRS_MAX {
+                through.push(index);
+            }
+        }
+        // All that lead through the last node lie below the path or end where it does.
+        found.extend(self.through.get(&node).into_iter().flatten().filter(|other| **other != index));
+        self.ends.entry(node).or_default().push(index);
+        found.sort_unstable();
+        found
     }
 }
 
 fn items<'a>(files: &'a Value, source: &str) -> Vec<Place<'a>> {
-    list(files, "items").iter().map(|item| place(text(item, "path"), source)).collect()
+    let source: Rc<str> = source.into();
+    let place = |item| Place { path: text(item, "path").trim_end_matches('/'), source: Rc::clone(&source) };
+    list(files, "items").iter().map(place).collect()
 }
 
 fn place<'a>(path: &'a str, source: &str) -> Place<'a> {
-    Place { path: path.trim_end_matches('/'), source: source.to_owned() }
+    Place { path: path.trim_end_matches('/'), source: source.into() }
 }
 
 fn projection(source: &Value) -> Vec<Place<'_>> {
