@@ -13,9 +13,11 @@ use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::key::{label_key, label_value};
 use crate::quote::Quoted;
 
+mod compiled;
 mod parse;
 mod validate;
 
+pub use compiled::CompiledSelector;
 pub use parse::{ParseError, RequirementError};
 pub use validate::{validate, validate_requirement};
 
@@ -48,6 +50,19 @@ pub struct Requirement {
     key: Box<str>,
     operator: Operator,
     values: Vec<Box<str>>,
+    /// Indexes of the values in their order, where they are too many to read each.
+    order: Box<[u32]>,
+}
+
+/// Values of a requirement up to which each is read.
+const SCAN_LEN_MAX: usize = 16;
+
+/// Indexes of values in their order; none for few.
+fn order(values: &[Box<str>]) -> Box<[u32]> {
+    let len = if values.len() <= SCAN_LEN_MAX { 0 } else { u32::try_from(values.len()).unwrap_or(u32::MAX) };
+    let mut order: Box<[u32]> = (0..len).collect();
+    order.sort_unstable_by(|a, b| values[*a as usize].cmp(&values[*b as usize]));
+    order
 }
 
 impl Requirement {
@@ -60,8 +75,8 @@ impl Requirement {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let values = values.iter().map(|value| value.as_ref().into()).collect();
-        Ok(Requirement { key: key.into(), operator, values })
+        let values: Vec<Box<str>> = values.iter().map(|value| value.as_ref().into()).collect();
+        Ok(Requirement { key: key.into(), operator, order: order(&values), values })
     }
 
     /// The label.
@@ -84,7 +99,7 @@ impl Requirement {
     /// Whether a label with this value, or an absent one, meets the requirement.
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let has = |value: &str| self.values.iter().any(|one| **one == *value);
+        let has = |value: &str| self.has(value);
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(has),
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(has),
@@ -95,10 +110,21 @@ impl Requirement {
         }
     }
 
+    fn has(&self, value: &str) -> bool {
+        if self.order.is_empty() {
+            return self.values.iter().any(|one| **one == *value);
+        }
+        self.order.binary_search_by(|at| (*self.values[*at as usize]).cmp(value)).is_ok()
+    }
+
+    /// The number that a label is compared with.
+    fn bound(&self) -> Option<i64> {
+        self.values.first().and_then(|bound| bound.parse().ok())
+    }
+
     fn compare(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let label = value.and_then(|value| value.parse().ok());
-        let bound = self.values.first().and_then(|bound| bound.parse().ok());
-        label.zip(bound).is_some_and(|(label, bound)| holds(label, bound))
+        label.zip(self.bound()).is_some_and(|(label, bound)| holds(label, bound))
     }
 }
 
@@ -210,6 +236,7 @@ impl Selector {
             key: key.into(),
             operator: Operator::Equals,
             values: vec![value.into()],
+            order: Box::default(),
         };
         Selector::new(labels.into_iter().map(equals).collect())
     }
@@ -258,7 +285,11 @@ impl Selector {
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         match self {
             Selector::Nothing => false,
-            Selector::All(requirements) => requirements.iter().all(|one| one.matches(label(&one.key))),
+            // Requirements on one key stand together: its label is looked up once.
+            Selector::All(requirements) => requirements.chunk_by(|a, b| a.key == b.key).all(|same| {
+                let value = label(&same[0].key);
+                same.iter().all(|one| one.matches(value))
+            }),
         }
     }
 

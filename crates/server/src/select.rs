@@ -9,11 +9,12 @@ use setpoint_store::{Filter, Record, Select};
 use crate::query::Query;
 use crate::route::Target;
 
-/// Label and field selectors together.
+/// Label and field selectors together, compiled: a list matches each of its objects, a watch each event.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    labels: labels::Selector,
+    labels: labels::CompiledSelector,
     fields: fields::Selector,
+    compiled_fields: fields::CompiledSelector,
 }
 
 impl Selection {
@@ -27,7 +28,8 @@ impl Selection {
         let fields = fields::Selector::parse(query.get("fieldSelector"))
             .and_then(|selector| selector.translate(target.served.rules.field_labels()))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        Ok(Selection { labels, fields })
+        let compiled_fields = fields::CompiledSelector::new(&fields);
+        Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })
     }
 
     /// Whether everything is selected.
@@ -55,8 +57,8 @@ impl Selection {
 impl Select for Selection {
     fn selects(&self, record: &Record) -> bool {
         let tags = record.tags();
-        self.labels.matches(|key| tags.label(key))
-            && self.fields.matches(|field| match field {
+        self.labels.matches(tags.labels())
+            && self.compiled_fields.matches(|field| match field {
                 "metadata.name" => Some(record.name()),
                 "metadata.namespace" => Some(record.namespace().unwrap_or_default()),
                 field => Some(tags.field(field).unwrap_or_default()),

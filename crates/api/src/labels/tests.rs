@@ -202,3 +202,31 @@ proptest! {
         }
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn compiled_selector_selects_what_the_selector_selects(
+        text in "(a|!a|b|a (in|notin) \\((x|y|5)(,(x|5|7)){0,2}\\)|b(=|!=|==)(x|y|7)|b(>|<)[4-8])(,(!b|a|b(>|<)[4-8]|a(=|!=)(x|5|6)|a in \\((x|5),6\\))){0,4}",
+        a in proptest::option::of("(x|y|5|6|7)"),
+        b in proptest::option::of("(x|y|5|6|7)"),
+    ) {
+        let selector = Selector::parse(&text).unwrap();
+        let labels = [("a", &a), ("b", &b), ("c", &a)];
+        let present = labels.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
+        let one = |key: &str| present.clone().find(|(name, _)| *name == key).map(|(_, value)| value);
+        proptest::prop_assert_eq!(
+            CompiledSelector::new(&selector).matches(present.clone()), selector.matches(one), "{}", text
+        );
+    }
+}
+
+#[test]
+fn value_of_a_long_list_is_found() {
+    let values: Vec<String> = (0..40).rev().map(|number| format!("v{number}")).collect();
+    let requirement = Requirement::new("k", Operator::In, &values).unwrap();
+    assert!(values.iter().all(|value| requirement.matches(Some(value))));
+    assert!(
+        !requirement.matches(Some("v")) && !requirement.matches(Some("v40")) && !requirement.matches(None)
+    );
+    assert_eq!(requirement.values().next(), Some("v39"), "values keep the order in which they were given");
+}
