@@ -194,13 +194,10 @@ impl FieldSet {
         if other.is_empty() {
             return;
         }
-        let mut theirs = other.nodes.iter().peekable();
-        self.nodes.retain_mut(|own| {
-            while theirs.next_if(|node| node.element < own.element).is_some() {}
-            match theirs.next_if(|node| node.element == own.element) {
-                Some(node) => keep(own, node),
-                None => true,
-            }
+        let mut theirs = other.nodes.as_slice();
+        self.nodes.retain_mut(|own| match seek(&mut theirs, &own.element) {
+            Some(node) => keep(own, node),
+            None => true,
         });
     }
 
@@ -208,10 +205,9 @@ impl FieldSet {
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut nodes = Vec::new();
-        let mut theirs = other.nodes.iter().peekable();
+        let mut theirs = other.nodes.as_slice();
         for own in &self.nodes {
-            while theirs.next_if(|node| node.element < own.element).is_some() {}
-            if let Some(node) = theirs.next_if(|node| node.element == own.element) {
+            if let Some(node) = seek(&mut theirs, &own.element) {
                 let (member, below) = (own.member && node.member, own.below.intersection(&node.below));
                 if member || !below.is_empty() {
                     nodes.push(Node { element: own.element.clone(), member, below });
@@ -224,14 +220,10 @@ impl FieldSet {
     /// Whether every path of this set is in the other.
     #[must_use]
     pub fn is_subset(&self, other: &FieldSet) -> bool {
-        let mut theirs = other.nodes.iter();
+        let mut theirs = other.nodes.as_slice();
         self.nodes.iter().all(|own| {
-            let found = theirs.find(|node| node.element >= own.element);
-            found.is_some_and(|node| {
-                node.element == own.element
-                    && (!own.member || node.member)
-                    && own.below.is_subset(&node.below)
-            })
+            let found = seek(&mut theirs, &own.element);
+            found.is_some_and(|node| (!own.member || node.member) && own.below.is_subset(&node.below))
         })
     }
 
@@ -325,6 +317,21 @@ impl FieldSet {
             text.close(opened);
         }
     }
+}
+
+/// The node of an element, and drops it and all before it. Steps double until the element is passed: a small set beside
+/// a large one costs O(small × log large), and there may be as many small ones as the large one has paths.
+fn seek<'a>(nodes: &mut &'a [Node], element: &Element) -> Option<&'a Node> {
+    let mut step = 1;
+    while nodes.get(step - 1).is_some_and(|node| node.element < *element) {
+        step *= 2;
+    }
+    let range = &nodes[step / 2..nodes.len().min(step)];
+    let at = step / 2 + range.partition_point(|node| node.element < *element);
+    *nodes = &nodes[at.min(nodes.len())..];
+    let (first, rest) = nodes.split_first().filter(|(first, _)| first.element == *element)?;
+    *nodes = rest;
+    Some(first)
 }
 
 /// Whether the node whose stored form comes next is a member, and what is below it. The nodes of all levels on the way

@@ -4,11 +4,12 @@
 //! stored with those of appliers first, then by time, name, version and subresource.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use thiserror::Error;
 
-use super::field_set::FieldsError;
+use super::field_set::{FieldSet, FieldsError};
 use super::fields::Fields;
 use crate::json;
 use crate::quote::Quoted;
@@ -47,7 +48,7 @@ impl Operation {
 }
 
 /// What tells one entry from another. Appliers are the same in every version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManagerId {
     /// The name of the manager.
     pub manager: CompactString,
@@ -216,11 +217,25 @@ impl Managers {
             Value::List(list) => list.as_slice(),
             _ => return Err(ManagersError::Shape),
         };
-        let mut managers = Managers { entries: Vec::with_capacity(list.len() + 1) };
+        let mut entries: Vec<Entry> = Vec::with_capacity(list.len() + 1);
+        // A request may bring 30,000 entries; few need no index.
+        let mut places: BTreeMap<ManagerId, usize> = BTreeMap::new();
+        let is_long = list.len() > 2 * UPDATE_MANAGERS_MAX;
         for (index, value) in list.iter().enumerate() {
-            managers.put(Entry::read(value, index)?);
+            let entry = Entry::read(value, index)?;
+            let known = if is_long {
+                let at = *places.entry(entry.id()).or_insert(entries.len());
+                Some(at).filter(|at| *at < entries.len())
+            } else {
+                let id = entry.id();
+                entries.iter().position(|own| own.is(&id))
+            };
+            match known {
+                Some(at) => entries[at] = entry,
+                None => entries.push(entry),
+            }
         }
-        Ok(managers)
+        Ok(Managers { entries })
     }
 
     /// `metadata.managedFields`, sorted; null if nobody owns anything.
@@ -287,43 +302,77 @@ impl Managers {
         }
         updates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         let mut len = updates.len();
-        let mut firsts: Vec<ManagerId> = Vec::new();
+        let mut groups: BTreeMap<CompactString, Group> = BTreeMap::new();
         for (_, _, id) in updates {
             if len <= UPDATE_MANAGERS_MAX {
                 break;
             }
-            match firsts.iter().find(|first| first.api_version == id.api_version) {
-                Some(first) => {
-                    self.move_to_bucket(&first.clone(), &id);
+            match groups.get_mut(&id.api_version) {
+                Some(group) => {
+                    group.moved.push(id);
                     len -= 1;
                 }
-                None => firsts.push(id),
+                None => drop(groups.insert(id.api_version.clone(), Group { first: id, moved: Vec::new() })),
             }
         }
+        self.merge(groups);
     }
 
-    /// Merges an entry into the bucket of its version, which the `first` entry becomes if there is none yet.
-    fn move_to_bucket(&mut self, first: &ManagerId, id: &ManagerId) {
-        let bucket = ManagerId {
-            manager: ANCIENT_CHANGES.into(),
-            operation: Operation::Update,
-            api_version: id.api_version.clone(),
-            subresource: CompactString::default(),
-        };
-        let Some(moved) = self.take(id) else { return };
-        let held = self.take(&bucket).or_else(|| self.take(first));
-        let mut fields = moved.fields.into_set();
-        fields.union(held.map(|entry| entry.fields.into_set()).unwrap_or_default());
-        self.put(Entry {
-            manager: bucket.manager,
-            operation: Operation::Update,
-            api_version: bucket.api_version,
-            subresource: bucket.subresource,
+    /// Merges the entries of each group into the bucket of its version. The first of a group becomes the bucket if
+    /// there is none yet.
+    fn merge(&mut self, groups: BTreeMap<CompactString, Group>) {
+        let mut by_id: BTreeMap<ManagerId, Entry> =
+            std::mem::take(&mut self.entries).into_iter().map(|entry| (entry.id(), entry)).collect();
+        for (api_version, Group { first, moved }) in groups {
+            let Some(last) = moved.last().and_then(|id| by_id.get(id)) else { continue };
             // What is merged later is more recent.
-            time: moved.time,
-            fields: fields.into(),
-        });
+            let time = last.time.clone();
+            let bucket = ManagerId {
+                manager: ANCIENT_CHANGES.into(),
+                operation: Operation::Update,
+                api_version: api_version.clone(),
+                subresource: CompactString::default(),
+            };
+            let mut ids = moved;
+            if !by_id.contains_key(&bucket) || ids.contains(&bucket) {
+                ids.push(first);
+            }
+            ids.push(bucket.clone());
+            let sets = ids.iter().filter_map(|id| Some(by_id.remove(id)?.fields.into_set())).collect();
+            by_id.insert(
+                bucket.clone(),
+                Entry {
+                    manager: bucket.manager,
+                    operation: Operation::Update,
+                    api_version,
+                    subresource: bucket.subresource,
+                    time,
+                    fields: union_of(sets).into(),
+                },
+            );
+        }
+        self.entries = by_id.into_values().collect();
     }
+}
+
+/// Entries of one version that are too many: the oldest, and those that are merged with it.
+struct Group {
+    first: ManagerId,
+    moved: Vec<ManagerId>,
+}
+
+/// The union of many sets, in pairs: each path is copied once for each doubling.
+fn union_of(mut sets: Vec<FieldSet>) -> FieldSet {
+    while sets.len() > 1 {
+        let mut halves = std::mem::take(&mut sets).into_iter();
+        while let Some(mut one) = halves.next() {
+            if let Some(other) = halves.next() {
+                one.union(other);
+            }
+            sets.push(one);
+        }
+    }
+    sets.pop().unwrap_or_default()
 }
 
 fn stored_order(a: &Entry, b: &Entry) -> Ordering {

@@ -1,6 +1,7 @@
 //! What a write is, apart from the objects: its kind, version, endpoint, writer and time.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use compact_str::{CompactString, ToCompactString};
 
@@ -155,7 +156,7 @@ pub(super) struct Comparisons<'a> {
     old: &'a Value,
     new: &'a Value,
     changed: &'a Comparison,
-    others: Vec<(CompactString, Option<Comparison>)>,
+    others: BTreeMap<CompactString, Option<Comparison>>,
 }
 
 impl<'a> Comparisons<'a> {
@@ -165,7 +166,7 @@ impl<'a> Comparisons<'a> {
         new: &'a Value,
         changed: &'a Comparison,
     ) -> Self {
-        Comparisons { writer, old, new, changed, others: Vec::new() }
+        Comparisons { writer, old, new, changed, others: BTreeMap::new() }
     }
 
     /// What changed, in a version; nothing if there is no such version.
@@ -173,11 +174,11 @@ impl<'a> Comparisons<'a> {
         if api_version == self.writer.api_version {
             return Some(self.changed);
         }
-        let at = self.others.iter().position(|(version, _)| version == api_version).unwrap_or_else(|| {
-            self.others.push((api_version.into(), self.converted(api_version)));
-            self.others.len() - 1
-        });
-        self.others[at].1.as_ref()
+        if !self.others.contains_key(api_version) {
+            let converted = self.converted(api_version);
+            self.others.insert(api_version.into(), converted);
+        }
+        self.others.get(api_version)?.as_ref()
     }
 
     /// Takes what changed from all managers.
