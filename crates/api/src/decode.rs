@@ -263,7 +263,8 @@ impl Walk<'_> {
 
     /// Notes the fields of the object at `path` that came again after `seen` others.
     fn note_duplicates(&mut self, seen: usize, path: &Path<'_>, is_known: impl Fn(&str) -> bool) {
-        if self.duplicates.is_empty() || self.quiet {
+        // Most objects need no text of their path, which costs its length.
+        if self.quiet || !self.duplicates.iter().any(|found| found.before == seen && is_known(&found.key)) {
             return;
         }
         let parent = path.to_string();
