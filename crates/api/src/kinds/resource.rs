@@ -15,6 +15,8 @@ pub mod resource_claim_template;
 pub mod resource_slice;
 pub mod taint;
 
+use std::collections::BTreeSet;
+
 use super::{Rules, check};
 use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
 use crate::value::Value;
@@ -61,14 +63,15 @@ impl Report {
     }
 
     /// Complains about elements that have the same key as one before.
-    fn unique<K: PartialEq>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
+    fn unique<K: Ord>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
         // A list that is too long is not looked into.
         let place = path.to_string();
         if self.late.iter().any(|error| error.kind == ErrorKind::TooMany && error.field.as_str() == place) {
             return;
         }
+        let mut seen = BTreeSet::new();
         for (i, one) in list.iter().enumerate() {
-            if list[..i].iter().any(|other| key(other) == key(one)) {
+            if !seen.insert(key(one)) {
                 let value = one.as_str().map_or_else(|| check::shown(one), Into::into);
                 self.late.push(FieldError::duplicate(&path.index(i), value));
             }

@@ -41,9 +41,13 @@ fn essence(reference: &Value) -> ([String; 4], [Option<bool>; 2]) {
     (["uid", "name", "kind", "apiVersion"].map(text), ["controller", "blockOwnerDeletion"].map(truth))
 }
 
+/// References with `controller: true` beside the first that are told one by one.
+const CONTROLLERS_SHOWN_MAX: usize = 4;
+
 /// Checks references to owners.
 pub(super) fn validate(errors: &mut ErrorList, path: &Path<'_>, references: &Value) {
     let mut controller: Option<String> = None;
+    let mut more = 0;
     for (i, reference) in references.as_list().unwrap_or_default().iter().enumerate() {
         validate_one(errors, &path.index(i), reference);
         if reference.get("controller").and_then(Value::as_bool) != Some(true) {
@@ -57,7 +61,11 @@ pub(super) fn validate(errors: &mut ErrorList, path: &Path<'_>, references: &Val
                     "Only one reference can have Controller set to true. Found \"true\" in references for \
                      {first} and {this}"
                 );
-                errors.push(FieldError::invalid(path, shown(references), detail));
+                // Each of these errors shows all references: the text would grow with the square of their number.
+                more += 1;
+                if more <= CONTROLLERS_SHOWN_MAX {
+                    errors.push(FieldError::invalid(path, shown(references), detail));
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! StatefulSet: pods with names and volumes of their own.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
@@ -289,8 +290,8 @@ fn template_as_run(spec: &Value) -> Cow<'_, Value> {
         let of_template = pod.remove("volumes");
         let mut volumes: Vec<Value> = names.iter().map(|name| claim_volume(name)).collect();
         if let Some(Value::List(list)) = of_template {
-            volumes
-                .extend(list.into_iter().filter(|volume| !names.iter().any(|n| n == text(volume, "name"))));
+            let claimed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+            volumes.extend(list.into_iter().filter(|volume| !claimed.contains(text(volume, "name"))));
         }
         pod.insert("volumes", Value::List(volumes));
     }

@@ -1,5 +1,7 @@
 //! What a Job does about pods that fail in a certain way.
 
+use std::collections::BTreeSet;
+
 use super::job_spec::quoted_list;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{list, shown, text};
@@ -32,12 +34,15 @@ pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: 
     if rules.len() > RULES_MAX {
         errors.push(FieldError::too_many(&path, Some(rules.len()), RULES_MAX));
     }
+    let pod = spec.at(&["template", "spec"]).unwrap_or(&Value::Null);
+    let containers = list(pod, "containers").iter().chain(list(pod, "initContainers"));
+    let names: BTreeSet<&str> = containers.map(|container| text(container, "name")).collect();
     for (index, rule) in rules.iter().enumerate() {
-        check_rule(errors, spec, rule, &path.index(index));
+        check_rule(errors, spec, &names, rule, &path.index(index));
     }
 }
 
-fn check_rule(errors: &mut ErrorList, spec: &Value, rule: &Value, path: &Path<'_>) {
+fn check_rule(errors: &mut ErrorList, spec: &Value, names: &BTreeSet<&str>, rule: &Value, path: &Path<'_>) {
     let action_path = path.child("action");
     match text(rule, "action") {
         "" => {
@@ -57,7 +62,7 @@ fn check_rule(errors: &mut ErrorList, spec: &Value, rule: &Value, path: &Path<'_
     }
     let (codes, conditions) = (rule.get("onExitCodes"), list(rule, "onPodConditions"));
     if let Some(codes) = codes {
-        check_exit_codes(errors, spec, codes, &path.child("onExitCodes"));
+        check_exit_codes(errors, names, codes, &path.child("onExitCodes"));
     }
     check_conditions(errors, conditions, &path.child("onPodConditions"));
     let fault = match (codes, conditions.is_empty()) {
@@ -90,7 +95,7 @@ fn check_conditions(errors: &mut ErrorList, conditions: &[Value], path: &Path<'_
     }
 }
 
-fn check_exit_codes(errors: &mut ErrorList, spec: &Value, codes: &Value, path: &Path<'_>) {
+fn check_exit_codes(errors: &mut ErrorList, names: &BTreeSet<&str>, codes: &Value, path: &Path<'_>) {
     let operator = text(codes, "operator");
     let operator_path = path.child("operator");
     if operator.is_empty() {
@@ -100,7 +105,7 @@ fn check_exit_codes(errors: &mut ErrorList, spec: &Value, codes: &Value, path: &
         errors.push(FieldError::not_supported(&operator_path, BadValue::json_string(operator), &OPERATORS));
     }
     if let Some(name) = codes.get("containerName").and_then(Value::as_str)
-        && !has_container(spec, name)
+        && !names.contains(name)
     {
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.push(FieldError::invalid(&path.child("containerName"), name, detail));
@@ -128,10 +133,4 @@ fn check_values(errors: &mut ErrorList, operator: &str, codes: &Value, path: &Pa
     if !values.is_sorted() {
         errors.push(FieldError::invalid(path, shown(codes.get("values")), "must be ordered"));
     }
-}
-
-fn has_container(spec: &Value, name: &str) -> bool {
-    let pod = spec.at(&["template", "spec"]).unwrap_or(&Value::Null);
-    let named = |field| list(pod, field).iter().any(|container| text(container, "name") == name);
-    named("containers") || named("initContainers")
 }

@@ -4,7 +4,7 @@
 //! [`validate_approval`] for it. Conditions bear times, so both writes of the status go through
 //! [`fill_condition_times`] first; and whoever creates a request stands in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{pem, signer};
 use crate::base64;
@@ -158,14 +158,16 @@ pub fn validate_approval(new: &Value, old: &Value, errors: &mut ErrorList) {
 /// Sets the times of conditions that have none. A condition that keeps its status keeps the time since when.
 pub fn fill_condition_times(new: &mut Value, old: &Value, now: Time) {
     let now = &*Seconds(now).to_string();
-    let before = check::list(check::field(old, "status"), "conditions");
+    let before = check::list(check::field(old, "status"), "conditions").iter().rev();
+    let before = before.filter(|one| check::is_set(one, "lastTransitionTime"));
+    // Of several that are alike the first counts.
+    let before: BTreeMap<(&str, &str), &Value> =
+        before.map(|one| ((check::text(one, "type"), check::text(one, "status")), one)).collect();
     for condition in check::maps_mut(new, &["status", "conditions"]) {
         check::default_to(condition, "lastUpdateTime", || now.into());
-        let alike = |one: &&Value| {
-            let is = |name| Some(check::text(one, name)) == condition.get_str(name);
-            is("type") && is("status") && check::is_set(one, "lastTransitionTime")
-        };
-        let since = before.iter().find(alike).map_or(now, |one| check::text(one, "lastTransitionTime"));
+        let alike = condition.get_str("type").zip(condition.get_str("status"));
+        let alike = alike.and_then(|alike| before.get(&alike).copied());
+        let since = alike.map_or(now, |one| check::text(one, "lastTransitionTime"));
         check::default_to(condition, "lastTransitionTime", || since.into());
     }
 }

@@ -1,7 +1,10 @@
 //! Which devices a claim got, and how they are.
 
+use std::collections::BTreeSet;
+
 use super::{Report, claim_spec, name, taint};
 use crate::field_error::{BadValue, FieldError, Path};
+use crate::json;
 use crate::kinds::check;
 use crate::names::{dns, ip};
 use crate::quote::json_string;
@@ -37,15 +40,17 @@ pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
     let allocation = check::field(status, "allocation");
     let results = check::list(check::field(allocation, "devices"), "results");
     let (devices, at_devices) = (check::list(status, "devices"), path.child("devices"));
-    report.each(&at_devices, devices, usize::MAX, |report, path, one| device(report, path, one, results));
+    let allocated: BTreeSet<[&str; 4]> = results.iter().map(device_id).collect();
+    report.each(&at_devices, devices, usize::MAX, |report, path, one| device(report, path, one, &allocated));
     report.unique(&at_devices, devices, |one| device_id(one).map(str::to_owned));
     if !reserved.is_empty() {
         if allocation.is_null() {
             let detail = "may not be specified when `allocated` is not set";
             report.first.push(FieldError::forbidden(&at, detail));
         } else if claim.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
-            let before = check::list(old, "reservedFor");
-            if reserved.iter().any(|one| !before.contains(one)) {
+            let before: BTreeSet<String> =
+                check::list(old, "reservedFor").iter().map(json::to_text).collect();
+            if reserved.iter().any(|one| !before.contains(&json::to_text(one))) {
                 let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
                 report.first.push(FieldError::forbidden(&at, detail));
             }
@@ -114,14 +119,15 @@ pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &
     }
     let [good, bad] = names.map(|name| check::texts(device, name));
     let [good_path, bad_path] = names.map(|name| path.child(name));
-    for (i, one) in good.iter().enumerate().filter(|(i, one)| good[..*i].contains(one)) {
+    let (mut all_good, mut all_bad) = (BTreeSet::new(), BTreeSet::new());
+    for (i, one) in good.iter().enumerate().filter(|(_, one)| !all_good.insert(**one)) {
         report.first.push(FieldError::duplicate(&good_path.index(i), *one));
     }
     for (i, one) in bad.iter().enumerate() {
-        if bad[..i].contains(one) {
+        if !all_bad.insert(*one) {
             report.first.push(FieldError::duplicate(&bad_path.index(i), *one));
         }
-        if good.contains(one) {
+        if all_good.contains(one) {
             let detail = "bindingFailureConditions must not overlap with bindingConditions";
             report.first.push(FieldError::invalid(&bad_path.index(i), *one, detail));
         }
@@ -136,13 +142,13 @@ pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &
     }
 }
 
-fn device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &[Value]) {
+fn device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &BTreeSet<[&str; 4]>) {
     let text = |name| check::text(device, name);
     check::csi_driver_name(&mut report.first, &path.child("driver"), text("driver"));
     name::pool(&mut report.first, &path.child("pool"), text("pool"));
     report.first.push_invalid(&path.child("device"), text("device"), dns::label(text("device")));
     name::share_late(report, &path.child("shareID"), check::field(device, "shareID"));
-    if !allocated.iter().any(|one| device_id(one) == device_id(device)) {
+    if !allocated.contains(&device_id(device)) {
         let [driver, pool, device, share] =
             ["driver", "pool", "device", "shareID"].map(|name| json_string(text(name)));
         let id = format!(r#"{{"Driver":{driver},"Pool":{pool},"Device":{device},"ShareID":{share}}}"#);
@@ -174,5 +180,5 @@ fn network_data(report: &mut Report, path: &Path<'_>, data: &Value) {
     report.each(&at, ips, IPS_MAX, |report, path, one| {
         ip::interface_address(&mut report.first, path, one.as_str().unwrap_or_default());
     });
-    report.unique(&at, ips, Clone::clone);
+    report.unique(&at, ips, json::to_text);
 }

@@ -2,6 +2,7 @@
 
 use super::{Report, name, taint};
 use crate::field_error::{BadValue, FieldError, Path};
+use crate::json;
 use crate::kinds::check;
 use crate::names::dns;
 use crate::value::Value;
@@ -163,7 +164,7 @@ pub(super) fn request_names(report: &mut Report, path: &Path<'_>, of: &Value, de
     report.each(&path, names, REQUESTS_MAX, |report, path, name| {
         request_name(report, path, name.as_str().unwrap_or_default(), devices);
     });
-    report.unique(&path, names, Clone::clone);
+    report.unique(&path, names, json::to_text);
 }
 
 /// Checks the name of a request, or of a request and one of its choices.

@@ -1,5 +1,7 @@
 //! ResourceClaim: a wish for devices.
 
+use std::collections::BTreeSet;
+
 use super::{Report, allocation, claim_spec};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::{ALL_BUT_STATUS, Rules, check, keep};
@@ -45,11 +47,12 @@ impl Rules for ResourceClaim {
             results.unwrap_or_default().to_vec()
         };
         let (now, mut gone) = (results(new), results(old));
-        let is = |one: &Value, other: &Value| allocation::device_id(one) == allocation::device_id(other);
-        gone.retain(|one| !now.iter().any(|other| is(one, other)));
+        let now: BTreeSet<[&str; 4]> = now.iter().map(allocation::device_id).collect();
+        gone.retain(|one| !now.contains(&allocation::device_id(one)));
+        let gone: BTreeSet<[&str; 4]> = gone.iter().map(allocation::device_id).collect();
         let Some(status) = new.get_mut("status").and_then(Value::as_map_mut) else { return };
         if let Some(devices) = status.get_mut("devices").and_then(Value::as_list_mut) {
-            devices.retain(|device| !gone.iter().any(|other| is(device, other)));
+            devices.retain(|device| !gone.contains(&allocation::device_id(device)));
             if devices.is_empty() {
                 status.remove("devices");
             }

@@ -1,5 +1,7 @@
 //! ResourceSlice: the devices that a driver offers, or some of them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Report, device, drop_fields, name, taint};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, Refusal};
@@ -111,14 +113,17 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
         report.first.push(FieldError::too_many(&at, Some(devices.len()), max));
     } else {
         let placed = check::truth(spec, "perDeviceNodeSelection");
+        // Of several with one name the first counts.
+        let before = check::list(old, "devices").iter().rev().map(|old| (check::text(old, "name"), old));
+        let before: BTreeMap<&str, &Value> = before.collect();
         for (i, one) in devices.iter().enumerate() {
-            let name = check::text(one, "name");
-            let before = check::list(old, "devices").iter().find(|old| check::text(old, "name") == name);
+            let before = before.get(check::text(one, "name")).copied();
             device::validate(report, &at.index(i), one, before, placed);
         }
+        let mut seen = BTreeSet::new();
         for (i, one) in devices.iter().enumerate() {
             let name = check::text(one, "name");
-            if devices[..i].iter().any(|other| check::text(other, "name") == name) {
+            if !seen.insert(name) {
                 report.first.push(FieldError::duplicate(&at.index(i), name));
             }
         }

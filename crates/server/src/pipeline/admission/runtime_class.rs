@@ -88,11 +88,18 @@ fn select_nodes(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
     Ok(())
 }
 
+/// Tolerations up to which those that another one covers are looked for. The search compares each with each, and what it
+/// leaves out changes nothing but the length of the list.
+const COMPARED_MAX: usize = 256;
+
 /// Adds the tolerations of the class. Those that another one covers are left out.
 fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
     let Some(more) = scheduling.get("tolerations").and_then(Value::as_list) else { return };
     let tolerations = list(pod, "tolerations");
     tolerations.extend(more.iter().cloned());
+    if tolerations.len() > COMPARED_MAX {
+        return;
+    }
     let mut merged: Vec<Value> = Vec::with_capacity(tolerations.len());
     for (i, toleration) in tolerations.iter().enumerate() {
         let covered_before = merged.iter().any(|other| covers(other, toleration));

@@ -1,5 +1,7 @@
 //! Containers that are added to a running pod to look inside. They are never changed and never removed.
 
+use std::collections::BTreeMap;
+
 use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
@@ -35,9 +37,12 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
     let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
     let path = Path::root("spec");
     let path = path.child("ephemeralContainers");
+    // Of several with one name the last counts.
+    let after: BTreeMap<&str, &Value> =
+        list(new, "ephemeralContainers").iter().map(|new| (text(new, "name"), new)).collect();
     for before in list(old, "ephemeralContainers") {
         let name = text(before, "name");
-        let now = list(new, "ephemeralContainers").iter().rev().find(|new| text(new, "name") == name);
+        let now = after.get(name).copied();
         let name = Quoted(name);
         match now {
             None => {

@@ -1,10 +1,10 @@
 //! What a node may say of a pod: above all, a container that has ended for good stays ended.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use crate::field_error::{ErrorList, FieldError, Path};
+use crate::field_error::{ERRORS_MAX, ErrorList, FieldError, Path};
 use crate::json;
 use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::kinds::read::{
@@ -34,13 +34,15 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
             status.make_map().insert(field, value.clone());
         }
     }
-    let mut generations: Vec<(&str, i64)> = list(old, "conditions")
-        .iter()
-        .map(|condition| (text(condition, "type"), number(condition, "observedGeneration")))
-        .collect();
+    // Of several conditions of one type each takes one, in order.
+    let mut generations: BTreeMap<&str, VecDeque<i64>> = BTreeMap::new();
+    for condition in list(old, "conditions") {
+        let generation = number(condition, "observedGeneration");
+        generations.entry(text(condition, "type")).or_default().push_back(generation);
+    }
     for condition in list_mut(status, "conditions") {
-        let known = generations.iter().position(|(ty, _)| *ty == text(condition, "type"));
-        let generation = known.map_or(0, |at| generations.remove(at).1);
+        let known = generations.get_mut(text(condition, "type"));
+        let generation = known.and_then(VecDeque::pop_front).unwrap_or(0);
         if number(condition, "observedGeneration") == 0 && generation != 0 {
             condition.make_map().insert("observedGeneration", generation);
         }
@@ -141,12 +143,21 @@ fn ended_stay_ended(
     if !old.iter().any(|before| ended(before).is_some()) || containers.is_some() && restarts_all(spec) {
         return;
     }
+    // How many containers of a name run again.
+    let mut running: BTreeMap<&str, usize> = BTreeMap::new();
+    for now in new.iter().filter(|now| ended(now).is_none()) {
+        *running.entry(text(now, "name")).or_default() += 1;
+    }
+    let all = containers.map(|field| containers_of(spec, field)).unwrap_or_default();
+    let by_name = items(&all).iter().rev().map(|container| (text(container, "name"), container));
+    let by_name: BTreeMap<&str, &Value> = by_name.collect();
     for (i, before) in old.iter().enumerate() {
         let Some(end) = ended(before) else { continue };
         let name = text(before, "name");
-        let runs_again = |now: &&Value| text(now, "name") == name && ended(now).is_none();
-        let Some(field) = containers else {
-            for _ in new.iter().filter(runs_again) {
+        let again = running.get(name).copied().unwrap_or(0);
+        if containers.is_none() {
+            // More errors than are told need not be made.
+            for _ in 0..again.min(ERRORS_MAX) {
                 forbidden(
                     errors,
                     &path.index(i).child("state"),
@@ -154,11 +165,10 @@ fn ended_stay_ended(
                 );
             }
             continue;
-        };
-        let all = containers_of(spec, field);
-        let container = items(&all).iter().find(|container| text(container, "name") == name);
+        }
+        let container = by_name.get(name);
         let may = container.is_some_and(|container| restarts(container, spec, number(&end, "exitCode")));
-        if !may && new.iter().any(|now| runs_again(&now)) {
+        if !may && again > 0 {
             forbidden(
                 errors,
                 &path.index(i).child("state"),

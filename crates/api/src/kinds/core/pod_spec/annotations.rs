@@ -1,5 +1,7 @@
 //! Annotations that mean something to pods: most are older than the fields that took their place.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{each_container, paths, scheduling, security};
 use crate::field_error::{ErrorList, Path};
 use crate::json;
@@ -67,11 +69,17 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
     {
         seccomp(errors, &path.child(key), profile);
     }
+    let mut names: Option<BTreeSet<&str>> = None;
     for (key, profile) in text_entries(meta, "annotations") {
         let Some(name) = key.strip_prefix(APP_ARMOR) else { continue };
-        let mut found = false;
-        each_container(spec, &Path::NONE, |container, _| found |= text(container, "name") == name);
-        if !found {
+        let names = names.get_or_insert_with(|| {
+            let mut names = BTreeSet::new();
+            each_container(spec, &Path::NONE, |container, _| {
+                names.insert(text(container, "name"));
+            });
+            names
+        });
+        if !names.contains(name) {
             invalid(errors, &path.key(key), name, "container not found");
         }
         let good =
@@ -215,7 +223,7 @@ pub(crate) fn app_armor_field(written: &str) -> Option<Value> {
 /// Copies profiles of AppArmor that stand in annotations into the fields of their containers, where those say nothing.
 pub(crate) fn apply_app_armor(pod: &mut Value) {
     let annotations = text_entries(pod.get("metadata").unwrap_or(&Value::Null), "annotations");
-    let written: Vec<(String, String)> = annotations
+    let written: BTreeMap<String, String> = annotations
         .filter_map(|(key, value)| Some((key.strip_prefix(APP_ARMOR)?.to_owned(), value.to_owned())))
         .collect();
     let Some(spec) = pod.get_mut("spec") else { return };
@@ -225,9 +233,7 @@ pub(crate) fn apply_app_armor(pod: &mut Value) {
     let of_pod = spec.at(&["securityContext", "appArmorProfile"]).cloned();
     for field in ["initContainers", "containers", "ephemeralContainers"] {
         for container in crate::kinds::read::list_mut(spec, field) {
-            let Some((_, value)) = written.iter().find(|(name, _)| name == text(container, "name")) else {
-                continue;
-            };
+            let Some(value) = written.get(text(container, "name")) else { continue };
             if container.at(&["securityContext", "appArmorProfile"]).is_some_and(|profile| !profile.is_null())
             {
                 continue;

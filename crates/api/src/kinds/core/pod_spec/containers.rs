@@ -1,6 +1,6 @@
 //! Containers: those that do the work, those that run before them, and those added to look inside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::mounts::{self, Volumes};
 use super::resources::{self, Scope};
@@ -283,18 +283,22 @@ pub(crate) fn ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
 /// Variables read from files need a volume that the pod itself fills.
 pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container: &Value, volumes: &[Value]) {
     let path = path.child("env");
+    let mut by_name: Option<BTreeMap<&str, &Value>> = None;
     for (i, variable) in list(container, "env").iter().enumerate() {
         let Some(reference) =
             variable.at(&["valueFrom", "fileKeyRef"]).filter(|reference| !reference.is_null())
         else {
             continue;
         };
+        // Of several volumes with one name the last counts.
+        let by_name = by_name
+            .get_or_insert_with(|| volumes.iter().map(|volume| (text(volume, "name"), volume)).collect());
         let path = path.index(i);
         let path = path.child("valueFrom");
         let path = path.child("fileKeyRef");
         let path = path.child("volumeName");
         let name = text(reference, "volumeName");
-        match volumes.iter().rev().find(|volume| text(volume, "name") == name) {
+        match by_name.get(name).copied() {
             None => errors.push(FieldError::not_found(&path, BadValue::from(name))),
             Some(volume) if part(volume, "emptyDir").is_none() => {
                 invalid(errors, &path, name, "referenced volume must be of type emptyDir");

@@ -11,6 +11,10 @@ const CONTEXT: usize = 3;
 /// How long a text is at least when frequent lines start no run.
 const LINES_LONG_MIN: usize = 200;
 
+/// Lines of both texts up to which runs are searched for. The search takes time by the product of their lengths; in
+/// longer texts all between the first and the last change counts as one.
+const LINES_SEARCHED_MAX: usize = 1_000;
+
 /// What became of a run of lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
@@ -106,8 +110,8 @@ fn longest(
     (best_a, best_b, len)
 }
 
-/// The way from one text to the other.
-fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
+/// Runs of equal lines: where each starts in both texts, and how long it is.
+fn runs(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
     let places = places(b);
     let mut runs = Vec::new();
     let mut open = vec![((0, a.len()), (0, b.len()))];
@@ -119,6 +123,21 @@ fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
             open.push(((i + len, in_a.1), (j + len, in_b.1)));
         }
     }
+    runs
+}
+
+/// The runs at the beginning and at the end of two texts.
+fn ends(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
+    let first = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let rest = a[first..].iter().rev().zip(b[first..].iter().rev());
+    let last = rest.take_while(|(a, b)| a == b).count();
+    let runs = [(0, 0, first), (a.len() - last, b.len() - last, last)];
+    runs.into_iter().filter(|(.., len)| *len > 0).collect()
+}
+
+/// The way from one text to the other.
+fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
+    let mut runs = if a.len() + b.len() > LINES_SEARCHED_MAX { ends(a, b) } else { runs(a, b) };
     runs.sort_unstable();
     runs.push((a.len(), b.len(), 0));
     let (mut i, mut j) = (0, 0);

@@ -22,11 +22,18 @@ pub(crate) fn mounts_and_devices(
     device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
 }
 
-/// Whether one of these has such a name, and whether one has such a path. Of several with one name the last counts.
-fn taken(others: &[Value], path_field: &str, name: &str, place: &str) -> (bool, bool) {
-    let by_name: BTreeMap<&str, &str> =
-        others.iter().map(|other| (text(other, "name"), text(other, path_field))).collect();
-    (by_name.contains_key(name), by_name.values().any(|other| *other == place))
+/// Names and paths of the other list of a container. Of several entries with one name the last counts.
+struct Taken<'a> {
+    names: BTreeSet<&'a str>,
+    places: BTreeSet<&'a str>,
+}
+
+impl<'a> Taken<'a> {
+    fn new(others: &'a [Value], path_field: &str) -> Taken<'a> {
+        let by_name: BTreeMap<&str, &str> =
+            others.iter().map(|other| (text(other, "name"), text(other, path_field))).collect();
+        Taken { names: by_name.keys().copied().collect(), places: by_name.into_values().collect() }
+    }
 }
 
 fn mount_list(
@@ -37,6 +44,7 @@ fn mount_list(
     volumes: &Volumes<'_>,
     container: &Value,
 ) {
+    let taken = Taken::new(devices, "devicePath");
     let mut places = BTreeSet::new();
     for (i, mount) in mounts.iter().enumerate() {
         let path = list_path.index(i);
@@ -54,11 +62,10 @@ fn mount_list(
         if !places.insert(place) {
             invalid(errors, &place_path, place, "must be unique");
         }
-        let (name_taken, place_taken) = taken(devices, "devicePath", name, place);
-        if name_taken {
+        if taken.names.contains(name) {
             invalid(errors, &name_path, name, "must not already exist in volumeDevices");
         }
-        if place_taken {
+        if taken.places.contains(place) {
             invalid(errors, &place_path, place, "must not already exist as a path in volumeDevices");
         }
         sub_paths(errors, list_path, &path, mount);
@@ -119,6 +126,7 @@ fn device_list(
     mounts: &[Value],
     volumes: &Volumes<'_>,
 ) {
+    let taken = Taken::new(mounts, "mountPath");
     let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
     for (i, device) in devices.iter().enumerate() {
         let path = list_path.index(i);
@@ -152,11 +160,10 @@ fn device_list(
         } else {
             places.insert(place);
         }
-        let (name_taken, place_taken) = taken(mounts, "mountPath", name, place);
-        if name_taken {
+        if taken.names.contains(name) {
             invalid(errors, &name_path, name, "must not already exist in volumeMounts");
         }
-        if place_taken {
+        if taken.places.contains(place) {
             invalid(errors, &place_path, place, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {

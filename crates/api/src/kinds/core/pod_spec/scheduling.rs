@@ -1,6 +1,6 @@
 //! When and where a pod may run: tolerations, spreading, gates; and how it finds others: names and aliases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::affinity;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -73,6 +73,9 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
 
 /// What is wrong with how pods are spread.
 pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constraints: &[Value]) {
+    let pair = |one| (text(one, "topologyKey"), text(one, "whenUnsatisfiable"));
+    let last: BTreeMap<(&str, &str), usize> =
+        constraints.iter().enumerate().map(|(i, one)| (pair(one), i)).collect();
     for (i, constraint) in constraints.iter().enumerate() {
         let path = path.index(i);
         positive(errors, &path.child("maxSkew"), number(constraint, "maxSkew"));
@@ -81,10 +84,8 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
             required(errors, &path.child("topologyKey"), "can not be empty");
         }
         supported(errors, &path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
-        let repeats = |other: &Value| {
-            text(other, "topologyKey") == topology && text(other, "whenUnsatisfiable") == action
-        };
-        if constraints[i + 1..].iter().any(repeats) {
+        // The last of those that are alike is no duplicate.
+        if last.get(&(topology, action)) != Some(&i) {
             let path = path.child("{topologyKey, whenUnsatisfiable}");
             errors.push(FieldError::duplicate(&path, format!("{{{topology}, {action}}}")));
         }

@@ -64,6 +64,8 @@ pub(crate) fn volumes<'a>(
     pod_name: &str,
 ) -> Volumes<'a> {
     let all = list(spec, "volumes");
+    let ephemeral = all.iter().filter(|volume| part(volume, "ephemeral").is_some());
+    let ephemeral: BTreeSet<&str> = ephemeral.map(|volume| text(volume, "name")).collect();
     let mut good = Volumes::new();
     for (i, volume) in all.iter().enumerate() {
         let path = path.index(i);
@@ -84,12 +86,8 @@ pub(crate) fn volumes<'a>(
         let Some(claim) = part(volume, "persistentVolumeClaim").map(|claim| text(claim, "claimName")) else {
             continue;
         };
-        let makes_claim = |other: &Value| {
-            part(other, "ephemeral").is_some()
-                && claim.strip_prefix(pod_name).and_then(|rest| rest.strip_prefix('-'))
-                    == Some(text(other, "name"))
-        };
-        if !pod_name.is_empty() && all.iter().any(makes_claim) {
+        let of_pod = claim.strip_prefix(pod_name).and_then(|rest| rest.strip_prefix('-'));
+        if !pod_name.is_empty() && of_pod.is_some_and(|name| ephemeral.contains(name)) {
             let path = path.child("persistentVolumeClaim");
             let detail = "must not reference a PVC that gets created for an ephemeral volume";
             invalid(errors, &path.child("claimName"), claim, detail);
