@@ -1,0 +1,120 @@
+//! Lists and maps of the kinds: created, updated and, where it is part of a status, written there.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use setpoint_api::resources::{self, ResourceInfo, Verb};
+use setpoint_api::schema::builtin;
+use setpoint_api::{Value, json};
+
+use crate::generate::{Place, Variant, fill, places};
+use crate::meter::{Call, Meter, Shard};
+use crate::{bases, judge, report};
+
+/// Kinds of the short campaign, which every run of the tests affords: lists of texts, of structs, with keys and
+/// without, maps, and lists within lists.
+const SHORT: [&str; 6] = ["ConfigMap", "Service", "Ingress", "NetworkPolicy", "EndpointSlice", "ClusterRole"];
+
+/// `true` if every list of every kind is tried.
+fn campaign() -> bool {
+    std::env::var_os("SETPOINT_COST").is_some()
+}
+
+/// Measures the share of a process.
+pub fn run(meter: &mut Meter, shard: Shard) {
+    let mut seen = BTreeSet::new();
+    let mut number = 0;
+    for info in in_order() {
+        let Some(of) = builtin().kind(info.group, info.version, info.kind) else { continue };
+        let base = bases::base(info);
+        let mut stored = None;
+        for place in places(of) {
+            let is_new = seen.insert(place.identity.clone());
+            if !campaign() && !(is_new && SHORT.contains(&info.kind)) {
+                continue;
+            }
+            number += 1;
+            if !shard.has(number) || !only(info.kind, &place) {
+                continue;
+            }
+            let stored = stored.get_or_insert_with(|| store(meter, info, &base));
+            for variant in Variant::ALL {
+                // In the short campaign each variant is sent once: refused objects stop early, and stored ones are
+                // compared, so both requests are tried for each list.
+                if campaign() || variant != Variant::Distinct {
+                    create(meter, info, &base, &place, variant);
+                }
+                if let Some(stored) = stored.as_ref().filter(|_| campaign() || variant == Variant::Distinct) {
+                    update(meter, info, stored, &place, variant);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the kind and place are wanted: `SETPOINT_COST_ONLY` is a part of `Kind path`, to look at one case.
+fn only(kind: &str, place: &Place) -> bool {
+    let part = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
+    format!("{kind} {}", place.text()).contains(&part)
+}
+
+/// Pods first: what their spec shares with templates is then measured where it is shallowest.
+fn in_order() -> Vec<&'static ResourceInfo> {
+    let mut all: Vec<&ResourceInfo> = resources::all().iter().collect();
+    all.sort_by_key(|info| info.kind != "Pod");
+    all.retain(|info| info.verbs.contains(Verb::Create));
+    all
+}
+
+fn collection(info: &ResourceInfo) -> String {
+    let group = if info.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", info.group) };
+    let namespace = if info.namespaced { "/namespaces/default" } else { "" };
+    format!("{group}/{}{namespace}/{}", info.version, info.plural)
+}
+
+/// Stores the base object under another name, for updates; nothing if the kind stores none, or none of that name.
+fn store(meter: &Meter, info: &ResourceInfo, base: &Value) -> Option<Value> {
+    let mut stored = base.clone();
+    stored.ensure_map("metadata").insert("name", "stored");
+    let (code, text) = meter.call(Call::new(Method::POST, &collection(info), json::to_vec(&stored)));
+    if code != 201 {
+        println!("{} is not stored: {code} {}", info.kind, String::from_utf8_lossy(&text));
+    }
+    (code == 201 && info.verbs.contains(Verb::Update)).then_some(stored)
+}
+
+fn grown(object: &Value, place: &Place, variant: Variant, len: usize) -> Vec<u8> {
+    let mut object = object.clone();
+    fill(&mut object, place, variant, len);
+    json::to_vec(&object)
+}
+
+fn create(meter: &mut Meter, info: &ResourceInfo, base: &Value, place: &Place, variant: Variant) {
+    if place.is_status() {
+        return;
+    }
+    let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(info));
+    let mut codes = BTreeSet::new();
+    let verdict = judge(meter, &mut |meter, len| {
+        let (code, count) = meter.count(Call::new(Method::POST, &path, grown(base, place, variant, len)));
+        codes.insert(code);
+        count
+    });
+    report(&format!("{} {} {variant:?} create {codes:?}", info.kind, place.text()), &verdict);
+}
+
+fn update(meter: &mut Meter, info: &ResourceInfo, stored: &Value, place: &Place, variant: Variant) {
+    let part = match place.is_status() {
+        true if info.subresource("status").is_none() => return,
+        true => "/status",
+        false => "",
+    };
+    let path = format!("{}/stored{part}?dryRun=All", collection(info));
+    let mut codes = BTreeSet::new();
+    let verdict = judge(meter, &mut |meter, len| {
+        let (code, count) = meter.count(Call::new(Method::PUT, &path, grown(stored, place, variant, len)));
+        codes.insert(code);
+        count
+    });
+    report(&format!("{} {} {variant:?} update {codes:?}", info.kind, place.text()), &verdict);
+}
