@@ -4,6 +4,7 @@
 //! many of them read the message. The JSON has its fields in the order in which clients know them.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 mod details;
@@ -184,6 +185,8 @@ impl Status {
         };
         let mut status = Status::about(Reason::Invalid, kind, name, message);
         let causes = &mut status.details.get_or_insert_default().causes;
+        // Errors embed values of any length: their texts are compared by a set, not each with each.
+        let mut seen = BTreeSet::new();
         for error in errors.iter() {
             let cause = Cause {
                 reason: error.kind.reason().into(),
@@ -191,7 +194,7 @@ impl Status {
                 field: error.field.as_str().into(),
             };
             // What two rules found alike is told once.
-            if !causes.contains(&cause) {
+            if seen.insert((cause.field.clone(), cause.message.clone(), cause.reason.clone())) {
                 causes.push(cause);
             }
         }

@@ -6,8 +6,7 @@
 //! larger sizes, where the quadratic part stands out, and fails the test.
 //!
 //! The test starts itself again under valgrind, once for each core that it may use; [`meter`] reads the counts.
-//! `SETPOINT_COST` scales the sizes and, above 1, tries every list of every kind instead of one kind for each list of
-//! each definition.
+//! `SETPOINT_COST` tries every list of every kind instead of those of a few kinds, and is the factor of the sizes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,8 +27,10 @@ use meter::Meter;
 const LEN_MIN: usize = 64;
 /// Marginal cost of the second step over that of the first, in permille, above which a case is measured again.
 const SUSPICIOUS: u64 = 1_060;
-/// The same for the larger sizes, above which the case fails. Twice is quadratic, n log n stays below 1.05.
-const FAILED: u64 = 1_120;
+/// The same for the larger sizes, above which the case fails. Twice is quadratic; n log n reaches 1.13 where elements
+/// cost little beside the comparisons of their keys. Quadratic cost that overtakes the linear one at 2,300 elements is
+/// found.
+const FAILED: u64 = 1_200;
 /// Factor between the sizes of the first and of the second measurement.
 const AGAIN: usize = 4;
 /// Processes that measure at the same time.
@@ -80,8 +81,8 @@ fn report(name: &str, verdict: &Verdict) {
 }
 
 #[test]
-fn cost_of_every_list_of_every_kind_is_linear() {
-    const NAME: &str = "cost_of_every_list_of_every_kind_is_linear";
+fn cost_of_every_list_is_linear() {
+    const NAME: &str = "cost_of_every_list_is_linear";
     match meter::shard() {
         Some(shard) => sweep::run(&mut Meter::new(), shard),
         None => meter::run_under_valgrind(NAME, SHARDS),

@@ -358,7 +358,7 @@ fn crosses() -> Vec<Scenario> {
             name: "containers with equal ports",
             store: None,
             request: |len| {
-                let port = r#""ports":[{"containerPort":80,"name":"p","hostPort":8080}]"#;
+                let port = r#""ports":[{"containerPort":80,"name":"p"}]"#;
                 let containers = items(len, |at| format!(r#"{{"name":"c{at:06}","image":"i",{port}}}"#));
                 pod("ports", "", &format!(r#""containers":[{containers}]"#))
             },

@@ -1,6 +1,6 @@
 //! Annotations that mean something to pods: most are older than the fields that took their place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{each_container, paths, scheduling, security};
 use crate::field_error::{ErrorList, Path};
@@ -69,11 +69,17 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
     {
         seccomp(errors, &path.child(key), profile);
     }
+    let mut names: Option<BTreeSet<&str>> = None;
     for (key, profile) in text_entries(meta, "annotations") {
         let Some(name) = key.strip_prefix(APP_ARMOR) else { continue };
-        let mut found = false;
-        each_container(spec, &Path::NONE, |container, _| found |= text(container, "name") == name);
-        if !found {
+        let names = names.get_or_insert_with(|| {
+            let mut names = BTreeSet::new();
+            each_container(spec, &Path::NONE, |container, _| {
+                names.insert(text(container, "name"));
+            });
+            names
+        });
+        if !names.contains(name) {
             invalid(errors, &path.key(key), name, "container not found");
         }
         let good =

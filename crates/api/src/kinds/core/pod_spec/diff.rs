@@ -13,7 +13,7 @@ const LINES_LONG_MIN: usize = 200;
 
 /// Lines of both texts up to which runs are searched for. The search takes time by the product of their lengths; in
 /// longer texts all between the first and the last change counts as one.
-const LINES_SEARCHED_MAX: usize = 4_000;
+const LINES_SEARCHED_MAX: usize = 1_000;
 
 /// What became of a run of lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
