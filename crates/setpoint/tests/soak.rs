@@ -3,6 +3,8 @@
 //! `SETPOINT_SOAK_SECONDS` sets its length (default 20). It demands that the well-behaved client is never held up, that
 //! every request gets an answer, and that memory and the data directory stay within their bounds.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "clients/server.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]
 mod server;

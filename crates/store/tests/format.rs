@@ -4,6 +4,8 @@
 //! segment after it. They are never changed. Should the format change, [`FORMAT`] rises, a new fixture is made by running these
 //! tests with `SETPOINT_WRITE_FIXTURES=1`, and the old one stays and must still open.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

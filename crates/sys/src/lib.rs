@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
         let limit = getrlimit(Resource::Nofile);
-        let lowered = Rlimit { current: Some(128), ..limit.clone() };
+        let lowered = Rlimit { current: Some(128), ..limit };
         setrlimit(Resource::Nofile, lowered).unwrap();
         assert_eq!(raise_descriptor_limit(), limit.maximum);
         assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);

@@ -54,7 +54,8 @@ impl KeyRule {
             rule.allowed = Some(allowed);
         }
         let is_empty = rule.allowed.as_ref().is_some_and(Vec::is_empty);
-        (!is_empty && !(rule.is_required && rule.is_forbidden)).then_some(rule)
+        let is_contradictory = rule.is_required && rule.is_forbidden;
+        (!is_empty && !is_contradictory).then_some(rule)
     }
 
     /// Adds a condition; nothing if it cannot be met.

@@ -10,7 +10,8 @@ use http::HeaderValue;
 
 thread_local! {
     /// The second that was formatted last, and its header.
-    static LAST: RefCell<(u64, HeaderValue)> = RefCell::new((u64::MAX, HeaderValue::from_static("")));
+    static LAST: RefCell<(u64, HeaderValue)> =
+        const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
 }
 
 /// Returns the time of the wall clock, in seconds since 1970.

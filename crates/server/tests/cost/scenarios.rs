@@ -105,6 +105,7 @@ fn operations(path: String, len: usize, operation: impl Fn(usize) -> String) -> 
 
 const ARGS: &str = "/spec/template/spec/containers/0/args";
 
+#[expect(clippy::too_many_lines, reason = "a table of scenarios")]
 fn patches() -> Vec<Scenario> {
     vec![
         Scenario {
@@ -217,6 +218,7 @@ fn strategic(len: usize, name: &str, container: &str) -> Wanted {
     wanted(Method::PATCH, format!("{DEPLOYMENTS}/{name}{len}?dryRun=All"), STRATEGIC_PATCH, body)
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of scenarios")]
 fn bodies() -> Vec<Scenario> {
     vec![
         Scenario {
@@ -352,6 +354,7 @@ fn pod(name: &str, metadata: &str, spec: &str) -> Wanted {
 }
 
 /// One list that is looked up for each element of another.
+#[expect(clippy::too_many_lines, reason = "a table of scenarios")]
 fn crosses() -> Vec<Scenario> {
     vec![
         Scenario {

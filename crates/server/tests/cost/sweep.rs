@@ -30,7 +30,8 @@ pub fn run(meter: &mut Meter, shard: Shard) {
         let mut stored = None;
         for place in places(of) {
             let is_new = seen.insert(place.identity.clone());
-            if !campaign() && !(is_new && SHORT.contains(&info.kind)) {
+            let is_short = is_new && SHORT.contains(&info.kind);
+            if !campaign() && !is_short {
                 continue;
             }
             number += 1;

@@ -7,8 +7,6 @@ mod addresses;
 mod first_pass;
 mod memory;
 mod places;
-mod places;
-mod renewal;
 mod renewal;
 
 use std::io::Write;
