@@ -29,7 +29,7 @@ pub const DEPTH_MAX: usize = 512;
 /// How many duplicate fields are named, as upstream bounds its strict errors.
 pub const DUPLICATES_MAX: usize = 100;
 
-/// How many fields that came again are looked at: each costs a copy of the path to it, which a long key makes long.
+/// Maximum number of duplicate fields to report: each report copies the path to the field, which a long key makes long.
 const DUPLICATES_EXAMINED_MAX: usize = 4 * DUPLICATES_MAX;
 
 /// Reads one JSON value. Of a field that came twice, the last value counts.

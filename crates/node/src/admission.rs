@@ -17,7 +17,7 @@ use crate::lifecycle::whole;
 use crate::pod::{Pod, Status};
 use crate::resizing::{Verdict, held_by, is_asking, wanted_by};
 
-/// How many containers a pod may have.
+/// Maximum number of containers in a pod.
 const CONTAINERS_MAX: usize = 512;
 
 /// Why a node refuses a pod.
@@ -162,7 +162,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// What a look at a pod costs grows with the square of the number of its containers.
+/// Syncing a pod is quadratic in the number of its containers.
 fn check_containers(pod: &PodView) -> Result<(), Refusal> {
     let count = pod.spec.containers.len() + pod.spec.init_containers.len();
     if count <= CONTAINERS_MAX {

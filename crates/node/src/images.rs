@@ -17,7 +17,7 @@ const NOWHERE: [&str; 3] = [".invalid", ".test", ".example"];
 /// How people call an image of which they want to see that it is missing.
 const MISSING: [&str; 5] = ["nonexistent", "non-existent", "does-not-exist", "doesnotexist", "not-found"];
 
-/// Whether the name of an image, or of a program, says that there is none.
+/// `true` if the name of an image, or of a program, says that there is none.
 #[must_use]
 pub fn is_named_missing(name: &str) -> bool {
     MISSING.iter().any(|word| name.contains(word))

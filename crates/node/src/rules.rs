@@ -26,7 +26,7 @@ pub const PREFIX: &str = "simulate.setpoint.dev/";
 
 /// The code of a container whose command cannot be started.
 pub const CANNOT_RUN: i64 = 128;
-/// How long a container runs that uses more memory than its limit.
+/// Run time of a container that exceeds its memory limit.
 const OOM_AFTER: Duration = Duration::from_secs(1);
 
 /// How much of what was said people are shown when it cannot be.
@@ -54,7 +54,7 @@ pub struct Said {
     pub pull_fails: Option<String>,
     /// How long its image cannot be had; for ever if that is not said.
     pub pull_recovers: Option<Duration>,
-    /// Whether its node has the image before anybody pulls it.
+    /// `true` if its node has the image before anybody pulls it.
     pub image_present: Option<bool>,
     /// How long it takes to become ready.
     pub ready_after: Option<Duration>,
@@ -161,7 +161,7 @@ pub fn script(rules: &[Rule], container: &Container, restarts: i64, pod: &Pod, m
     Script { course, said, env, start_error }
 }
 
-/// Whether a container uses more memory than its limit.
+/// `true` if a container uses more memory than its limit.
 fn exceeds_memory(said: &Said, container: &Container) -> bool {
     let limit = container.resources.limits.get("memory");
     let limit = limit.and_then(|text| setpoint_api::quantity::Quantity::parse(text).ok());

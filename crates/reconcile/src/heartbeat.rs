@@ -12,7 +12,7 @@ const HEARTBEATS: [(&str, &str); 2] =
 /// Fields that change with every write, as JSON names them: of the metadata, and of its managed fields.
 const ALWAYS: [&str; 2] = ["resourceVersion", "time"];
 
-/// Whether two versions of an object differ by a heartbeat at the most.
+/// `true` if two versions of an object differ by a heartbeat at the most.
 #[must_use]
 pub fn is_heartbeat(before: &Object, after: &Object) -> bool {
     let resource = after.key().resource().as_str();
@@ -20,7 +20,7 @@ pub fn is_heartbeat(before: &Object, after: &Object) -> bool {
     before.meta().uid == after.meta().uid && is_same_but(&before.bytes(), &after.bytes(), field)
 }
 
-/// Whether two texts of JSON are the same but for the times in some fields.
+/// `true` if two texts of JSON are the same but for the times in some fields.
 fn is_same_but(mut before: &[u8], mut after: &[u8], field: &str) -> bool {
     loop {
         let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
@@ -53,7 +53,7 @@ fn text(rest: &[u8]) -> Option<&[u8]> {
     rest.iter().position(|byte| *byte == b'"').map(|end| &rest[..end])
 }
 
-/// Whether a text is a time or a revision: digits, and what stands between those of a time.
+/// `true` if a text is a time or a revision: digits, and what stands between those of a time.
 fn is_stamp(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_digit() || b"-:.TZ+".contains(byte))
 }

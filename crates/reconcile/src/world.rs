@@ -124,7 +124,7 @@ impl World {
         self.notebook.reads.get()
     }
 
-    /// Whether any of these resources has changed since a revision, by more than a heartbeat.
+    /// `true` if any of these resources has changed since a revision, by more than a heartbeat.
     pub(crate) fn has_changed(&self, reads: Reads, since: Revision) -> bool {
         self.tables.values().any(|table| table.changed > since && reads.has(Reads::of(table)))
     }

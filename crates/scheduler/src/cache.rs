@@ -575,7 +575,7 @@ impl Cache {
             && count > 2 * (self.counters_kept + self.asked_for())
     }
 
-    /// Whether shapes of pods count in so many places that the memory for it is worth a recount.
+    /// `true` if shapes of pods count in so many places that the memory for it is worth a recount.
     fn is_overfull(&self) -> bool {
         self.placed > CELLS_MAX.max(2 * self.placed_kept)
     }

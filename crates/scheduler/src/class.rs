@@ -76,7 +76,7 @@ pub struct Class {
     pub used: u64,
     /// Whom to push aside on each node, as far as is known.
     pub victims: Known,
-    /// Whether no node is looked for, since that would take too long: nothing else is known then.
+    /// `true` if no node is looked for, since that would take too long: nothing else is known then.
     pub is_too_costly: bool,
     /// That no node would do at some moment, and why.
     failed: Option<((u64, usize), Verdict)>,

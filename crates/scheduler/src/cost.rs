@@ -28,7 +28,7 @@ pub struct Cost {
     per_node: u64,
 }
 
-/// Whether so many volumes can be compared with so many nodes.
+/// `true` if so many volumes can be compared with so many nodes.
 ///
 /// # Errors
 /// If not.
@@ -90,7 +90,7 @@ impl Cost {
         self.once / TERM
     }
 
-    /// Whether it can be afforded on so many nodes.
+    /// `true` if it can be afforded on so many nodes.
     ///
     /// # Errors
     /// If not.

@@ -44,7 +44,7 @@ pub struct Spread {
 pub struct Near {
     /// The counts, one for each label.
     pub tallies: Vec<TallyId>,
-    /// Whether the pod matches its own terms.
+    /// `true` if the pod matches its own terms.
     pub own: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Near {
 pub enum Shut {
     /// A spread constraint.
     Spread {
-        /// Whether the node does not have the label at all.
+        /// `true` if the node does not have the label at all.
         is_missing: bool,
     },
     /// Required pod affinity.
@@ -145,7 +145,7 @@ pub struct Open<'a> {
 }
 
 impl Open<'_> {
-    /// Whether a node will do.
+    /// `true` if a node will do.
     #[inline]
     #[must_use]
     pub fn takes(&self, node: usize) -> bool {

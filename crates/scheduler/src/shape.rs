@@ -177,7 +177,7 @@ impl Condition {
     }
 }
 
-/// Whether a text is among sorted ones.
+/// `true` if a text is among sorted ones.
 fn has(sorted: &[Box<str>], text: &str) -> bool {
     sorted.binary_search_by(|one| (**one).cmp(text)).is_ok()
 }

@@ -19,7 +19,7 @@ impl Tolerations {
         Tolerations(all)
     }
 
-    /// Whether one of them tolerates a taint.
+    /// `true` if one of them tolerates a taint.
     #[must_use]
     pub fn tolerate(&self, taint: &Taint) -> bool {
         ["", taint.key.as_str()].into_iter().any(|key| {
@@ -28,7 +28,7 @@ impl Tolerations {
         })
     }
 
-    /// Whether one with this key, operator and perhaps value tolerates a taint.
+    /// `true` if one with this key, operator and perhaps value tolerates a taint.
     fn has(&self, key: &str, operator: &str, value: Option<&str>, taint: &Taint) -> bool {
         let order = |one: &Toleration| {
             let by_value = value.map_or(std::cmp::Ordering::Equal, |value| one.value.as_str().cmp(value));

@@ -41,7 +41,7 @@ fn essence(reference: &Value) -> ([String; 4], [Option<bool>; 2]) {
     (["uid", "name", "kind", "apiVersion"].map(text), ["controller", "blockOwnerDeletion"].map(truth))
 }
 
-/// References with `controller: true` beside the first that are told one by one.
+/// References with `controller: true` beyond the first that are reported one by one.
 const CONTROLLERS_SHOWN_MAX: usize = 4;
 
 /// Checks references to owners.

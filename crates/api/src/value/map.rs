@@ -61,7 +61,7 @@ impl Map {
         map
     }
 
-    /// Makes the index anew, or drops it where there are few fields.
+    /// Rebuilds the index, or drops it if there are few fields.
     fn build_index(&mut self) {
         self.index = (self.entries.len() > SCAN_LEN_MAX).then(|| Box::new(sorted(&self.entries)));
     }

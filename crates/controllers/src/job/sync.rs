@@ -75,7 +75,7 @@ pub(super) struct Work {
     pub removals: Vec<Act>,
     pub deletions: Vec<Act>,
     pub creations: Vec<Act>,
-    /// How many more pods are to be made or deleted, by the next plans.
+    /// Pods that later plans create or delete.
     pub deferred: usize,
     /// When pods can be made that must wait now.
     pub wait_until: Option<Time>,

@@ -145,7 +145,7 @@ impl Sync<'_> {
         (counted, true)
     }
 
-    /// Whether a pod needs its finalizer no longer, once it is counted. One that awaits its replacement does.
+    /// `true` if a counted pod no longer needs its finalizer. A pod that awaits its replacement still needs it.
     fn can_go(&self, pod: &TrackedPod<'_>, awaits_replacement: bool, is_decided: bool) -> bool {
         if self.object.meta().is_deleted() || is_decided || pod.has_succeeded() {
             return true;

@@ -238,7 +238,7 @@ fn extreme(seed: u64, rarity: u64) -> (Vec<Object>, Time) {
             extremes.change(map, kind, 0);
         }
         extremes.change_texts(&mut value);
-        // What cannot be read at all is in no world.
+        // Objects that cannot be decoded are in no world.
         read(key, &value).unwrap_or(object)
     });
     (changed.collect(), now)
@@ -270,7 +270,7 @@ fn object(resource: &str, namespace: &str, name: &str, mut value: Value) -> Obje
     read(key_of(resource, namespace, name).unwrap(), &value).unwrap()
 }
 
-/// What every workload with so many replicas says.
+/// The spec that all workloads with this number of replicas share.
 fn workload(replicas: i64) -> Value {
     let container = value!({"name": "c", "image": "i"});
     value!({

@@ -17,7 +17,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Who ran for so long starts with the shortest wait again.
 pub const FORGIVEN: Duration = Duration::from_secs(600);
 
-/// How far clocks of nodes and of the control plane may be apart.
+/// Maximum clock skew between nodes and the control plane.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
 /// Whether a container that ended with a code is started again.

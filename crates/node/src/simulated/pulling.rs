@@ -14,7 +14,7 @@ use crate::pod::Container;
 use crate::rules::Said;
 use crate::runtime::Image;
 
-/// How often an image that is never pulled is looked for.
+/// Interval at which a node looks again for an image that it must not pull.
 const LOOKED_FOR: Duration = Duration::from_secs(60);
 /// For how long a try that failed is shown before it is shown that the next one waits.
 const SHOWN: Duration = Duration::from_secs(2);

@@ -80,7 +80,7 @@ impl What {
     }
 }
 
-/// Whether pods of a shape, which has these labels, are some of these.
+/// `true` if pods of a shape, which has these labels, are some of these.
 fn is_one_of(
     pods: &Pods,
     shape: &Shape,
@@ -130,7 +130,7 @@ impl Over {
 #[derive(Clone, Debug)]
 struct NodeSet {
     over: Arc<Over>,
-    /// Whether each node is in it; nothing if all are.
+    /// `true` if each node is in it; nothing if all are.
     taken: Option<Vec<bool>>,
 }
 
@@ -204,7 +204,7 @@ impl Key {
         self.domains.get(node).copied().unwrap_or(NOWHERE)
     }
 
-    /// Whether any node has the label.
+    /// `true` if any node has the label.
     #[must_use]
     pub fn is_anywhere(&self) -> bool {
         !self.numbers.is_empty()
@@ -289,7 +289,7 @@ impl Weights {
         self.0.is_empty()
     }
 
-    /// Whether there are any among the counters from one on.
+    /// `true` if there are any among the counters from one on.
     #[must_use]
     pub fn reach(&self, from: usize) -> bool {
         self.0.last().is_some_and(|(number, _)| *number as usize >= from)
@@ -354,7 +354,7 @@ impl Counters {
         found
     }
 
-    /// Whether pods of a shape are some of these.
+    /// `true` if pods of a shape are some of these.
     #[must_use]
     pub fn are_all_about(&self, shape: &Shape, terms: &[PodTerm]) -> bool {
         let labels = Labels::of(&shape.labels);

@@ -89,7 +89,7 @@ impl SetIndex {
         }
     }
 
-    /// Whether no pod can be in any of the sets.
+    /// `true` if no pod can be in any of the sets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.named.values().chain([&self.any]).all(Bucket::is_empty)

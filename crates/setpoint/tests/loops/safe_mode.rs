@@ -67,7 +67,7 @@ fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
         {
             assert!(notice.contains(part), "{notice}");
         }
-        // Whatever the set would want, nobody does it.
+        // No controller acts on the set.
         assert_eq!(api.merge(&format!("{SETS}/web"), &json!({"spec": {"replicas": 5}})).await.unwrap(), 200);
         assert_eq!(api.post(CONFIG_MAPS, &json!({"metadata": {"name": "c"}})).await.unwrap(), 201);
         assert_eq!(
@@ -102,7 +102,7 @@ fn controller_that_is_switched_off_needs_no_safe_mode() {
     wait_for_pass(&marker(&server));
 }
 
-/// What a server says.
+/// Standard output of a server.
 type Said = std::io::Lines<BufReader<ChildStdout>>;
 
 fn up(dir: &Path) -> (Child, Said) {

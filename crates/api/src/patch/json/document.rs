@@ -20,7 +20,7 @@ const CHUNK_LEN_MAX: usize = 256;
 /// A value of the document.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// What has no parts.
+    /// A scalar.
     Leaf(Value),
     /// A list.
     List(Sequence, Heights),

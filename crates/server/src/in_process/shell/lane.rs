@@ -20,7 +20,7 @@ pub(super) trait Changes {
     fn revision(change: &Self::Change) -> Revision;
 }
 
-/// How far a lane is drained.
+/// Result of draining a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Drained {
     /// Everything is taken in, and the waker is registered.

@@ -34,7 +34,7 @@ pub fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
     Some(address).filter(|address| !address.ip().is_loopback())
 }
 
-/// What a server is known by.
+/// Names and addresses of a server.
 pub struct Identity<'a> {
     /// The address that it listens on.
     pub listen: IpAddr,

@@ -123,7 +123,7 @@ impl FirstPass for Marker {
     }
 
     fn end(&mut self) {
-        // What is left counts as one death at the most.
+        // A file that stays counts as one death at most.
         let _ = std::fs::remove_file(&self.path);
     }
 }

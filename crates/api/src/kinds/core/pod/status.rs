@@ -143,7 +143,7 @@ fn ended_stay_ended(
     if !old.iter().any(|before| ended(before).is_some()) || containers.is_some() && restarts_all(spec) {
         return;
     }
-    // How many containers of a name run again.
+    // Number of restarted containers by name.
     let mut running: BTreeMap<&str, usize> = BTreeMap::new();
     for now in new.iter().filter(|now| ended(now).is_none()) {
         *running.entry(text(now, "name")).or_default() += 1;
@@ -156,7 +156,7 @@ fn ended_stay_ended(
         let name = text(before, "name");
         let again = running.get(name).copied().unwrap_or(0);
         if containers.is_none() {
-            // More errors than are told need not be made.
+            // Errors beyond the reported ones are not built.
             for _ in 0..again.min(ERRORS_MAX) {
                 forbidden(
                     errors,

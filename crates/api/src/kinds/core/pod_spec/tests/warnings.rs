@@ -146,7 +146,7 @@ fn fractions_of_bytes_are_told() {
     );
 }
 
-/// What each pair of ports with one number and protocol is told, found by comparing each with each.
+/// Naive model: the warnings for each pair of ports with equal number and protocol, by comparing all pairs.
 fn pairs(ports: &[(usize, usize)]) -> Vec<String> {
     let mut found = Vec::new();
     for (i, (host, outside)) in ports.iter().enumerate() {

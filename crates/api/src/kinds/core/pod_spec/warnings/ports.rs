@@ -13,7 +13,7 @@ use crate::value::Value;
 /// bounds them; further ones would never be sent.
 const PAIRS_MAX: usize = 64;
 
-/// Whether any two ports of a pod could be told about. Mostly none can, and then no path need be written.
+/// `true` if any two ports of a pod may need a warning. Most pods have none, and then no field path is built.
 fn has_odd_ports(spec: &Value) -> bool {
     let (mut inside, mut names, mut is_odd) = (BTreeSet::new(), BTreeSet::new(), false);
     each_container(spec, &Path::NONE, |container, _| {
