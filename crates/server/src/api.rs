@@ -42,7 +42,7 @@ use crate::pipeline::update::Part;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
-use crate::watch::Crowd;
+use crate::watch::WatchCoalescer;
 use crate::{answers, bootstrap, list, stored, watch};
 
 pub(crate) use access::may_do_everything;
@@ -77,7 +77,7 @@ pub struct Api {
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
-    crowd: Arc<Crowd>,
+    coalescer: Arc<WatchCoalescer>,
     nodes: OnceLock<Arc<dyn Nodes>>,
     usage: OnceLock<Arc<dyn Usage>>,
     turns: Turns,
@@ -99,7 +99,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         inflight: Inflight::default(),
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
-        crowd: Arc::default(),
+        coalescer: Arc::default(),
         nodes: OnceLock::new(),
         usage: OnceLock::new(),
         turns: Turns::default(),
@@ -311,7 +311,8 @@ impl Api {
         if form == Form::Yaml {
             return Err(Status::not_acceptable(&media::STREAMED));
         }
-        let watch = watch::start(&self.store, &self.crowd, target, query, (form, view), &self.options.clock)?;
+        let watch =
+            watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?;
         let mut answer = answers::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");

@@ -3,7 +3,7 @@
 use setpoint_api::printing::table::MetaVersion;
 
 /// The forms in which objects can be sent and shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// `application/json`.
     Json,

@@ -2,13 +2,16 @@
 //!
 //! The first change after a quiet while goes out at once. A watch that has just sent something then rests for a moment,
 //! and what happened meanwhile goes out together: a burst costs a write for many events instead of one for each. While
-//! it rests it is not woken. How long it rests depends on how many watches there are, see [`Crowd`].
+//! it rests it is not woken. The length of a rest depends on the number of watches, and watches of the same objects
+//! share what they encode: see [`WatchCoalescer`].
+
+mod coalescer;
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,8 +22,10 @@ use setpoint_api::{Revision, Value, json, protobuf};
 use setpoint_store::{Change, Clock, Compacted, Cursor, Event, Filter, Record, Store};
 use tokio::time::{Instant, Sleep};
 
+pub use self::coalescer::WatchCoalescer;
+use self::coalescer::{GroupKey, SharedChunk, WatchSlot};
 use crate::answers;
-use crate::exchange::Frames;
+use crate::exchange::{Frames, LARGE_BYTES};
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
@@ -32,45 +37,13 @@ use crate::stored;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long a watch lasts unless the client says.
 const WATCH_SECONDS: u64 = 30 * 60;
-/// How many writes all watches together make in a second of changes without pause. At about ten microseconds for a
-/// write, that is a tenth of a core.
-const WRITES_PER_SECOND: u32 = 10_000;
-/// The shortest and the longest that a change waits for others, so that they go out together.
-const REST: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(40));
 /// About how many bytes are sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// The watches that there are. The more they are, the longer each rests between writes: few watches are quick, and many
-/// do not take the server away from everyone else.
-#[derive(Debug, Default)]
-pub struct Crowd(AtomicU32);
-
-impl Crowd {
-    fn rest(&self) -> Duration {
-        (Duration::from_secs(1) / WRITES_PER_SECOND * self.0.load(Ordering::Relaxed)).clamp(REST.0, REST.1)
-    }
-}
-
-/// One of a [`Crowd`].
-struct Member(Arc<Crowd>);
-
-impl Member {
-    fn of(crowd: &Arc<Crowd>) -> Member {
-        crowd.0.fetch_add(1, Ordering::Relaxed);
-        Member(Arc::clone(crowd))
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// A stream of changes.
 pub struct Watch {
     served: &'static Served,
-    crowd: Member,
+    slot: WatchSlot,
     cursor: Cursor,
     form: Form,
     view: View,
@@ -89,6 +62,10 @@ pub struct Watch {
     /// Until when it rests.
     rest: Pin<Box<Sleep>>,
     resting: bool,
+    /// Pieces that are encoded and not taken yet.
+    queue: VecDeque<Bytes>,
+    /// Bytes of the last events, which the next are likely to need too.
+    last_bytes: usize,
     /// Why there is nothing to show. A watch has begun by then, so that it is said as its only event.
     expired: Option<Status>,
     ended: bool,
@@ -102,7 +79,7 @@ pub struct Watch {
 /// If its options are wrong.
 pub fn start(
     store: &Store,
-    crowd: &Arc<Crowd>,
+    coalescer: &Arc<WatchCoalescer>,
     target: &Target,
     query: &Query,
     (form, view): (Form, View),
@@ -151,7 +128,7 @@ pub fn start(
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
         served: target.served,
-        crowd: Member::of(crowd),
+        slot: WatchSlot::new(coalescer, group_key(target, query, (form, view))),
         cursor,
         form,
         view,
@@ -163,11 +140,25 @@ pub fn start(
         bookmarks,
         timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
         bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
-        rest: Box::pin(tokio::time::sleep(REST.0)),
+        rest: Box::pin(tokio::time::sleep(Duration::ZERO)),
         resting: false,
+        queue: VecDeque::new(),
+        last_bytes: 0,
         expired,
         ended: false,
         events: Cell::new(0),
+    })
+}
+
+/// Returns the group of a watch; none if what it shows depends on more than the events, as ages in tables do.
+fn group_key(target: &Target, query: &Query, (form, view): (Form, View)) -> Option<GroupKey> {
+    (view == View::Whole).then(|| GroupKey {
+        served: target.served.index,
+        form,
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        label_selector: query.get("labelSelector").to_owned(),
+        field_selector: query.get("fieldSelector").to_owned(),
     })
 }
 
@@ -190,16 +181,16 @@ impl Watch {
     }
 
     /// Appends an object that is given as it is stored.
-    fn put_stored(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
+    fn put_stored(&self, out: &mut FrameBuffer, word: &str, object: Bytes) {
         if self.served.is_converted() && !self.view.is_table() {
-            let object = self.served.to_served(json::parse(object).unwrap_or(Value::Null));
-            self.put(out, word, &json::to_vec(&object));
+            let object = self.served.to_served(json::parse(&object).unwrap_or(Value::Null));
+            self.put(out, word, json::to_vec(&object).into());
         } else {
             self.put(out, word, object);
         }
     }
 
-    fn put_event(&self, out: &mut BytesMut, event: &Event) {
+    fn put_event(&self, out: &mut FrameBuffer, event: &Event) {
         let word = match event.change {
             Change::Added => "ADDED",
             Change::Modified => "MODIFIED",
@@ -208,16 +199,16 @@ impl Watch {
         // A version that only left the sight of this watch is shown under a revision of its own.
         let left = event.change == Change::Deleted && !event.after.is_tombstone();
         if left {
-            self.put_stored(out, word, &event.value());
+            self.put_stored(out, word, event.value());
         } else {
             self.put_record(out, word, &event.after);
         }
     }
 
     /// Appends a version of an object.
-    fn put_record(&self, out: &mut BytesMut, word: &str, record: &Record) {
+    fn put_record(&self, out: &mut FrameBuffer, word: &str, record: &Record) {
         if self.form != Form::Protobuf || self.view != View::Whole {
-            return self.put_stored(out, word, &record.value_bytes());
+            return self.put_stored(out, word, record.value());
         }
         self.events.set(self.events.get() + 1);
         let message = stored::message(self.served, record);
@@ -225,24 +216,19 @@ impl Watch {
     }
 
     /// Appends one line, or one frame of protobuf.
-    fn put(&self, out: &mut BytesMut, word: &str, object: &[u8]) {
+    fn put(&self, out: &mut FrameBuffer, word: &str, object: Bytes) {
         self.events.set(self.events.get() + 1);
-        let viewed;
-        let object = if self.view != View::Whole && word != "ERROR" {
-            viewed = self.viewed(object);
-            &viewed[..]
-        } else {
-            object
-        };
+        let object =
+            if self.view != View::Whole && word != "ERROR" { self.viewed(&object).into() } else { object };
         if self.form != Form::Protobuf {
-            out.extend_from_slice(b"{\"type\":\"");
-            out.extend_from_slice(word.as_bytes());
-            out.extend_from_slice(b"\",\"object\":");
-            out.extend_from_slice(object);
-            out.extend_from_slice(b"}\n");
+            out.extend(b"{\"type\":\"");
+            out.extend(word.as_bytes());
+            out.extend(b"\",\"object\":");
+            out.push(object);
+            out.extend(b"}\n");
             return;
         }
-        let value = json::parse(object).unwrap_or(Value::Null);
+        let value = json::parse(&object).unwrap_or(Value::Null);
         let (api_version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
         let of = if kind == "Status" { setpoint_api::schema::builtin().meta("Status") } else { None };
         let message = stored::encoded(&value, of.unwrap_or(self.served.schema));
@@ -267,99 +253,170 @@ impl Watch {
         out
     }
 
-    fn put_bookmark(&self, out: &mut BytesMut, revision: Revision, initial_end: bool) {
+    fn put_bookmark(&self, out: &mut FrameBuffer, revision: Revision, initial_end: bool) {
         let mark = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
         let annotations = if initial_end { mark } else { "" };
         let (kind, version) = (self.served.info.kind, self.served.api_version());
         let object = format!(
             "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}"
         );
-        self.put(out, "BOOKMARK", object.as_bytes());
+        self.put(out, "BOOKMARK", object.into());
     }
 
-    fn fill(&mut self, out: &mut BytesMut, context: &mut Context<'_>) {
+    /// Encodes what comes before the events: why there are none, or the first objects and their end. Nothing if that
+    /// has been sent.
+    fn encode_initial(&mut self) -> Vec<Bytes> {
+        let mut out = FrameBuffer::default();
         if let Some(status) = self.expired.take() {
-            self.put(out, "ERROR", &status.to_json());
+            self.put(&mut out, "ERROR", status.to_json().into());
             self.ended = true;
-            return;
+            return out.finish();
         }
         while out.len() < CHUNK_BYTES {
             let Some(record) = self.initial.next() else { break };
-            self.put_record(out, "ADDED", &record);
+            self.put_record(&mut out, "ADDED", &record);
         }
-        if self.initial.len() > 0 {
+        if self.initial.len() == 0
+            && let Some(revision) = self.announce_end.take()
+        {
+            self.put_bookmark(&mut out, revision, true);
+        }
+        out.finish()
+    }
+
+    /// Queues the events that are due.
+    fn queue_events(&mut self, context: &mut Context<'_>) {
+        let Some(group) = self.slot.shared() else {
+            self.queue = self.encode_events(u64::MAX, context).0.into();
+            return;
+        };
+        let mut chunks = group.chunks.lock();
+        if let Some(chunk) = chunks.at(&self.cursor) {
+            self.cursor.skip_to(chunk.to, chunk.position);
+            self.events.set(self.events.get() + chunk.events);
+            self.queue.extend(chunk.bytes.iter().cloned());
             return;
         }
-        if let Some(revision) = self.announce_end.take() {
-            self.put_bookmark(out, revision, true);
+        let (from, before) = (self.cursor.place(), self.events.get());
+        let (bytes, first) = self.encode_events(chunks.limit(from), context);
+        self.queue.extend(bytes.iter().cloned());
+        if let Some(first) = first.filter(|_| !self.ended) {
+            let (to, position) = (self.cursor.place(), self.cursor.position());
+            let events = self.events.get() - before;
+            chunks.push(SharedChunk { from, to, first, position, events, bytes: bytes.into() });
         }
-        if self.resting && out.is_empty() {
-            if self.rest.as_mut().poll(context).is_pending() {
+    }
+
+    /// Encodes the events that are due and lie before a place. Returns the revision of the first of them, too.
+    fn encode_events(&mut self, limit: u64, context: &mut Context<'_>) -> (Vec<Bytes>, Option<Revision>) {
+        let (mut out, mut first) = (FrameBuffer::default(), None);
+        while out.len() < CHUNK_BYTES && (first.is_none() || self.cursor.place() < limit) {
+            match self.cursor.poll_next(context) {
+                Poll::Ready(Ok(event)) => {
+                    if first.is_none() {
+                        first = Some(event.revision());
+                        out.reserve(self.last_bytes);
+                    }
+                    self.put_event(&mut out, &event);
+                }
+                Poll::Ready(Err(_)) => {
+                    self.put(&mut out, "ERROR", Status::watch_expired().to_json().into());
+                    self.ended = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        self.last_bytes = out.len().min(CHUNK_BYTES);
+        (out.finish(), first)
+    }
+
+    /// Fills the queue with what is due, and decides about the next rest.
+    fn fill_queue(&mut self, context: &mut Context<'_>) {
+        self.queue = self.encode_initial().into();
+        if self.queue.is_empty() {
+            if self.resting && self.rest.as_mut().poll(context).is_pending() {
                 return;
             }
-            self.resting = false;
+            self.queue_events(context);
         }
-        while out.len() < CHUNK_BYTES {
-            match self.cursor.poll_next(context) {
-                Poll::Ready(Ok(event)) => self.put_event(out, &event),
-                Poll::Ready(Err(_)) => {
-                    self.put(out, "ERROR", &Status::watch_expired().to_json());
-                    self.ended = true;
-                    return;
-                }
-                Poll::Pending => return,
-            }
+        let bytes: usize = self.queue.iter().map(Bytes::len).sum();
+        // A full chunk means that there is more, which is late already.
+        self.resting = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
+        if self.resting {
+            self.rest.as_mut().reset(self.slot.rest_until(Instant::now()));
         }
     }
 }
 
 /// Appends an event as protobuf, with its length before it.
-fn put_frame(out: &mut BytesMut, word: &str, api_version: &str, kind: &str, message: &[u8]) {
+fn put_frame(out: &mut FrameBuffer, word: &str, api_version: &str, kind: &str, message: &[u8]) {
     let mut frame = Vec::with_capacity(message.len() + 64);
     protobuf::write_watch_event(word, api_version, kind, message, &mut frame);
-    out.extend_from_slice(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
-    out.extend_from_slice(&frame);
+    out.extend(&u32::try_from(frame.len()).unwrap_or(u32::MAX).to_be_bytes());
+    out.push(frame.into());
 }
 
 impl Frames for Watch {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(bytes) = self.queue.pop_front() {
+            return Poll::Ready(Some(bytes));
+        }
         if self.ended || self.timeout.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        let mut out = BytesMut::new();
-        self.fill(&mut out, context);
-        while self.bookmark.as_mut().poll(context).is_ready() {
-            self.bookmark = Box::pin(tokio::time::sleep(BOOKMARK_EVERY));
-            if self.bookmarks && self.initial.len() == 0 && !self.ended {
-                self.put_bookmark(&mut out, self.cursor.position(), false);
+        self.fill_queue(context);
+        if self.queue.is_empty() {
+            let mut out = FrameBuffer::default();
+            while self.bookmark.as_mut().poll(context).is_ready() {
+                self.bookmark = Box::pin(tokio::time::sleep(BOOKMARK_EVERY));
+                if self.bookmarks {
+                    self.put_bookmark(&mut out, self.cursor.position(), false);
+                }
             }
+            self.queue = out.finish().into();
         }
-        if out.is_empty() {
-            return Poll::Pending;
-        }
-        // A full chunk says that there is more, which is late already.
-        self.resting = self.initial.len() == 0 && out.len() < CHUNK_BYTES;
-        if self.resting {
-            self.rest.as_mut().reset(Instant::now() + self.crowd.0.rest());
-        }
-        Poll::Ready(Some(out.freeze()))
+        self.queue.pop_front().map_or(Poll::Pending, |bytes| Poll::Ready(Some(bytes)))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Encoded events. Small pieces are put together; large ones are referred to, so that a watch whose client does not
+/// read takes no copy of a large object.
+#[derive(Default)]
+struct FrameBuffer {
+    pieces: Vec<Bytes>,
+    /// Bytes in `pieces`.
+    piece_bytes: usize,
+    /// What follows the pieces.
+    tail: BytesMut,
+}
 
-    #[test]
-    fn few_watches_rest_briefly_and_many_longer_but_never_long() {
-        let crowd = Arc::<Crowd>::default();
-        let rest_of = |count: usize| {
-            let members: Vec<Member> = (0..count).map(|_| Member::of(&crowd)).collect();
-            let rest = crowd.rest();
-            drop(members);
-            rest.as_millis()
-        };
-        assert_eq!([1, 40, 200, 100_000].map(rest_of), [4, 4, 20, 40]);
-        assert_eq!(rest_of(1), 4, "who has gone does not count");
+impl FrameBuffer {
+    fn len(&self) -> usize {
+        self.piece_bytes + self.tail.len()
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.tail.reserve(bytes);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        if bytes.len() < LARGE_BYTES {
+            return self.extend(&bytes);
+        }
+        let tail = self.tail.split().freeze();
+        self.piece_bytes += tail.len() + bytes.len();
+        self.pieces.extend([tail, bytes].into_iter().filter(|piece| !piece.is_empty()));
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        if !self.tail.is_empty() {
+            self.pieces.push(self.tail.freeze());
+        }
+        self.pieces
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/costs.rs"]
+mod costs;
 #[path = "api/effects.rs"]
 mod effects;
 #[path = "api/fuzz.rs"]
@@ -14,6 +16,8 @@ mod quota;
 mod tokens;
 #[path = "api/usage.rs"]
 mod usage;
+#[path = "api/watches.rs"]
+mod watches;
 #[path = "api/words.rs"]
 mod words;
 
@@ -208,58 +212,6 @@ fn selectors_choose_and_bad_ones_are_refused() {
     assert_eq!(names(&list), ["b"]);
     assert_eq!(world.call("GET", &format!("{MAPS}?labelSelector=app%20in"), "").0, 400);
     assert_eq!(world.call("GET", &format!("{MAPS}?fieldSelector=spec.x%3D1"), "").0, 400);
-}
-
-#[test]
-fn a_watch_tells_what_happened_since() {
-    let world = World::new();
-    let made = world.make("a", "");
-    let revision = made.str_at(&["metadata", "resourceVersion"]);
-    world.make("b", "");
-    world.call("DELETE", &format!("{MAPS}/a"), "");
-    let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
-    let (code, _, out) = world.send("GET", &path, "", &[]);
-    let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let lines: Vec<Value> = lines.map(|line| json::parse(line).unwrap()).collect();
-    let told = |line: &Value| {
-        (line.str_at(&["type"]).to_owned(), line.str_at(&["object", "metadata", "name"]).to_owned())
-    };
-    let expected = [("ADDED", "b"), ("DELETED", "a")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
-    assert_eq!((code, lines.iter().map(told).collect::<Vec<_>>()), (200, expected.to_vec()));
-}
-
-#[test]
-fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let world = World { runtime, ..World::new() };
-    let path = format!(
-        "{MAPS}?watch=true&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-    );
-    let answer = world.runtime.block_on(world.api.answer(request("GET", &path, "", &[])));
-    let Body::Stream(mut frames) = answer.body else { panic!("a watch is a stream") };
-    let mut told = || {
-        let mut context = Context::from_waker(Waker::noop());
-        world.runtime.block_on(async {
-            match frames.poll_frame(&mut context) {
-                Poll::Ready(frame) => frame.unwrap().iter().filter(|byte| **byte == b'\n').count(),
-                Poll::Pending => 0,
-            }
-        })
-    };
-    let pass = |millis| world.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
-    assert_eq!(told(), 0);
-    world.make("a", "");
-    assert_eq!(told(), 1, "the first at once");
-    world.make("b", "");
-    pass(2);
-    world.make("c", "");
-    assert_eq!(told(), 0, "the others wait");
-    pass(3);
-    assert_eq!(told(), 2, "and go together");
-    pass(20);
-    world.make("d", "");
-    assert_eq!(told(), 1, "at once again");
 }
 
 #[test]

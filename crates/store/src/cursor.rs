@@ -127,7 +127,7 @@ pub struct Cursor {
     shared: Arc<Shared>,
     ring: usize,
     lane: Arc<Lane>,
-    place: usize,
+    lane_place: usize,
     filter: Filter,
     /// The sequence number of the next event to look at.
     next: u64,
@@ -148,15 +148,29 @@ impl Cursor {
         let found = published.rings.ring_mut(ring);
         let next = found.seek(position)?;
         let end = found.end();
-        let (lane, place) = found.lanes.enter(filter.lane(), end);
+        let (lane, lane_place) = found.lanes.enter(filter.lane(), end);
         drop(published);
-        Ok(Cursor { shared: Arc::clone(shared), ring, lane, place, filter, next, position })
+        Ok(Cursor { shared: Arc::clone(shared), ring, lane, lane_place, filter, next, position })
     }
 
     /// Up to which revision everything has been delivered. A bookmark may say this and no more.
     #[must_use]
     pub fn position(&self) -> Revision {
         self.position
+    }
+
+    /// Place in the ring: the number of the next event to look at. Cursors of one resource with equal filters deliver
+    /// the same events from the same place.
+    #[must_use]
+    pub fn place(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes on at the place and position that another cursor of the same resource, with an equal filter, has reached
+    /// from this place. The caller has delivered what lies between.
+    pub fn skip_to(&mut self, place: u64, position: Revision) {
+        debug_assert!(place >= self.next, "a cursor does not go back");
+        (self.next, self.position) = (place, self.position.max(position));
     }
 
     /// The next event, if there is one already.
@@ -198,7 +212,7 @@ impl Cursor {
             let Some(happening) = ring.get(self.next)? else {
                 // Whoever publishes next takes the lock we hold, and finds the waker.
                 if let Some(waker) = waker {
-                    self.lane.wait(self.place, waker);
+                    self.lane.wait(self.lane_place, waker);
                 }
                 self.position = self.position.max(published.snapshot.revision());
                 return Ok(None);
@@ -219,6 +233,6 @@ impl Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         let mut published = self.shared.published.write();
-        published.rings.ring_mut(self.ring).lanes.leave(&self.lane, self.place);
+        published.rings.ring_mut(self.ring).lanes.leave(&self.lane, self.lane_place);
     }
 }

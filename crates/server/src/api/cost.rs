@@ -4,9 +4,9 @@
 //! visits every object of its collection. So few numbers tell a request that may hold a reactor up: the bytes of its body
 //! (which the socket side looks at), those of the stored object, and the objects in the collection.
 
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method};
-use setpoint_store::Store;
+use setpoint_store::{Record, Store};
 
 use crate::exchange::{Cost, LARGE_BYTES, Request};
 use crate::route::{Route, Target};
@@ -42,12 +42,20 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
     let is_plain =
         request.method == Method::GET && !served.is_converted() && takes_stored_bytes(&request.headers);
     if target.name.is_empty() {
-        let count = store.snapshot().table(&served.resource).map_or(0, |table| table.len());
-        let is_plain = is_plain && request.query.len() < LARGE_QUERY_BYTES;
-        return count >= if is_plain { LARGE_COUNT } else { LARGE_COUNT_ENCODED };
+        let snapshot = store.snapshot();
+        let Some(table) = snapshot.table(&served.resource) else { return false };
+        if is_plain && request.query.len() < LARGE_QUERY_BYTES {
+            return table.len() >= LARGE_COUNT;
+        }
+        let bytes = || table.range("", None).map(Record::value_len).sum::<usize>();
+        return table.len() >= LARGE_COUNT_ENCODED || bytes() >= LARGE_BYTES;
     }
     if is_plain {
         return false;
+    }
+    if is_json_patch(&request.headers) {
+        // A few operations of this patch can copy megabytes.
+        return true;
     }
     let Ok(key) = served.key(&target.namespace, &target.name) else { return false };
     store.snapshot().get(&key).is_some_and(|record| record.value_len() >= LARGE_BYTES)
@@ -56,8 +64,14 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
 /// `true` if the client takes objects as they are stored.
 fn takes_stored_bytes(headers: &HeaderMap) -> bool {
     let Some(accept) = headers.get(ACCEPT).map(|accept| accept.as_bytes()) else { return true };
-    let has_view = accept.windows(3).any(|word| word == b"as=");
-    !has_view && (accept.starts_with(b"application/json") || accept.starts_with(b"*/*"))
+    let has = |word: &[u8]| accept.windows(word.len()).any(|window| window == word);
+    let has_other = has(b"as=") || has(b"yaml") || has(b"protobuf");
+    !has_other && (accept.starts_with(b"application/json") || accept.starts_with(b"*/*"))
+}
+
+/// `true` if the body is a JSON patch.
+fn is_json_patch(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|content| content.as_bytes().starts_with(b"application/json-patch"))
 }
 
 #[cfg(test)]
@@ -74,6 +88,7 @@ mod tests {
         assert!(takes("application/json") && takes("application/json, */*") && takes("*/*"));
         assert!(takes_stored_bytes(&HeaderMap::new()));
         assert!(!takes("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"));
+        assert!(!takes("application/json;q=0.1,application/yaml"));
         assert!(!takes("application/vnd.kubernetes.protobuf,application/json") && !takes("application/yaml"));
     }
 }

@@ -23,7 +23,7 @@ use crate::{answers, stored};
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Objects after which a chunk ends: some milliseconds of work.
 const CHUNK_ITEMS: usize = 64;
-/// Objects of a list that is encoded at once. Its length is then known, and no worker is needed.
+/// Objects of a list that is encoded at once, if they have at most [`CHUNK_BYTES`] in all. Its length is then known, and no worker is needed.
 const WHOLE_ITEMS_MAX: usize = 50;
 
 /// Encoder of one list.
@@ -65,7 +65,8 @@ pub(super) fn answer(
     table: TableOptions,
     now: Time,
 ) -> Answer {
-    let is_short = page.records.len() <= WHOLE_ITEMS_MAX;
+    let bytes = || page.records.iter().map(Record::value_len).sum::<usize>();
+    let is_short = page.records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
     let mut encoder = ListEncoder::start(served, page, (form, view), table, now);
     let media = match &encoder.form {
         ItemForm::Yaml { .. } => HeaderValue::from_static("application/yaml"),
