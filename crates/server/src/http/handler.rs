@@ -106,17 +106,16 @@ async fn answer(
         cost = Cost::Large;
     }
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
-    let mut answers = is_read.then(|| shared.answers.reserve(&request.identity.user));
+    let mut bytes = shared.answers.reserve(&request.identity.user);
     let answer = contained(shared, request, cost).await;
-    // The answer of a write is never withheld: its commit has happened.
-    if let Some(answers) = &mut answers
-        && !answers.grow(answer.body.held_bytes())
-    {
+    // The answer of a write is never withheld if its commit has happened.
+    let has_effect = !is_read && answer.status.is_success();
+    if !bytes.grow(answer.body.held_bytes()) && !has_effect {
         let status =
             Status::too_many_requests("Too many large answers in flight, please try again later.", 1);
         return (answers::status(&status), held);
     }
-    held.bytes = answers;
+    held.bytes = Some(bytes);
     (answer, held)
 }
 

@@ -126,7 +126,9 @@ impl Service for Sample {
                     let panics = request.path.ends_with("panic");
                     Body::Chunked(Box::new(Numbers { next: 0, panics }))
                 }
-                "/large" => Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect()),
+                "/large" | "/large-refused" => {
+                    Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect())
+                }
                 "/stream" | "/stream-panic" => Body::Stream(Box::new(Feed {
                     said: false,
                     panics: request.path == "/stream-panic",
@@ -143,7 +145,9 @@ impl Service for Sample {
                     Body::Whole(vec![identity.into(), Bytes::new().into(), seen.into()])
                 }
             };
-            Answer { status: StatusCode::OK, headers: HeaderMap::new(), body }
+            let is_refused = request.path == "/large-refused";
+            let status = if is_refused { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+            Answer { status, headers: HeaderMap::new(), body }
         })
     }
 }

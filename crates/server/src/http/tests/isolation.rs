@@ -110,6 +110,18 @@ async fn bytes_of_bodies_in_flight_are_bounded() {
 }
 
 #[tokio::test]
+async fn bytes_of_answers_in_flight_are_bounded_but_no_commit_goes_unanswered() {
+    let running = start(Bounds { answers_bytes: 100_000, ..Bounds::default() }).await;
+    let mut client = running.client("h2").await;
+    assert_eq!(client.get("/large").await.0, StatusCode::TOO_MANY_REQUESTS);
+    let refused = client.send(request(Method::POST, "/large-refused", String::new())).await;
+    assert_eq!(refused.0, StatusCode::TOO_MANY_REQUESTS, "a refusal is withheld too");
+    let written = client.send(request(Method::POST, "/large", String::new())).await;
+    assert_eq!((written.0, written.2.len()), (StatusCode::OK, 300_000));
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
 async fn http_1_1_request_needs_exactly_one_host() {
     let running = start(Bounds::default()).await;
     for (hosts, code, message) in [
