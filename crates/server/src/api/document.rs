@@ -30,6 +30,8 @@ const GNOSTIC: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
 /// How long a document may be kept whose address changes with its content.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Time to wait for the end of a turn of the loop. A turn takes milliseconds.
+const LOOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Api {
     /// Everything that is counted. What the store knows is left out if it does not say in time.
@@ -102,7 +104,10 @@ impl Api {
     /// How the loop does: all controllers, or the keys of one.
     fn reconciling(&self, rest: &[&str]) -> Answer {
         let Some(engine) = self.engine.get() else { return nothing() };
-        let engine = engine.lock();
+        let Some(engine) = engine.try_lock_for(LOOP_WAIT_MAX) else {
+            let message = "the loop is busy with one turn, please try again later";
+            return answers::status(&Status::service_unavailable(message));
+        };
         let document = match rest {
             [] => Some(report::controllers(&engine)),
             [controller] => report::keys(&engine, controller),

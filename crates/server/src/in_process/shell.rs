@@ -13,8 +13,8 @@ mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::task::{Context, Waker};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -40,13 +40,18 @@ const GATHER: Duration = Duration::from_millis(1);
 /// The longest sleep of the loop. A step of the wall clock is noticed when the sleep ends.
 pub const SLEEP_MAX: Duration = Duration::from_secs(5);
 
-/// A running loop. Dropping it stops the thread and waits for it.
+/// Time that a plan has to end when the loop is stopped. The process does not wait longer: a plan writes nothing by
+/// itself, and a write that was sent is durable or refused without the loop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A running loop. Dropping it stops the thread, and waits for it up to [`STOP_TIMEOUT`].
 pub struct Shell {
     engine: Arc<Mutex<Engine>>,
     stop: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
     pulse: Arc<Pulse>,
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread ends.
+    ended: Receiver<()>,
 }
 
 /// Why a loop cannot run.
@@ -92,9 +97,13 @@ impl Shell {
         let engine = Arc::new(Mutex::new(engine));
         let (bell, pulse) = (Arc::clone(&running.bell), Arc::clone(&running.pulse));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
+        let (ending, ended) = sync_channel(0);
         let thread = std::thread::Builder::new().name("loop".to_owned());
-        let thread = Some(thread.spawn(move || running.run(&run, &stopped))?);
-        Ok(Shell { engine, stop, bell, pulse, thread })
+        thread.spawn(move || {
+            let _ending: SyncSender<()> = ending;
+            running.run(&run, &stopped);
+        })?;
+        Ok(Shell { engine, stop, bell, pulse, ended })
     }
 
     /// The loop, to ask it how it does. It stands still while it is held.
@@ -115,9 +124,8 @@ impl Drop for Shell {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
-        if let Some(thread) = self.thread.take() {
-            // A panic in the thread has been reported where it happened.
-            let _ = thread.join();
+        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the loop is stopped in the middle of a plan that takes too long");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
 use setpoint_api::{Key, Resource, Time, Value, json, value};
 use setpoint_reconcile::{Plan, Planner, Seen, Watch, World};
@@ -258,4 +259,43 @@ fn loop_that_sleeps_or_turns_is_alive() {
     let shell = start(&driven.store, engine, Arc::new(Still), Duration::from_secs(3600));
     put(&driven.store, "a");
     assert_eq!(shell.pulse.check(), Ok(()));
+}
+
+/// Plans without end once it has begun, until the test lets it go.
+struct Endless(Mutex<Sender<()>>, Arc<AtomicBool>);
+
+impl Planner for Endless {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "endless"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        &WATCHES
+    }
+
+    fn plan(&self, _: &Key, _: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let _ = self.0.lock().send(());
+        while !self.1.load(Ordering::Acquire) {
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        Plan::default()
+    }
+}
+
+#[test]
+fn plan_without_end_does_not_keep_the_process_from_stopping() {
+    let driven = Driven::start();
+    let (begun, begins) = channel();
+    let released = Arc::new(AtomicBool::new(false));
+    let engine = Engine::new(vec![Box::new(Endless(Mutex::new(begun), Arc::clone(&released)))], []);
+    let shell = start(&driven.store, engine, Arc::new(Still), SLEEP_MAX);
+    put(&driven.store, "a");
+    begins.recv_timeout(PLANNED_WITHIN).unwrap();
+    let engine = Arc::clone(shell.engine());
+    drop(shell);
+    assert!(engine.try_lock().is_none(), "the plan goes on, and nothing waits for it");
+    released.store(true, Ordering::Release);
 }
