@@ -62,7 +62,7 @@ const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Authenticated connections at a time.
 const CONNECTIONS_MAX: usize = 4096;
 /// Unauthenticated connections at a time: beyond it the oldest is closed for a new one.
-const UNAUTHENTICATED_MAX: usize = 1024;
+const UNAUTHENTICATED_MAX: usize = 2048;
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two looks at a connection: after two to three without a whole request it is cut.

@@ -10,6 +10,9 @@ use std::borrow::Cow;
 use crate::discovery::usage;
 use crate::served::{self, Served};
 
+/// Words of most paths: `apis`, group, version, `namespaces`, namespace, resource, name, subresource.
+const WORDS: usize = 8;
+
 /// What a path asks for.
 pub enum Route {
     /// Objects.
@@ -50,8 +53,8 @@ pub struct Measured {
 /// Reads a path.
 #[must_use]
 pub fn route(path: &str) -> Route {
-    let Some(parts) = split(path) else { return Route::Nothing };
-    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let Some(path) = decode(path) else { return Route::Nothing };
+    let Some(words) = split(&path) else { return Route::Nothing };
     if let ["apis", usage::GROUP, usage::VERSION, rest @ ..] = &words[..]
         && !rest.is_empty()
     {
@@ -60,7 +63,7 @@ pub fn route(path: &str) -> Route {
     let (group, version, rest) = match &words[..] {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-        _ => return Route::Document(parts),
+        _ => return Route::Document(words.into_iter().map(str::to_owned).collect()),
     };
     let (watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
@@ -114,16 +117,21 @@ fn is_part_of_namespace(word: &str) -> bool {
     matches!(word, "status" | "finalize")
 }
 
-/// The parts of a path, decoded; nothing if it cannot be one. A slash at the end is none.
-fn split(path: &str) -> Option<Vec<String>> {
+/// Splits a decoded path at its slashes; none if it cannot be one. A slash at the end is ignored.
+fn split(path: &str) -> Option<Vec<&str>> {
     let path = path.strip_prefix('/')?;
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
         return Some(Vec::new());
     }
-    // A slash is one however it is written.
-    let path = decode(path)?;
-    path.split('/').map(|part| (!part.is_empty()).then(|| part.to_owned())).collect()
+    let mut words = Vec::with_capacity(WORDS);
+    for word in path.split('/') {
+        if word.is_empty() {
+            return None;
+        }
+        words.push(word);
+    }
+    Some(words)
 }
 
 /// Resolves percent signs; nothing if they or what they stand for are malformed.

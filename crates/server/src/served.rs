@@ -1,5 +1,6 @@
 //! What is served: each resource in each version, with the rules of its kind and the form it is stored in.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use setpoint_api::decode::decode;
@@ -180,9 +181,12 @@ pub fn all() -> &'static [Served] {
 /// The resource with this plural name.
 #[must_use]
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Served> {
-    all().iter().find(|served| {
-        served.info.plural == plural && served.info.group == group && served.info.version == version
-    })
+    type Name = (&'static str, &'static str, &'static str);
+    static BY_NAME: LazyLock<BTreeMap<Name, &'static Served>> = LazyLock::new(|| {
+        let name = |served: &'static Served| (served.info.plural, served.info.group, served.info.version);
+        all().iter().map(|served| (name(served), served)).collect()
+    });
+    BY_NAME.get(&(plural, group, version)).copied()
 }
 
 /// The form in which the objects of a resource are stored.

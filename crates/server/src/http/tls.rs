@@ -5,6 +5,7 @@
 //! the handshake proves that the client has the key, and [`ClientCertificate::identity`], the only way to an identity,
 //! verifies the certificate itself against the authority.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ use crate::x509::validity;
 
 /// Time after which the certificate of an open connection is verified again.
 const VERIFIED_FOR: Duration = Duration::from_secs(60);
+/// Certificates that are kept as verified.
+const KNOWN_MAX: usize = 1024;
 /// The group of everybody who proved who they are.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -54,9 +57,35 @@ pub struct Tls {
 pub(super) struct Secured {
     pub acceptor: TlsAcceptor,
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Certificates that were verified against this authority, shared by all connections: a client that opens many
+    /// has its certificate verified once.
+    known: Arc<Mutex<BTreeMap<Box<[u8]>, Verified>>>,
 }
 
 impl Secured {
+    /// Verifies the certificates of a client, unless they are known.
+    fn verified(&self, chain: &[CertificateDer<'static>], now: u64) -> Verified {
+        // A certificate of an intermediate authority depends on the rest of the chain.
+        let known_by = if let [own] = chain { Some(own) } else { None };
+        let known = known_by.and_then(|own| self.known.lock().get(own.as_ref()).cloned());
+        if let Some(known) = known.filter(|known| known.holds_at(now)) {
+            return known;
+        }
+        let identity = self.identity(chain, now);
+        let expires = chain.first().and_then(|own| validity(own)).map(|(_, end)| end.0 / 1_000_000);
+        let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
+        let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
+        let verified = Verified { at: now, until, identity };
+        if let Some(own) = known_by.filter(|_| verified.identity.is_some()) {
+            let mut known = self.known.lock();
+            if known.len() >= KNOWN_MAX {
+                known.clear();
+            }
+            known.insert(own.as_ref().into(), verified.clone());
+        }
+        verified
+    }
+
     /// Returns the client that shows these certificates; none if they are not of our authority, for clients, and valid
     /// now.
     fn identity(&self, chain: &[CertificateDer<'_>], now: u64) -> Option<Identity> {
@@ -81,28 +110,33 @@ pub(super) struct ClientCertificate {
 }
 
 /// Result of the last verification. Times are seconds since 1970.
+#[derive(Clone)]
 struct Verified {
     at: u64,
     until: u64,
     identity: Option<Identity>,
 }
 
+impl Verified {
+    /// `true` if the certificate need not be verified again. The clock may have been set back, perhaps to before the
+    /// certificate is valid.
+    fn holds_at(&self, now: u64) -> bool {
+        self.at <= now && now <= self.until
+    }
+}
+
 impl ClientCertificate {
     pub fn new(tls: Secured, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
         let chain: Vec<_> = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        let identity = tls.identity(&chain, now);
-        let expires = chain.first().and_then(|own| validity(own)).map(|(_, end)| end.0 / 1_000_000);
-        let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
-        let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
-        ClientCertificate { tls, chain, verified: Mutex::new(Verified { at: now, until, identity }) }
+        let verified = Mutex::new(tls.verified(&chain, now));
+        ClientCertificate { tls, chain, verified }
     }
 
     /// Returns the identity that the certificate proves at this time.
     pub fn identity(&self, now: u64) -> Option<Identity> {
         let mut verified = self.verified.lock();
-        // The clock may have been set back, perhaps to before the certificate is valid.
-        if now > verified.until || now < verified.at {
-            *verified = ClientCertificate::new(self.tls.clone(), &self.chain, now).verified.into_inner();
+        if !verified.holds_at(now) {
+            *verified = self.tls.verified(&self.chain, now);
         }
         verified.identity.clone()
     }
@@ -200,7 +234,7 @@ fn secured(pki: &Pki) -> Result<Secured, TlsError> {
     // A resumed session would not look at the client's certificate again, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), verifier })
+    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, known: Arc::default() })
 }
 
 /// The library's ciphers, AES with 128 bits before 256: it takes a quarter less time, and nobody breaks either.

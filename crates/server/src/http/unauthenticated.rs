@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Share of the bound that one address may take: a quarter.
-const ADDRESS_SHARE: usize = 4;
+/// Share of the bound that one address may take: a half, since many clients may come from behind one address.
+const ADDRESS_SHARE: usize = 2;
 
 /// The unauthenticated connections that are open.
 pub(super) struct Unauthenticated {
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn oldest_connection_of_an_address_makes_room_for_its_next() {
-        let all = Unauthenticated::new(8);
+        let all = Unauthenticated::new(4);
         let (_other, mut other_closed, _) = all.join(address(9));
         let mut own: Vec<_> = (0..3).map(|_| all.join(ONE)).collect();
-        assert!(is_closed(&mut own[0].1), "an address has two of eight");
+        assert!(is_closed(&mut own[0].1), "an address has two of four");
         assert!(!is_closed(&mut own[1].1) && !is_closed(&mut own[2].1) && !is_closed(&mut other_closed));
         assert_eq!(own.iter().map(|joined| joined.2).collect::<Vec<_>>(), [0, 0, 1]);
     }
