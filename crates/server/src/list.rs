@@ -60,7 +60,11 @@ pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<
             (rest(store, &token, now)?, Some(token.after))
         }
     };
-    Ok(collect(&snapshot, target, &selection, limit, after.as_deref(), now))
+    let page = collect(&snapshot, target, &selection, limit, after.as_deref(), now);
+    if !page.continue_token.is_empty() && after.is_none() {
+        store.pin(&snapshot, now);
+    }
+    Ok(page)
 }
 
 /// The state that the rest of a list is about.
@@ -70,7 +74,15 @@ fn rest(store: &Store, token: &Token, now: Time) -> Result<Snapshot, Status> {
     if now.since(token.issued) > PAGE_AGE_MAX {
         return Err(gone());
     }
-    store.at(revision).map_err(|_| gone())
+    store.at(revision).map_err(|error| match error {
+        ReadError::Busy => busy(&error),
+        _ => gone(),
+    })
+}
+
+/// 429 for a read that may succeed a moment later.
+fn busy(error: &ReadError) -> Status {
+    Status::too_many_requests(error.to_string(), 1)
 }
 
 /// The revision that a request names; zero if it names none.
@@ -111,6 +123,7 @@ fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
     }
     store.at(asked).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
+        ReadError::Busy => busy(&error),
         // The files of the past cannot be opened for now, for want of descriptors.
         ReadError::Log(LogError::Io { source, .. }) if is_transient(&source) => {
             Status::too_many_requests(source.to_string(), 1)

@@ -16,6 +16,7 @@ mod lane;
 pub mod log;
 pub mod mirror;
 mod pack;
+mod pins;
 pub mod record;
 pub mod retention;
 mod ring;

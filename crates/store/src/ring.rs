@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::lane::{Lane, Lanes};
 use crate::mirror::Snapshot;
+use crate::pins::{Origin, Pins};
 use crate::record::Record;
 use crate::retention::Retention;
 
@@ -102,11 +103,41 @@ pub(crate) struct Rings {
     order: VecDeque<(u32, Time)>,
     bytes: usize,
     retention: Retention,
+    /// Bytes that the budget has dropped so far.
+    dropped: u64,
+    /// Time of the newest event or maintenance.
+    newest: Time,
+    pins: Pins,
 }
 
 impl Rings {
     pub fn new(base: Revision, retention: Retention) -> Rings {
-        Rings { rings: Vec::new(), index: BTreeMap::new(), base, order: VecDeque::new(), bytes: 0, retention }
+        Rings {
+            rings: Vec::new(),
+            index: BTreeMap::new(),
+            base,
+            order: VecDeque::new(),
+            bytes: 0,
+            retention,
+            dropped: 0,
+            newest: Time(i64::MIN / 2),
+            pins: Pins::default(),
+        }
+    }
+
+    /// Keeps a past state at hand.
+    pub fn pin(&mut self, snapshot: Snapshot, origin: Origin, now: Time) {
+        self.pins.push(snapshot, origin, now, self.dropped);
+    }
+
+    /// Returns the time of the newest event or maintenance.
+    pub fn newest_time(&self) -> Time {
+        self.newest
+    }
+
+    /// Returns the state at `revision`, if it is at hand.
+    pub fn pinned(&self, revision: Revision) -> Option<&Snapshot> {
+        self.pins.get(revision)
     }
 
     /// The number of a resource's ring, which is made if need be.
@@ -169,12 +200,17 @@ impl Rings {
             && (self.bytes > self.retention.hot_bytes || time < oldest)
         {
             self.order.pop_front();
-            self.bytes -= self.rings[number as usize].pop();
+            let bytes = self.rings[number as usize].pop();
+            self.bytes -= bytes;
+            self.dropped += bytes as u64;
         }
+        self.newest = now;
+        self.pins.trim(now, self.dropped);
     }
 
     /// Drops everything up to `revision`.
     pub fn compact(&mut self, revision: Revision) {
+        self.pins = Pins::default();
         while let Some((number, _)) = self.order.front().copied()
             && self.rings[number as usize].events.front().is_some_and(|event| event.revision <= revision)
         {

@@ -26,6 +26,7 @@ use crate::cursor::{Cursor, Filter};
 use crate::disk::is_transient;
 use crate::log::{Log, LogError, LogStat, MemoryLog, Replay, rebuild};
 use crate::mirror::Snapshot;
+use crate::pins::Origin;
 use crate::record::Record;
 use crate::retention::Retention;
 use crate::ring::{Compacted, Rings};
@@ -38,7 +39,7 @@ pub const EXPIRE_MAX: usize = 1024;
 /// A store. Cloning it gives another handle on the same one.
 #[derive(Clone)]
 pub struct Store {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What all handles, cursors and tickets of a store share.
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     on_failure: Box<dyn Fn(&LogError) + Send + Sync>,
     /// Held while a chore is made and done: two compactions at a time would write the same files.
     chores: Mutex<()>,
+    /// Held while a past state is rebuilt from the log.
+    pub rebuilding: Mutex<()>,
     chore_due: Mutex<bool>,
     chore_changed: Condvar,
     retention: Retention,
@@ -102,6 +105,9 @@ pub enum ReadError {
         /// What there is.
         newest: Revision,
     },
+    /// Another past state is being rebuilt from the log.
+    #[error("another past state is being read from disk")]
+    Busy,
     /// The log could not be read.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -135,6 +141,7 @@ impl Store {
                 failure: OnceLock::new(),
                 on_failure: Box::new(on_failure),
                 chores: Mutex::default(),
+                rebuilding: Mutex::default(),
                 chore_due: Mutex::default(),
                 chore_changed: Condvar::new(),
                 retention,
@@ -220,6 +227,9 @@ impl Store {
             if revision > newest {
                 return Err(ReadError::Future { asked: revision, newest });
             }
+            if let Some(pinned) = published.rings.pinned(revision) {
+                return Ok(pinned.clone());
+            }
             let mut snapshot = published.snapshot.clone();
             match published.rings.rewind(&mut snapshot, revision) {
                 Ok(()) => return Ok(snapshot),
@@ -229,8 +239,14 @@ impl Store {
         self.cold(revision, floor)
     }
 
-    /// Rebuilds a state from the log.
+    /// Keeps a snapshot at hand, so that [`Store::at`] finds its revision for some minutes at no cost.
+    pub fn pin(&self, snapshot: &Snapshot, now: Time) {
+        self.shared.published.write().rings.pin(snapshot.clone(), Origin::Mirror, now);
+    }
+
+    /// Rebuilds a state from the log, which takes time and memory by the size of the state: one at a time.
     fn cold(&self, revision: Revision, hot_floor: Revision) -> Result<Snapshot, ReadError> {
+        let Some(_alone) = self.shared.rebuilding.try_lock() else { return Err(ReadError::Busy) };
         let mut reader = self.shared.with_writer(|writer| writer.log.reader());
         let gone = |error| match error {
             LogError::Compacted { floor } => ReadError::Compacted(Compacted { floor: floor.min(hot_floor) }),
@@ -241,6 +257,9 @@ impl Store {
             snapshot.drop_table(resource);
         }
         snapshot.set_revision(revision);
+        let mut published = self.shared.published.write();
+        let now = published.rings.newest_time();
+        published.rings.pin(snapshot.clone(), Origin::Log, now);
         Ok(snapshot)
     }
 

@@ -42,6 +42,9 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
     let is_plain =
         request.method == Method::GET && !served.is_converted() && takes_stored_bytes(&request.headers);
     if target.name.is_empty() {
+        if reads_past(&request.query) {
+            return true;
+        }
         let snapshot = store.snapshot();
         let Some(table) = snapshot.table(&served.resource) else { return false };
         if is_plain && request.query.len() < LARGE_QUERY_BYTES {
@@ -59,6 +62,12 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
     }
     let Ok(key) = served.key(&target.namespace, &target.name) else { return false };
     store.snapshot().get(&key).is_some_and(|record| record.value_len() >= LARGE_BYTES)
+}
+
+/// `true` if a list is about a past state, which may have to be rebuilt from disk.
+fn reads_past(query: &str) -> bool {
+    let names_revision = query.contains("resourceVersion=") && !query.contains("resourceVersion=0");
+    query.contains("continue=") || (names_revision && !query.contains("watch="))
 }
 
 /// `true` if the client takes objects as they are stored.
