@@ -27,7 +27,7 @@ use crate::pipeline::{Step, Wish, World, Writer, binding, create, delete, evicti
 use crate::served::{self, Served};
 use crate::stored;
 
-pub use shell::{LOOP_STALL_MAX, SLEEP_MAX, Shell, ShellError};
+pub use shell::{LOOP_STALL_MAX, LoopEnd, SLEEP_MAX, Shell, ShellError};
 
 /// What a write comes to before it is committed.
 pub enum Prepared {

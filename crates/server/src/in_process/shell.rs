@@ -44,7 +44,7 @@ pub const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// itself, and a write that was sent is durable or refused without the loop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running loop. Dropping it stops the thread, and waits for it up to [`STOP_TIMEOUT`].
+/// A running loop. Dropping it stops it as [`Shell::stop`] does.
 pub struct Shell {
     engine: Arc<Mutex<Engine>>,
     stop: Arc<AtomicBool>,
@@ -112,6 +112,22 @@ impl Shell {
         &self.engine
     }
 
+    /// Stops the thread, and waits for it up to [`STOP_TIMEOUT`].
+    #[must_use]
+    pub fn stop(self) -> LoopEnd {
+        self.end()
+    }
+
+    fn end(&self) -> LoopEnd {
+        self.stop.store(true, Ordering::Release);
+        self.bell.ring();
+        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the loop is stopped in the middle of a plan that takes too long");
+            return LoopEnd::CutOff;
+        }
+        LoopEnd::Stopped
+    }
+
     /// A health check that fails when the loop has not turned for [`LOOP_STALL_MAX`].
     #[must_use]
     pub fn check(&self) -> Check {
@@ -122,12 +138,19 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.bell.ring();
-        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the loop is stopped in the middle of a plan that takes too long");
+        if !self.stop.load(Ordering::Acquire) {
+            self.end();
         }
     }
+}
+
+/// How a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopEnd {
+    /// Between two plans.
+    Stopped,
+    /// In the middle of a plan that took longer than [`STOP_TIMEOUT`].
+    CutOff,
 }
 
 struct Running {

@@ -26,6 +26,9 @@ const EXPORT_ATTEMPTS_MAX: u32 = 5;
 /// Heartbeats and events are the bulk of idle writes: they are stored, but make no history.
 const HIGH_CHURN: [&str; 2] = ["events", "leases.coordination.k8s.io"];
 
+/// Bytes of commits after which a checkpoint is worth while, however little history is kept.
+const COMPACT_BYTES_LEAST: u64 = 4 << 20;
+
 /// What can be said to `setpoint store`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -82,10 +85,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// Opens the store in `dir` for this process alone, with a limit for the bytes of live objects. Should its log fail, the
 /// process ends.
-pub fn open(dir: &Path, live_bytes: u64) -> anyhow::Result<Store> {
+pub fn open(dir: &Path, retention: Retention) -> anyhow::Result<Store> {
     let exempt = HIGH_CHURN.iter().filter_map(|name| Resource::new(name).ok()).collect();
-    let retention = Retention { exempt, live_bytes, ..Retention::default() };
-    open_with(dir, DiskOptions { retention, entropy: entropy(), ..DiskOptions::default() })
+    let defaults = DiskOptions::default();
+    // Where little history is kept, little should wait for a checkpoint to become history.
+    let compact_bytes_min = defaults.compact_bytes_min.min(retention.cold_bytes.max(COMPACT_BYTES_LEAST));
+    let retention = Retention { exempt, ..retention };
+    open_with(dir, DiskOptions { retention, compact_bytes_min, entropy: entropy(), ..defaults })
 }
 
 fn open_with(dir: &Path, options: DiskOptions) -> anyhow::Result<Store> {
@@ -142,7 +148,7 @@ fn stat(dir: &Path) -> anyhow::Result<()> {
 
 fn compact(dir: &Path) -> anyhow::Result<()> {
     existing(dir)?;
-    let store = open(dir, u64::MAX)?;
+    let store = open(dir, Retention::default())?;
     store.compact(SystemClock.now())?;
     let stat = store.stat();
     println!(

@@ -29,7 +29,7 @@ use setpoint_server::asks::Oracle;
 use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
-use setpoint_server::in_process::Shell;
+use setpoint_server::in_process::{LoopEnd, Shell};
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
@@ -64,6 +64,9 @@ pub struct Arguments {
     /// Bytes of live objects from which on no further object is created [default: an eighth of the memory]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     quota_backend_bytes: Option<u64>,
+    /// Maximum size of history on disk, in bytes; live objects come on top
+    #[arg(long, value_name = "BYTES", default_value_t = Retention::default().cold_bytes)]
+    history_bytes: u64,
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     listen: IpAddr,
@@ -151,7 +154,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
     let rings = logging::start(&arguments.log);
     let live_bytes = arguments.quota_backend_bytes.unwrap_or_else(memory::live_bytes);
-    let store = open_store(&places, live_bytes)?;
+    let retention = Retention { live_bytes, cold_bytes: arguments.history_bytes, ..Retention::default() };
+    let store = open_store(&places, retention)?;
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
     say(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
@@ -165,11 +169,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Whoever did not finish in time is left behind; the store has all that was acknowledged.
     Runtime::shutdown_background(runtime);
     drop(keeping);
-    if let Some(dir) = places.data_dir.as_deref().filter(|_| outcome.is_ok()) {
+    // A plan that had to be cut off counts as a death, as if the process had been killed in it.
+    if let Some(dir) = places.data_dir.as_deref().filter(|_| matches!(outcome, Ok(LoopEnd::Stopped))) {
         first_pass::forget(dir);
     }
     places.clean_up();
-    outcome
+    outcome.map(drop)
 }
 
 /// Says a line to whoever started us. That nobody reads it is no reason to stop.
@@ -178,11 +183,11 @@ fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn open_store(places: &Places, live_bytes: u64) -> anyhow::Result<Store> {
+fn open_store(places: &Places, retention: Retention) -> anyhow::Result<Store> {
     let Some(dir) = &places.data_dir else {
-        return Ok(Store::in_memory(Retention { live_bytes, ..Retention::default() }));
+        return Ok(Store::in_memory(retention));
     };
-    open(dir, live_bytes).map_err(|error| match error.downcast_ref() {
+    open(dir, retention).map_err(|error| match error.downcast_ref() {
         Some(LogError::Corrupt { .. }) => error.context(format!(
             "the store in {} is damaged: restore the directory from a backup, or start with another --data-dir",
             dir.display()
@@ -241,7 +246,7 @@ async fn serve(
     places: &Places,
     store: Store,
     beginning: Beginning,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<LoopEnd> {
     // Signals first: whoever sees a line of ours may stop us.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
@@ -300,11 +305,11 @@ async fn serve(
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcing.abort();
     renewing.abort();
-    drop(reconciling);
+    let end = reconciling.stop();
     if !drained {
         tracing::warn!("some answers did not finish in time");
     }
-    Ok(())
+    Ok(end)
 }
 
 /// Starts the loop, and has whoever simulates nodes answer for them.
