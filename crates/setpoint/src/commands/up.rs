@@ -182,7 +182,9 @@ fn open_store(places: &Places, live_bytes: u64) -> anyhow::Result<Store> {
     let Some(dir) = &places.data_dir else {
         return Ok(Store::in_memory(Retention { live_bytes, ..Retention::default() }));
     };
+    places.check_store()?;
     open(dir, live_bytes).map_err(|error| match error.downcast_ref() {
+        Some(LogError::Lost { .. }) => anyhow::anyhow!("{}: {error}", dir.display()),
         Some(LogError::Corrupt { .. }) => error.context(format!(
             "the store in {} is damaged: restore the directory from a backup, or start with another --data-dir",
             dir.display()
@@ -223,6 +225,7 @@ impl Drop for Keeping {
             // A panic in the thread has been reported where it happened.
             let _ = driver.join();
         }
+        self.store.note_end();
     }
 }
 
