@@ -15,7 +15,7 @@ use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write, int32};
 
 use crate::indexes::ORPHAN_REPLICA_SETS;
 use crate::owners::{self, Owner};
@@ -107,7 +107,7 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &World, seen: &Seen<'_, (
     };
     let mut status = status::status(&sets, progress, now);
     if collides {
-        status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+        status.collision_count = Some(int32::count_on(status.collision_count.unwrap_or(0)));
     }
     let is_complete = status::is_complete(sets.deployment, &status, sets.owner.object.meta().generation);
     if let Some(at) = status::deadline(&sets, &status, is_complete) {

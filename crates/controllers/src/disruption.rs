@@ -12,7 +12,7 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::pod_disruption_budget::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use setpoint_reconcile::views::{Condition, IntOrString, condition};
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write, int32};
 
 use crate::indexes::DISRUPTION_TARGETS;
 use crate::{conditions, pods, said, scale};
@@ -260,7 +260,7 @@ impl<'a> Look<'a> {
                 scales.insert(uid, replicas);
             }
         }
-        Ok((scales.values().sum(), unmanaged))
+        Ok((int32::saturate(scales.values().sum()), unmanaged))
     }
 
     /// The owner that decides how many pods there are: that of a ReplicaSet is its Deployment.

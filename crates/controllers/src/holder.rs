@@ -7,7 +7,7 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::election::{Held, Timing};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write, int32};
 
 const NAMESPACE: &str = "kube-system";
 
@@ -73,7 +73,7 @@ impl Planner for Holder {
         };
         let held = Held::of(&lease.value(), lease.revision());
         let patch: Value = if held.holder != self.identity {
-            spec(&time, held.transitions + 1)
+            spec(&time, int32::count_on(held.transitions))
         } else if lease.committed() < last {
             spec(&held.acquired, held.transitions)
         } else {
@@ -140,5 +140,20 @@ mod tests {
             .unwrap();
         cluster.settle();
         assert_eq!((held(&cluster).holder.as_str(), held(&cluster).transitions), ("me_1", 1));
+    }
+
+    #[test]
+    fn lease_with_the_most_transitions_is_still_taken() {
+        let mut cluster = cluster();
+        cluster.settle();
+        let patch = value!({"spec": {"holderIdentity": "other", "leaseTransitions": (i64::from(i32::MAX))}});
+        cluster
+            .patch("leases.coordination.k8s.io", "kube-system/kube-controller-manager", "", patch)
+            .unwrap();
+        cluster.settle();
+        assert_eq!(
+            (held(&cluster).holder.as_str(), held(&cluster).transitions),
+            ("me_1", i64::from(i32::MAX))
+        );
     }
 }

@@ -77,9 +77,9 @@ impl<'a> Past<'a> {
             return Latest { name: meta.name.to_string(), hash, act, collisions };
         }
         let data = data(template);
-        let mut collisions = collisions;
+        let mut salt = collisions;
         let (name, hash) = loop {
-            let hash = hashes::of_data(&data, collisions);
+            let hash = hashes::of_data(&data, salt);
             let mut name = owner.object.meta().name.to_string();
             name.truncate(NAME_BYTES_MAX);
             let name = format!("{name}-{hash}");
@@ -87,8 +87,11 @@ impl<'a> Past<'a> {
             if world.find(REVISIONS, &owner.object.meta().namespace, &name).is_none() {
                 break (name, hash);
             }
-            collisions += 1;
+            // A status may say anything: beyond the last number comes the first.
+            salt = if salt >= i64::from(i32::MAX) { 0 } else { salt + 1 };
         };
+        // The count never goes down.
+        let collisions = if salt < collisions { i64::from(i32::MAX) } else { salt };
         let mut labels = template.at(&["metadata", "labels"]).cloned().unwrap_or_default();
         labels.make_map().insert(label, &*hash);
         let revision = value!({

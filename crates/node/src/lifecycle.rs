@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::{Meta, int32};
 
 use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
@@ -407,7 +407,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
                     self.waiting.insert(&container.name, State::waiting(CONFIG_ERROR, error));
                     return;
                 }
-                let restarts = run.map_or(0, |run| run.restarts + 1);
+                let restarts = run.map_or(0, |run| int32::count_on(run.restarts));
                 self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
             }
             Image::Pulling { since, until } => {

@@ -6,9 +6,11 @@
 
 pub mod env;
 pub mod file;
+mod memo;
 pub mod shell;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use setpoint_reconcile::Meta;
@@ -19,7 +21,9 @@ use crate::images;
 use crate::pod::{Container, Pod};
 use env::Env;
 use file::Rule;
+use memo::Runs;
 use shell::Course;
+use shell::budget::Budget;
 
 /// The prefix of annotations by which a pod says how it behaves. `NAME.` before it means one container only.
 pub const PREFIX: &str = "simulate.setpoint.dev/";
@@ -36,13 +40,15 @@ const SHOWN_MAX: usize = 100;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     /// What its command says.
-    pub course: Course,
+    pub course: Arc<Course>,
     /// What else is said.
     pub said: Said,
     /// The variables of whatever runs in it.
     pub env: Env,
     /// Why its command cannot be started.
     pub start_error: Option<String>,
+    /// What may be spent on each other script that runs in it.
+    pub(crate) budget: Budget,
 }
 
 /// What rules and annotations can say of a container.
@@ -131,20 +137,29 @@ impl Script {
     }
 }
 
-/// The script of a container of a pod that was started again so many times. What is said and cannot be is left out.
+/// The script of a container of a pod that was started again so many times, one of so many scripts of the pod. What
+/// is said and cannot be is left out.
 #[must_use]
-pub fn script(rules: &[Rule], container: &Container, restarts: i64, pod: &Pod, meta: &Meta) -> Script {
+pub fn script(
+    rules: &[Rule],
+    container: &Container,
+    restarts: i64,
+    pod: &Pod,
+    meta: &Meta,
+    scripts: usize,
+) -> Script {
     let mut words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
     let mut env = Env::default();
     if !words.is_empty() || !container.env.is_empty() {
-        env = Env::of(container, pod, meta);
-        let mut room = env::ROOM;
+        let mut room = Budget::room(scripts, env::ROOM);
+        env = Env::of(container, pod, meta, room);
         for word in words.iter_mut().filter(|word| word.contains('$')) {
             *word = env.expand(word, room);
             room = room.saturating_sub(word.len());
         }
     }
-    let course = course(container, &words, restarts, &env);
+    let budget = Budget::share(scripts);
+    let course = course(container, &words, restarts, &env, budget);
     let rule = rules.iter().find(|rule| rule.selects(container, &words, &meta.labels));
     let mut said = rule.map(|rule| rule.said.clone()).unwrap_or_default();
     for own in [false, true] {
@@ -158,7 +173,7 @@ pub fn script(rules: &[Rule], container: &Container, restarts: i64, pod: &Pod, m
         said.oom_after = said.oom_after.or(Some(OOM_AFTER));
     }
     let start_error = words.first().and_then(|program| start_error(program));
-    Script { course, said, env, start_error }
+    Script { course, said, env, start_error, budget }
 }
 
 /// `true` if a container uses more memory than its limit.
@@ -213,49 +228,45 @@ pub fn faults(pod: &Pod, annotations: &Pairs) -> Vec<String> {
 /// Images whose own command is a shell. It ends at once where there is nothing for it to read.
 const SHELLS: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
 
-/// How many earlier runs of a container are followed. Each is a whole script, all of them are gone through at every
-/// look, and how many there were stands in a status that others may write. Where what is on a volume is still new after
-/// so many, every further run is taken to be like the last of them.
-const RUNS_MAX: u32 = 32;
+/// The number of scripts of a pod: of its containers, and of what is run in them.
+#[must_use]
+pub fn count_scripts(pod: &Pod) -> usize {
+    let of = |container: &Container| {
+        let probes = [&container.startup_probe, &container.liveness_probe, &container.readiness_probe];
+        let probes = probes.into_iter().flatten().filter(|probe| probe.exec.is_some()).count();
+        let hooks = [&container.lifecycle.post_start, &container.lifecycle.pre_stop];
+        let hooks = hooks.into_iter().flatten().filter(|hook| hook.exec.is_some()).count();
+        1 + probes + hooks
+    };
+    pod.spec.all().map(of).sum()
+}
 
 /// What the command of a container says, in one of its runs.
-fn course(container: &Container, words: &[String], restarts: i64, env: &Env) -> Course {
+fn course(container: &Container, words: &[String], restarts: i64, env: &Env, budget: Budget) -> Arc<Course> {
     if words.is_empty() {
         // What else runs where no command is given is in the image, and nobody looks into that.
         let ends = SHELLS.contains(&images::short_name(&container.image)) && !container.stdin;
-        return Course { end: ends.then_some((Duration::ZERO, 0)), ..Course::default() };
+        return Arc::new(Course { end: ends.then_some((Duration::ZERO, 0)), ..Course::default() });
     }
-    let mut files = BTreeMap::new();
-    let mut course = shell::read(words, files.clone(), env);
-    // What some earlier run found, how many runs ago that was, and how many are still to come.
-    let (mut earlier, mut ago, mut rest) = (files.clone(), 0, restarts);
-    for run in 1..=RUNS_MAX {
-        if rest <= 0 {
-            break;
-        }
-        // Only what is on a volume outlives a run. Where nothing new is left there, all further runs are alike.
-        let mut left = course.files_from(files.clone(), Duration::MAX);
-        left.retain(|file, _| container.volume_mounts.iter().any(|mount| is_in(file, &mount.mount_path)));
-        if left == files {
-            break;
-        }
-        (ago, rest) = (ago + 1, rest - 1);
-        // What was there before comes again and again, so whole rounds of that make no difference.
-        if left == earlier {
-            rest %= ago;
-        } else if run.is_power_of_two() {
-            // One that is forgotten for a later one gives longer and longer rounds the time to close.
-            (earlier, ago) = (left.clone(), 0);
-        }
-        files = left;
-        course = shell::read(words, files.clone(), env);
-    }
-    course
+    let mounts: Vec<String> = container.volume_mounts.iter().map(|mount| mount.mount_path.clone()).collect();
+    // Only what is on a volume outlives a run, so without one all runs are alike.
+    let restarts = if mounts.is_empty() { 0 } else { restarts.max(0) };
+    let files = BTreeMap::new();
+    memo::follow(Runs { words: words.to_vec(), env: env.clone(), files, mounts, restarts, budget }).0
 }
 
-/// Whether a file is in a directory, at any depth.
-fn is_in(file: &str, directory: &str) -> bool {
-    file.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+/// Follows a script that is run in a container where these files are, and takes off its share of the budget what that
+/// took.
+pub(crate) fn read(
+    words: &[String],
+    files: BTreeMap<String, String>,
+    env: &Env,
+    budget: &mut Budget,
+) -> Arc<Course> {
+    let (words, env, mounts) = (words.to_vec(), env.clone(), Vec::new());
+    let (course, left) = memo::follow(Runs { words, env, files, mounts, restarts: 0, budget: *budget });
+    *budget = left;
+    course
 }
 
 impl Said {
@@ -364,7 +375,7 @@ mod tests {
         let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
         let sleeping = container("a", &["sleep", "1"]);
         let end = |rules: &[Rule], annotations: &str| {
-            let script = script(rules, &sleeping, 0, &Pod::default(), &meta(annotations));
+            let script = script(rules, &sleeping, 0, &Pod::default(), &meta(annotations), 1);
             script.end().map(|end| (end.after.as_secs(), end.code, end.reason))
         };
         assert_eq!(end(&[], "{}"), Some((1, 0, "Completed")));
@@ -379,7 +390,7 @@ mod tests {
     fn an_image_that_is_a_shell_ends_at_once_without_a_command() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
-            script(&[], &container, 0, &Pod::default(), &Meta::default()).end().map(|end| end.code)
+            script(&[], &container, 0, &Pod::default(), &Meta::default(), 1).end().map(|end| end.code)
         };
         assert_eq!(
             (end("busybox", false), end("quay.io/a/busybox:1.37@sha256:0", false)),
@@ -396,7 +407,7 @@ mod tests {
         let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
         let mut container = container("a", &["sh", "-c", text]);
         let code = |container: &Container, restarts| {
-            let script = script(&[], container, restarts, &Pod::default(), &Meta::default());
+            let script = script(&[], container, restarts, &Pod::default(), &Meta::default(), 1);
             script.end().map(|end| end.code)
         };
         assert_eq!((code(&container, 0), code(&container, 1)), (Some(1), Some(1)), "its own files are gone");
@@ -416,7 +427,7 @@ mod tests {
             ..container("a", &["sh", "-c", text])
         };
         let code = |container: &Container, restarts| {
-            let script = script(&[], container, restarts, &Pod::default(), &Meta::default());
+            let script = script(&[], container, restarts, &Pod::default(), &Meta::default(), 1);
             script.end().map(|end| end.code)
         };
         // The first is as it was every other time, the second never is as it was.
@@ -428,6 +439,37 @@ mod tests {
             assert_eq!(code(&grows, restarts), Some(3), "{restarts}");
         }
         assert_eq!(code(&toggles, i64::MIN), Some(2), "fewer than none are none");
+    }
+
+    #[test]
+    fn scripts_of_a_pod_share_one_budget() {
+        let words = (0..40).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
+        let text = format!("for i in {words}; do for j in {words}; do a=$i$j; done; done; exit 3");
+        let long = container("a", &["sh", "-c", &text]);
+        let end = |scripts: usize, name: &str| {
+            let meta = Meta { name: name.into(), ..Meta::default() };
+            script(&[], &long, 0, &Pod::default(), &meta, scripts).end().map(|end| end.code)
+        };
+        assert_eq!((end(1, "a"), end(5, "a")), (Some(3), Some(3)), "1,600 commands are few for a small pod");
+        assert_eq!(end(300, "a"), None, "one of many goes on for longer than it is followed");
+        let short = container("a", &["sh", "-c", "echo a; sleep 1; exit 4"]);
+        let short = script(&[], &short, 0, &Pod::default(), &Meta::default(), 1_000);
+        assert_eq!(short.end().map(|end| end.code), Some(4));
+    }
+
+    #[test]
+    fn runs_of_a_long_script_are_followed_as_far_as_its_share_goes() {
+        let words = (0..40).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
+        let text = format!("echo x >> /data/a; for i in {words}; do a=$i; done; exit 3");
+        let mut grows = container("a", &["sh", "-c", &text]);
+        grows.volume_mounts =
+            vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
+        let lines = |scripts: usize| {
+            let script = script(&[], &grows, 100, &Pod::default(), &Meta::default(), scripts);
+            assert_eq!(script.end().map(|end| end.code), Some(3));
+            script.course.files_at(Duration::ZERO)["/data/a"].lines().count()
+        };
+        assert_eq!((lines(1), lines(300)), (33, 3));
     }
 
     #[test]
@@ -468,7 +510,7 @@ mod tests {
             r#"[{"name":"N","value":"4"},{"name":"CODE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['code']"}}}]"#,
         )
         .unwrap();
-        let script = script(&[], &container, 0, &Pod::default(), &meta(r#"{"code":"3"}"#));
+        let script = script(&[], &container, 0, &Pod::default(), &meta(r#"{"code":"3"}"#), 1);
         assert_eq!(script.end().map(|end| (end.after.as_secs(), end.code)), Some((4, 3)));
     }
 }

@@ -15,9 +15,8 @@ use setpoint_reconcile::Meta;
 use crate::images::hex;
 use crate::lifecycle::{NEVER_RAN, restart, whole};
 use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
-use crate::rules::env::Env;
 use crate::rules::file::Rule;
-use crate::rules::{CANNOT_RUN, Script, script, shell};
+use crate::rules::{CANNOT_RUN, Script, count_scripts, read, script};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
 
 /// The name of this runtime, as a scheme.
@@ -60,14 +59,16 @@ pub struct Simulated<'a> {
     scripts: BTreeMap<String, Script>,
     /// When a container ends that has been asked to.
     stops: Option<Time>,
+    /// The number of scripts of the pod, which share one budget.
+    count: usize,
 }
 
 impl<'a> Simulated<'a> {
     /// The runtime, as far as the status of a pod tells it.
     #[must_use]
     pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> Simulated<'a> {
-        let mut simulated =
-            Simulated { host, pod, meta, now, runs: BTreeMap::new(), scripts: BTreeMap::new(), stops: None };
+        let (runs, scripts, count) = (BTreeMap::new(), BTreeMap::new(), count_scripts(pod));
+        let mut simulated = Simulated { host, pod, meta, now, runs, scripts, stops: None, count };
         for container in pod.spec.all() {
             let run = pod.status.of(&container.name).and_then(reported);
             simulated.write_script(container, run.as_ref().map_or(0, |run| run.restarts));
@@ -81,7 +82,7 @@ impl<'a> Simulated<'a> {
 
     /// Writes down what a container does in one of its runs.
     fn write_script(&mut self, container: &Container, restarts: i64) {
-        let script = script(self.host.rules, container, restarts, self.pod, self.meta);
+        let script = script(self.host.rules, container, restarts, self.pod, self.meta, self.count);
         self.scripts.insert(container.name.clone(), script);
     }
 
@@ -133,9 +134,8 @@ impl<'a> Simulated<'a> {
     fn stopped(&self, container: &Container, since: Time, grace: Duration, turn: Time) -> (Time, i64) {
         let killed = since.after(grace);
         let said = &self.script(container).said;
-        let env = &self.script(container).env;
         let hook = container.lifecycle.pre_stop.as_ref();
-        let (before, _) = hook.map(|hook| outcome(hook, env)).unwrap_or_default();
+        let (before, _) = hook.map(|hook| outcome(hook, self.script(container))).unwrap_or_default();
         let done = since.after(before);
         // When somebody was asked is known to the second. What is done before takes no less than it says, however late in
         // that second it began, but for no longer than there is time.
@@ -235,9 +235,11 @@ impl<'a> Simulated<'a> {
 }
 
 /// How long it takes to do something in a container, and with which code it ends. What nobody knows is done at once.
-fn outcome(handler: &Handler, env: &Env) -> (Duration, i64) {
+fn outcome(handler: &Handler, script: &Script) -> (Duration, i64) {
+    let mut budget = script.budget;
     let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-    let ran = handler.exec.as_ref().and_then(|exec| shell::read(&exec.command, BTreeMap::new(), env).end);
+    let run = |words: &[String]| read(words, BTreeMap::new(), &script.env, &mut budget).end;
+    let ran = handler.exec.as_ref().map(|exec| exec.command.as_slice()).and_then(run);
     match (slept, ran) {
         (Some(seconds), _) => (Duration::from_secs(seconds), 0),
         (None, ran) => ran.unwrap_or_default(),

@@ -13,6 +13,7 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Revision, Time, Value, value};
 
 use crate::clock::Jump;
+use crate::int32;
 
 /// How a candidate counts the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +161,8 @@ impl Elector {
             self.acts_until = Time::EPOCH;
             return Step::Wait(self.next);
         }
-        Step::Update(self.spec(&now, &Micros(now).to_string(), held.transitions + 1), held.revision)
+        let transitions = int32::count_on(held.transitions);
+        Step::Update(self.spec(&now, &Micros(now).to_string(), transitions), held.revision)
     }
 
     /// The write of the last step was committed; it was sent at `sent`.

@@ -21,6 +21,7 @@ pub mod election;
 pub mod engine;
 pub mod events;
 pub mod heartbeat;
+pub mod int32;
 pub mod news;
 pub mod object;
 pub mod plan;

@@ -27,6 +27,7 @@ use crate::class::Class;
 use crate::cost::{COST_MAX, Cost, TooCostly};
 use crate::request::is_resized;
 use crate::rules::Helps;
+use crate::rules::volumes::reach::ReachCache;
 use crate::shape::Shape;
 use crate::waiting::Waiting;
 use claims::Users;
@@ -149,6 +150,8 @@ pub struct Cache {
     placed: usize,
     /// How many of them were needed then.
     placed_kept: usize,
+    /// The nodes that can reach volumes, as far as the plan at hand looked at them.
+    pub reach: ReachCache,
     then: Thens,
 }
 
@@ -522,7 +525,7 @@ impl Cache {
                     steps += whats[number as usize].size();
                 });
                 if steps > COST_MAX {
-                    return Err(TooCostly(steps));
+                    return Err(TooCostly::Pod(steps));
                 }
             }
         }

@@ -9,17 +9,16 @@ use setpoint_reconcile::World;
 
 use crate::cache::Cache;
 use crate::choose::{self, Verdict};
-use crate::cost::{Cost, TooCostly, check_volumes};
+use crate::cost::{Cost, TooCostly};
 use crate::gates::Gates;
 use crate::preempt::Known;
 use crate::profile::{Profile, Weights};
 use crate::rules::devices::Devices;
 use crate::rules::pod_affinity::{self, Pull};
 use crate::rules::spread::{self, Wishes};
-use crate::rules::volumes::Needs;
+use crate::rules::volumes::{Needs, Unmet};
 use crate::rules::{
-    Helps, Rejection, devices, disks, features, fit, images, node_affinity, ports, taints, unschedulable,
-    volumes,
+    Rejection, devices, disks, features, fit, images, node_affinity, ports, taints, unschedulable, volumes,
 };
 use crate::shape::Shape;
 use ranks::Ranks;
@@ -86,17 +85,20 @@ impl Class {
     /// Finds out everything for a shape.
     pub fn new(shape: &Shape, cache: &mut Cache, world: &World, profile: &Profile) -> Class {
         let barred = node_affinity::conflict(shape);
-        let (needs, barred) = match volumes::needs(shape, world) {
-            Ok(needs) => (needs, barred),
-            Err(rejection) => (Needs::default(), barred.or(Some(rejection))),
+        let affordable = Cost::of(shape).check(cache.existing);
+        let needs = match affordable {
+            Ok(()) => volumes::needs(shape, world, cache.existing, &mut cache.reach),
+            Err(costly) => Err(Unmet::TooCostly(costly)),
+        };
+        let (needs, barred, affordable) = match needs {
+            Ok(needs) => (needs, barred, Ok(())),
+            Err(Unmet::Rejected(rejection)) => (Needs::default(), barred.or(Some(rejection)), Ok(())),
+            Err(Unmet::TooCostly(costly)) => (Needs::default(), barred, Err(costly)),
         };
         let (devices, barred) = match devices::needs(shape, world) {
             Ok(devices) => (devices, barred),
             Err(rejection) => (Devices::default(), barred.or(Some(rejection))),
         };
-        let affordable = Cost::of(shape)
-            .check(cache.existing)
-            .and_then(|()| check_volumes(needs.compared(), cache.existing));
         let mut class = Class {
             spots: None,
             spots_at: usize::MAX,
@@ -134,8 +136,7 @@ impl Class {
     /// Looks for no node, since that would take too long.
     fn give_up(&mut self, costly: TooCostly) {
         self.is_too_costly = true;
-        let helps = Helps::NODES_GONE | Helps::PODS;
-        self.barred = Some(Rejection::for_good(costly.message(), helps));
+        self.barred = Some(Rejection::for_good(costly.message(), costly.helps()));
         (self.gates, self.pulls, self.wishes) = (Gates::default(), Vec::new(), Wishes::default());
         self.cells.clear();
         self.ranks = Ranks::default();

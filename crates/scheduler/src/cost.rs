@@ -4,6 +4,7 @@
 //! compared with every node, or with every other pod, are counted here. A costly pod is tried after the cheap ones of
 //! its priority, and one that would hold up the queue for long is not tried at all.
 
+use crate::rules::Helps;
 use crate::shape::Shape;
 
 /// Pods that cost more are tried after others of the same priority.
@@ -12,12 +13,18 @@ pub const COSTLY: u64 = 500_000;
 pub const PLAN_COST_MAX: u64 = 2_000_000;
 /// A pod that costs more gets no node: some tenths of a second.
 pub const COST_MAX: u64 = 20_000_000;
-/// The same for volumes that its claims may get, each compared with every node: a large cluster has very many volumes.
+/// The same for the volumes that its claims have or may get: a large cluster has very many volumes.
 pub const VOLUME_COST_MAX: u64 = 200_000_000;
+/// Values in the node affinity of volumes that are held in parsed form at a time: some hundred megabytes.
+pub const VOLUME_VALUES_MAX: u64 = VOLUME_COST_MAX / VALUE;
 /// Plans with cheap pods in them that a costly pod lets pass, before it is tried beside them.
 pub const DEFERRALS_MAX: u32 = 8;
 /// What a term about other pods costs by itself: its counters, their places in indexes and their sums.
 const TERM: u64 = 64;
+/// What a volume costs that a claim is compared with, whether or not the claim may get it.
+const SCAN: u64 = 32;
+/// What a value in a condition costs once: it is copied and sorted.
+const VALUE: u64 = 100;
 
 /// The cost of the pods of a shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,31 +35,87 @@ pub struct Cost {
     per_node: u64,
 }
 
-/// `true` if so many volumes can be compared with so many nodes.
-///
-/// # Errors
-/// If not.
-pub fn check_volumes(volumes: usize, nodes: usize) -> Result<(), TooCostly> {
-    let steps = u64::try_from(volumes.saturating_mul(nodes)).unwrap_or(u64::MAX);
-    if steps > VOLUME_COST_MAX { Err(TooCostly(steps)) } else { Ok(()) }
+/// The cost of the volumes of one pod, added up before anything is built for them.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeCost {
+    nodes: u64,
+    steps: u64,
 }
 
-/// Why no node is looked for.
+impl VolumeCost {
+    /// No cost yet, on so many nodes.
+    #[must_use]
+    pub fn on(nodes: usize) -> VolumeCost {
+        VolumeCost { nodes: count(nodes), steps: 0 }
+    }
+
+    /// Adds the search of claims through all volumes.
+    ///
+    /// # Errors
+    /// If it costs too much.
+    pub fn add_scans(&mut self, claims: usize, volumes: usize) -> Result<(), TooCostly> {
+        self.add(count(claims).saturating_mul(count(volumes)).saturating_mul(SCAN))
+    }
+
+    /// Adds conditions that every node is compared with.
+    ///
+    /// # Errors
+    /// If it costs too much.
+    pub fn add_conditions(&mut self, conditions: u64) -> Result<(), TooCostly> {
+        self.add(conditions.saturating_mul(self.nodes))
+    }
+
+    /// Adds values of conditions, which are parsed once.
+    ///
+    /// # Errors
+    /// If it costs too much.
+    pub fn add_values(&mut self, values: u64) -> Result<(), TooCostly> {
+        self.add(values.saturating_mul(VALUE))
+    }
+
+    fn add(&mut self, steps: u64) -> Result<(), TooCostly> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > VOLUME_COST_MAX { Err(TooCostly::Volumes(self.steps)) } else { Ok(()) }
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Reasons not to look for a node, with the steps that it would take at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooCostly(
-    /// The steps that it would take.
-    pub u64,
-);
+pub enum TooCostly {
+    /// The terms of the pod.
+    Pod(u64),
+    /// The volumes that its claims have or may get.
+    Volumes(u64),
+}
 
 impl TooCostly {
     /// The same in words.
     #[must_use]
     pub fn message(self) -> String {
-        format!(
-            "scheduling the pod would take {} steps (maximum {COST_MAX}): \
-             it has too many affinity terms, topology spread constraints, tolerations, resources or claims",
-            self.0
-        )
+        match self {
+            TooCostly::Pod(steps) => format!(
+                "scheduling the pod would take {steps} steps (maximum {COST_MAX}): \
+                 it has too many affinity terms, topology spread constraints, tolerations, resources or claims"
+            ),
+            TooCostly::Volumes(steps) => format!(
+                "finding volumes for the pod would take at least {steps} steps (maximum {VOLUME_COST_MAX}): \
+                 it has too many claims, or its volumes have too many node affinity terms"
+            ),
+        }
+    }
+
+    /// Changes that may make it cheaper.
+    #[must_use]
+    pub fn helps(self) -> Helps {
+        let any = Helps::NODES_GONE | Helps::PODS;
+        match self {
+            TooCostly::Pod(_) => any,
+            TooCostly::Volumes(_) => any | Helps::VOLUMES,
+        }
     }
 }
 
@@ -60,7 +123,6 @@ impl Cost {
     /// The cost of the pods of a shape.
     #[must_use]
     pub fn of(shape: &Shape) -> Cost {
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let others = &shape.others;
         let terms = others.near.len() + others.far.len() + others.wishes.len() + shape.spread.len();
         let conditions = shape.nodes.conditions();
@@ -80,8 +142,7 @@ impl Cost {
     /// The cost on so many nodes.
     #[must_use]
     pub fn on(self, nodes: usize) -> u64 {
-        let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-        self.once.saturating_add(self.per_node.saturating_mul(nodes))
+        self.once.saturating_add(self.per_node.saturating_mul(count(nodes)))
     }
 
     /// The cost where results of an earlier try are known.
@@ -96,7 +157,7 @@ impl Cost {
     /// If not.
     pub fn check(self, nodes: usize) -> Result<(), TooCostly> {
         let steps = self.on(nodes);
-        if steps > COST_MAX { Err(TooCostly(steps)) } else { Ok(()) }
+        if steps > COST_MAX { Err(TooCostly::Pod(steps)) } else { Ok(()) }
     }
 }
 

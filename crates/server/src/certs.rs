@@ -29,6 +29,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The start of 2023: a clock before it is wrong, for this program is younger.
+const CLOCK_MIN: i64 = 1_672_531_200;
 /// How long the authority lives.
 const CA_LIFE_DAYS: u32 = 3650;
 /// How long other certificates live.
@@ -68,6 +70,12 @@ pub enum CertError {
         /// What to do.
         remedy: String,
     },
+    /// An authority cannot be made at this time.
+    #[error(
+        "the clock of this machine says {}, and an authority that is made now would be unusable once it is right: set the \
+         clock right, and start again", Seconds(*.0)
+    )]
+    Clock(Time),
     /// They could not be made.
     #[error("cannot make certificates: {0}")]
     Make(#[from] rcgen::Error),
@@ -113,6 +121,9 @@ impl Pki {
     pub fn keep(dir: &Path, names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
         private_file::make_dir(dir).map_err(failed("create", dir))?;
         let ca = load_authority(dir, now)?;
+        if ca.is_none() && now < Time::from_seconds(CLOCK_MIN) {
+            return Err(CertError::Clock(now));
+        }
         let kept = |stem| load_leaf(dir, stem, ca.as_ref());
         let (server, admin) = (kept("apiserver")?, kept("admin")?);
         let old = [ca.clone(), server.clone(), admin.clone()];
@@ -189,7 +200,8 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
     let clock = "set the clock of this machine right";
     if now < begin {
         let problem = format!("is valid from {} on, and the clock says {}", Seconds(begin), Seconds(now));
-        return Err(unusable("ca.crt", problem, clock));
+        let clock = format!("{clock} (if it is right now, it was ahead when the authority was made)");
+        return Err(unusable("ca.crt", problem, &clock));
     }
     if now >= end {
         let problem = format!("has expired at {}, and the clock says {}", Seconds(end), Seconds(now));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use setpoint_store::disk::is_full;
 
 use crate::certs::{ADMIN_NAME, Pki, private_file};
 
@@ -60,24 +61,40 @@ users:
     )
 }
 
-/// Writes it, and the directory above it if there is none.
+/// Writes it, and the directory above it if there is none. One that says the same stays as it is. Where a disk is full,
+/// the old one stays: the server has to start, so that objects can be deleted.
 ///
 /// # Errors
 /// If there is a file that is not ours, or the file system refuses.
 pub fn write(path: &Path, text: &str) -> Result<(), KubeconfigError> {
+    write_with(path, text, private_file::replace)
+}
+
+fn write_with(
+    path: &Path,
+    text: &str,
+    replace: impl FnOnce(&Path, &[u8]) -> io::Result<()>,
+) -> Result<(), KubeconfigError> {
     let failed = |source| KubeconfigError::Io { path: path.to_owned(), source };
-    match std::fs::read(path) {
-        Ok(old) if !old.is_empty() && !old.starts_with(MARK.as_bytes()) => {
-            return Err(KubeconfigError::NotOurs(path.to_owned()));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+    let has_old = match std::fs::read(path) {
+        Ok(old) if old == text.as_bytes() => return Ok(()),
+        Ok(old) if old.is_empty() => false,
+        Ok(old) if old.starts_with(MARK.as_bytes()) => true,
+        Ok(_) => return Err(KubeconfigError::NotOurs(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(failed(error)),
-    }
+    };
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         private_file::make_dir(dir).map_err(failed)?;
     }
-    private_file::replace(path, text.as_bytes()).map_err(failed)
+    match replace(path, text.as_bytes()) {
+        Err(error) if has_old && is_full(&error) => {
+            let path = path.display();
+            tracing::warn!(%path, %error, "cannot update the kubeconfig, the old one stays");
+            Ok(())
+        }
+        written => written.map_err(failed),
+    }
 }
 
 #[cfg(test)]
@@ -106,5 +123,20 @@ mod tests {
         std::fs::write(&path, "apiVersion: v1\n").unwrap();
         assert!(matches!(write(&path, &second), Err(KubeconfigError::NotOurs(_))));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
+    }
+
+    #[test]
+    fn kubeconfig_that_says_the_same_or_lacks_room_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let full = |_: &Path, _: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull));
+        let (first, second) = (sample(), sample());
+        assert!(write_with(&path, &first, full).is_err(), "there is none");
+        write(&path, &first).unwrap();
+        write_with(&path, &first, |_, _| panic!("nothing to write")).unwrap();
+        write_with(&path, &second, full).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+        let denied = |_: &Path, _: &[u8]| Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        assert!(write_with(&path, &second, denied).is_err());
     }
 }

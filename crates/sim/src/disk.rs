@@ -144,6 +144,12 @@ impl SimDisk {
         inner.faults = Faults::default();
     }
 
+    /// Turns the power on again over all that was written, as if only the process had been killed.
+    pub fn power_on(&self) {
+        let mut inner = self.0.lock();
+        (inner.off, inner.faults) = (false, Faults::default());
+    }
+
     /// Flips a bit of a file, as a failing disk would. False if the file is not that long.
     pub fn flip(&self, name: &str, position: usize, bit: u8) -> bool {
         let mut inner = self.0.lock();
@@ -166,6 +172,15 @@ impl SimDisk {
         file.sync();
         file.content.truncate(length);
         file.durable.truncate(length);
+        true
+    }
+
+    /// Replaces a file's content, as somebody with an editor does. False if there is no such file.
+    pub fn replace(&self, name: &str, content: Vec<u8>) -> bool {
+        let mut inner = self.0.lock();
+        let Some(id) = inner.names.get(name).copied() else { return false };
+        let file = inner.files.get_mut(&id).expect("every name has a file");
+        *file = FileState { durable: content.clone(), content, pending: Vec::new() };
         true
     }
 

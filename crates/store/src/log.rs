@@ -68,6 +68,9 @@ pub trait Log: Send {
     /// for it or not.
     fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError>;
 
+    /// Notes how far it is durable, before a process ends as it should.
+    fn note_end(&mut self) {}
+
     /// How large it is.
     fn stat(&self) -> LogStat;
 }
@@ -164,6 +167,15 @@ pub enum LogError {
         position: u64,
         /// What is wrong there.
         what: String,
+    },
+    /// All segments and checkpoints are gone.
+    #[error(
+        "no segment-* or checkpoint-* file is left, but {leftover} is, so there was a store: restore the files from a \
+         backup, or remove the data directory to start with an empty one"
+    )]
+    Lost {
+        /// A file that shows it.
+        leftover: String,
     },
     /// Files written by a newer program.
     #[error("{file} has format {found}, this program reads formats up to {known}: use a newer setpoint")]

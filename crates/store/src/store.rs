@@ -392,6 +392,12 @@ impl Store {
         chore.and_then(|chore| chore.run()).map_err(|error| self.shared.chore_failed(error))
     }
 
+    /// Notes in the log how far it is durable. To be called once before a process ends as it should: the loss of the
+    /// last commits is found then.
+    pub fn note_end(&self) {
+        self.shared.with_writer(|writer| writer.log.note_end());
+    }
+
     /// Wakes who waits for a chore.
     pub(crate) fn announce_chore(&self) {
         self.shared.announce_chore();

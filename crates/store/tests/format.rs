@@ -82,6 +82,7 @@ fn write(dir: &Path) {
     commit(at(6).put(key("pods", "shop/größe"), Expect::Absent, Draft::new("")));
     commit(at(7).delete(key("nodes", "n1"), Expect::Revision(Revision(2))));
     commit(at(8).put(lease(), Expect::Present, Draft::new("held again")));
+    store.note_end();
 }
 
 /// All files but the lock.
@@ -186,26 +187,26 @@ fn a_format_of_tomorrow_is_refused_and_left_alone() {
     for newer in [CHECKPOINT, SEGMENT] {
         let dir = copy(FORMAT, |name, bytes| {
             if name == newer {
-                bytes[8] = 3
+                bytes[8] = 4
             }
         });
         let before = files(dir.path());
         let error = open(dir.path()).err().expect("it cannot be read");
         let expected =
-            format!("{newer} has format 3, this program reads formats up to 2: use a newer setpoint");
+            format!("{newer} has format 4, this program reads formats up to 3: use a newer setpoint");
         assert_eq!(error.to_string(), expected);
         assert!(files(dir.path()) == before, "nothing was changed");
     }
     // History is read when somebody asks for it.
     let dir = copy(FORMAT, |name, bytes| {
         if name == HISTORY {
-            bytes[8] = 3
+            bytes[8] = 4
         }
     });
     let store = open(dir.path()).unwrap();
     assert!(matches!(
         store.at(Revision(2)),
-        Err(ReadError::Log(LogError::Format { found: 3, known: 2, .. }))
+        Err(ReadError::Log(LogError::Format { found: 4, known: 3, .. }))
     ));
     assert!(store.at(Revision(7)).is_ok());
 }

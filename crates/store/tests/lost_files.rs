@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use setpoint_api::{Key, Revision, Time};
-use setpoint_sim::disk::SimDisk;
+use setpoint_sim::disk::{Faults, SimDisk};
 use setpoint_sim::store_world::{self, resource};
 use setpoint_store::disk::{Disk, OsDisk};
 use setpoint_store::log::LogError;
@@ -141,6 +141,163 @@ fn an_older_segment_that_was_cut_or_deleted_is_reported() {
     damage(&disk, "cut to its header");
     disk.remove(&first).unwrap();
     damage(&disk, "deleted");
+}
+
+/// Makes all of a file from some byte on zero.
+fn zero(disk: &SimDisk, name: &str, from: usize) {
+    let mut content = disk.content(name).unwrap();
+    content[from..].fill(0);
+    assert!(disk.replace(name, content));
+}
+
+#[test]
+fn whole_frames_that_were_zeroed_at_the_end_are_reported() {
+    for (name, disk) in stores() {
+        // A store that was opened notes how far its last segment reaches.
+        drop(store_world::open(&disk).unwrap());
+        let segment = last_segment(&disk);
+        let whole = disk.content(&segment).unwrap();
+        let used = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        // The last bytes of a frame are padding, up to eight.
+        let mut from = 64;
+        while from + 8 < used {
+            zero(&disk, &segment, from);
+            let (file, position, _) = damage(&disk, &format!("{name}, zeroed from {from}"));
+            assert!(file == segment && position <= from as u64, "{name}, zeroed from {from}: {position}");
+            assert!(disk.replace(&segment, whole.clone()));
+            from += 8;
+        }
+        store_world::open(&disk).unwrap();
+    }
+}
+
+#[test]
+fn a_clean_stop_notes_the_last_commit_and_a_running_store_most_of_them() {
+    for (stops, commits) in [(true, 1), (true, 5), (false, 70)] {
+        let disk = SimDisk::default();
+        let options = || DiskOptions { entropy: 7, ..DiskOptions::default() };
+        let open =
+            || Store::open(Box::new(DiskLog::new(shared(&disk), options())), Retention::default(), |_| ());
+        let store = open().unwrap();
+        fill(&store, commits, 700);
+        if stops {
+            store.note_end();
+        }
+        drop(store);
+        zero(&disk, &last_segment(&disk), 64);
+        let error = open().err().unwrap().to_string();
+        assert!(error.contains("corrupt at byte 64: the last frames are gone: "), "{commits}: {error}");
+    }
+}
+
+/// The note of the synced end is written before a frame that is not: whatever a power cut leaves of both, it tells the truth.
+#[test]
+fn a_power_cut_beside_a_note_of_the_synced_end_is_no_damage() {
+    for seed in 0..150 {
+        let mut rng = Rng::with_seed(seed);
+        let disk = SimDisk::default();
+        let open = |what: &str| {
+            let options = DiskOptions { entropy: 7, ..DiskOptions::default() };
+            let log = Box::new(DiskLog::new(shared(&disk), options));
+            Store::open(log, Retention::default(), |_| ()).unwrap_or_else(|error| panic!("{what}: {error}"))
+        };
+        let mut acknowledged = Revision::ZERO;
+        for round in 0..3 {
+            let store = open(&format!("seed {seed}, round {round}"));
+            assert!(store.snapshot().revision() >= acknowledged, "seed {seed}, round {round}");
+            disk.set_faults(Faults { fuse: Some(disk.operations() + rng.u64(10..500)), ..Faults::default() });
+            for number in 0..400 {
+                let key = Key::from_path(&resource(0), &format!("n/{}", number % 7)).unwrap();
+                let draft = Draft::new(vec![b'v'; rng.usize(1..900)]);
+                let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft);
+                let Ok(done) = store.commit(proposal) else { break };
+                acknowledged = done.revision;
+            }
+            drop(store);
+            disk.power_cycle(&mut rng);
+        }
+    }
+}
+
+#[test]
+fn notes_of_the_synced_end_cost_no_sync() {
+    let disk = SimDisk::default();
+    let options = DiskOptions { entropy: 7, ..DiskOptions::default() };
+    let store =
+        Store::open(Box::new(DiskLog::new(shared(&disk), options)), Retention::default(), |_| ()).unwrap();
+    fill(&store, 1, 10);
+    let before = disk.syncs();
+    fill(&store, 300, 10);
+    assert_eq!(disk.syncs() - before, 300);
+}
+
+#[test]
+fn a_segment_that_was_stretched_is_reported_before_it_is_read() {
+    for (name, disk) in stores() {
+        let segment = last_segment(&disk);
+        let mut content = disk.content(&segment).unwrap();
+        let made = content.len();
+        content.resize(made + 1, 0);
+        assert!(disk.replace(&segment, content));
+        let (file, position, what) = damage(&disk, name);
+        assert_eq!((file, position), (segment, made as u64), "{name}");
+        assert!(what.starts_with("the file has "), "{name}: {what}");
+    }
+    // As long as no memory is.
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = Arc::new(OsDisk::exclusive(dir.path())?);
+        Store::open(Box::new(DiskLog::new(disk, DiskOptions::default())), Retention::default(), |_| ())
+    };
+    fill(&open().unwrap(), 3, 10);
+    let segment = dir.path().join("segment-00000000000000000001.log");
+    std::fs::OpenOptions::new().write(true).open(segment).unwrap().set_len(10 << 40).unwrap();
+    let error = open().err().unwrap().to_string();
+    assert!(error.contains("the file has 10995116277760 bytes"), "{error}");
+}
+
+#[test]
+fn a_directory_that_lost_all_segments_and_checkpoints_is_refused() {
+    for (name, disk) in stores() {
+        store_world::open(&disk).unwrap().tend(Time(1)).unwrap();
+        let all = disk.list().unwrap();
+        assert!(all.iter().any(|name| name == "spare.log" || name == "reserve.log"), "{name}: {all:?}");
+        for file in all.iter().filter(|name| name.starts_with("segment-") || name.starts_with("checkpoint-"))
+        {
+            disk.remove(file).unwrap();
+        }
+        disk.sync_names().unwrap();
+        let opened = store_world::open(&disk).err().unwrap_or_else(|| panic!("{name}: it opened"));
+        let checked = DiskReader::new(shared(&disk)).check().unwrap_err();
+        for error in [opened, checked] {
+            assert!(matches!(error, LogError::Lost { .. }), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_first_start_that_was_cut_anywhere_can_be_repeated() {
+    for seed in 0..200 {
+        let mut rng = Rng::with_seed(seed);
+        let disk = SimDisk::default();
+        let faults = || Faults { fuse: Some(seed % 60), ..Faults::default() };
+        disk.set_faults(faults());
+        if let Ok(store) = store_world::open(&disk) {
+            // Room is made before and beside the first commit.
+            let _ = store.tend(Time(1));
+            let key = Key::from_path(&resource(0), "n/1").unwrap();
+            let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, Draft::new("x"));
+            let _ = store.commit(proposal);
+            let _ = store.tend(Time(1));
+        }
+        // A process that is killed leaves everything to the system, a power cut loses some of it.
+        if seed.is_multiple_of(2) {
+            disk.power_cycle(&mut rng);
+        } else {
+            disk.power_on();
+        }
+        store_world::open(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
 }
 
 /// The notes are not synced where a commit waits: whatever a power cut leaves of them raises no false alarm.

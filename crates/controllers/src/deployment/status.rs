@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
+use setpoint_reconcile::int32;
 use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
 use setpoint_reconcile::views::{Condition, condition};
 
@@ -29,7 +30,7 @@ pub(super) enum Progress<'a> {
 
 /// The counts, with these conditions and the one of availability.
 pub(super) fn counted(sets: &Sets<'_>, conditions: Vec<Condition>, now: Time) -> DeploymentStatus {
-    let sum = |count: fn(&Member<'_>) -> i64| sets.all().map(count).sum::<i64>();
+    let sum = |count: fn(&Member<'_>) -> i64| int32::saturate(sets.all().map(count).sum());
     let available = sum(|set| set.set.status.available_replicas.unwrap_or(0));
     let mut status = DeploymentStatus {
         observed_generation: sets.owner.object.meta().generation,
@@ -55,7 +56,7 @@ pub(super) fn counted(sets: &Sets<'_>, conditions: Vec<Condition>, now: Time) ->
 fn terminating(sets: &Sets<'_>) -> Option<i64> {
     let said = sets.all().map(|set| &set.set.status);
     let said = said.filter(|status| status.observed_generation.is_some());
-    said.map(|status| status.terminating_replicas).sum()
+    said.map(|status| status.terminating_replicas).sum::<Option<i64>>().map(int32::saturate)
 }
 
 /// How the Deployment stands.

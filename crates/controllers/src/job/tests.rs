@@ -134,6 +134,20 @@ fn pods_run_until_enough_have_succeeded() {
 }
 
 #[test]
+fn job_whose_counters_are_at_their_maximum_still_ends() {
+    let mut cluster =
+        start(&value!({"completions": 2, "parallelism": 1, "backoffLimit": (i64::from(i32::MAX))}));
+    let most = i64::from(i32::MAX);
+    cluster.patch("jobs.batch", "default/work", "status", value!({"status": {"failed": (most)}})).unwrap();
+    cluster.settle();
+    end_all(&mut cluster, 1);
+    let_go(&mut cluster);
+    assert_eq!(number(&cluster, "failed"), most);
+    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "BackoffLimitExceeded"));
+    cluster.assert_quiet();
+}
+
+#[test]
 fn without_completions_the_first_success_is_enough() {
     let mut cluster = start(&value!({"parallelism": 3}));
     let pods = going(&cluster);

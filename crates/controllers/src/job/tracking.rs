@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use setpoint_api::Time;
 use setpoint_reconcile::views::job::JobStatus;
 use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Note};
+use setpoint_reconcile::{Act, Note, int32};
 
 use super::policy::Meaning;
 use super::sync::{Sync, Verdict};
@@ -104,7 +104,7 @@ impl Sync<'_> {
             names.retain(|uid| tracked.contains(&**uid));
             let gone = i64::try_from(before - names.len()).unwrap_or(i64::MAX);
             if gone > 0 {
-                *number = Some(number.unwrap_or(0) + gone);
+                *number = Some(int32::saturate(number.unwrap_or(0).saturating_add(gone)));
             }
         }
     }

@@ -11,7 +11,7 @@ use setpoint_reconcile::Meta;
 use crate::pod::{Container, Pod, Variable};
 
 /// The value of a variable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Value {
     /// What people read where it is used.
     pub text: String,
@@ -39,7 +39,7 @@ impl Value {
 }
 
 /// Variables with their values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Env {
     known: BTreeMap<String, Value>,
     /// Whether there are others.
@@ -53,9 +53,9 @@ pub const ROOM: usize = 2 << 20;
 const SERVICE: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
 
 impl Env {
-    /// The variables of a container of a pod.
+    /// The variables of a container of a pod, where these have so many bytes.
     #[must_use]
-    pub fn of(container: &Container, pod: &Pod, meta: &Meta) -> Env {
+    pub fn of(container: &Container, pod: &Pod, meta: &Meta, mut room: usize) -> Env {
         let mut env = Env { known: BTreeMap::new(), is_open: !container.env_from.is_empty() };
         for (name, text) in
             [("HOME", "/root"), ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")]
@@ -68,7 +68,6 @@ impl Env {
             (false, name) => name,
         };
         env.set("HOSTNAME", Value::sure(host));
-        let mut room = ROOM;
         for variable in &container.env {
             let mut value = env.value(variable, pod, meta, room);
             match room.checked_sub(value.text.len()) {
@@ -176,7 +175,7 @@ mod tests {
         let meta: Meta =
             serde_json::from_str(r#"{"name":"web-0","namespace":"shop","labels":{"app":"web"}}"#).unwrap();
         let pod: Pod = serde_json::from_str(r#"{"spec":{"nodeName":"node-3"}}"#).unwrap();
-        Env::of(&container, &pod, &meta)
+        Env::of(&container, &pod, &meta, ROOM)
     }
 
     #[test]

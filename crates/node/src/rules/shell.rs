@@ -5,7 +5,7 @@
 //! the rest. Of anything else it says that it goes on until it is stopped: a guess about a program that nobody runs
 //! would be worse.
 
-mod budget;
+pub(crate) mod budget;
 mod escapes;
 mod machine;
 mod tokens;
@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use self::budget::Budget;
 use self::machine::{Machine, Step};
 use super::env::Env;
 use crate::ticks::Ticks;
@@ -144,6 +145,14 @@ impl Course {
         files
     }
 
+    /// How many bytes it takes, more or less.
+    #[must_use]
+    pub(super) fn size(&self) -> usize {
+        let lines = self.log.iter().chain(self.cycle.iter().flat_map(|cycle| &cycle.log));
+        let files = self.files.iter().flat_map(|(_, name, text)| [Some(name.as_str()), text.as_deref()]);
+        budget::cost(lines.map(|(_, line)| line.as_str()).chain(files.flatten()))
+    }
+
     /// Says a text line by line. One that does not end is gone on with, if that happens at once.
     fn say(&mut self, now: Duration, text: &str) {
         let mut lines = text.split_inclusive('\n');
@@ -161,12 +170,24 @@ impl Course {
 }
 
 /// What a command line does where these files and variables are.
+#[cfg(test)]
 #[must_use]
 pub fn read(words: &[String], files: BTreeMap<String, String>, env: &Env) -> Course {
-    let mut machine = Machine::new(files, env.clone());
+    read_within(Budget::new(), words, files, env).0
+}
+
+/// Returns what a command line does where these files and variables are, and what is left of its budget.
+#[must_use]
+pub(crate) fn read_within(
+    budget: Budget,
+    words: &[String],
+    files: BTreeMap<String, String>,
+    env: &Env,
+) -> (Course, Budget) {
+    let mut machine = Machine::new(files, env.clone(), budget);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let step = machine.run(&words, None);
-    let Machine { mut course, now, .. } = machine;
+    let Machine { mut course, now, budget, .. } = machine;
     if let Step::Code(code) | Step::Exit(code) = step {
         course.end = Some((now, code));
         // What went on beside it ends with it.
@@ -175,7 +196,7 @@ pub fn read(words: &[String], files: BTreeMap<String, String>, env: &Env) -> Cou
     }
     course.log.sort_by_key(|(at, _)| *at);
     course.files.sort_by_key(|(at, _, _)| *at);
-    course
+    (course, budget)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One plan: pods are taken from the line, the most important first, and placed one after another.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::rfc3339::Seconds;
@@ -17,6 +18,7 @@ use crate::choose::{self, Verdict};
 use crate::class::Class;
 use crate::cost::{COST_MAX, COSTLY, DEFERRALS_MAX, PLAN_COST_MAX};
 use crate::preempt::{Budgets, Candidate, Search};
+use crate::rules::volumes::reach::Weight;
 use crate::rules::{Helps, devices, volumes};
 use crate::waiting::{SETTLE, Waiting};
 
@@ -50,6 +52,8 @@ pub(super) struct Desk<'a> {
     /// What victims are told, and their ends.
     warnings: Vec<Act>,
     ends: Vec<Act>,
+    /// The volumes that cost more than usual; counted for the first pod with claims.
+    heavy: OnceCell<Weight>,
 }
 
 impl<'a> Desk<'a> {
@@ -80,6 +84,7 @@ impl<'a> Desk<'a> {
             volumes: Vec::new(),
             warnings: Vec::new(),
             ends: Vec::new(),
+            heavy: OnceCell::new(),
         };
         if let Some(failure) = seen.failure.filter(|failure| is_new && failure.verb == "create") {
             desk.blame(&sent, failure);
@@ -167,6 +172,7 @@ impl<'a> Desk<'a> {
         plan.stage(self.ends);
         plan.stage(self.statuses);
         plan.stage(self.volumes);
+        self.cache.reach.clear();
         plan.memo = self.cache;
         plan
     }
@@ -249,12 +255,14 @@ impl<'a> Desk<'a> {
     fn cost(&self, id: PodId) -> u64 {
         let entry = self.cache.pod(id).and_then(|entry| self.cache.shapes[entry.shape as usize].as_ref());
         let Some(entry) = entry else { return 0 };
-        // Volumes are looked for anew with each try.
-        let claims = u64::try_from(entry.shape.claims.len()).unwrap_or(u64::MAX);
-        let volumes = if claims > 1 { self.world.count("persistentvolumes") } else { 0 };
-        let volumes = claims.saturating_mul(u64::try_from(volumes).unwrap_or(u64::MAX));
         let own = if entry.class.is_some() { entry.cost.again() } else { entry.cost.on(self.cache.existing) };
-        own.saturating_add(volumes)
+        if entry.shape.claims.is_empty() {
+            return own;
+        }
+        // Volumes are looked for anew with each try.
+        let claims = volumes::open_claims(&entry.shape, self.world);
+        let heavy = *self.heavy.get_or_init(|| volumes::heavy_volumes(self.world));
+        own.saturating_add(volume_steps(claims, self.world, self.cache.existing, heavy))
     }
 
     /// The node that a pod was promised: as is remembered, or as its status says where nothing is.
@@ -506,6 +514,16 @@ impl<'a> Desk<'a> {
         self.cache.hold(id, node);
         self.cache.assumed.push(id);
     }
+}
+
+/// The steps that finding volumes for claims takes, as far as they are more than usual.
+fn volume_steps(claims: usize, world: &World, nodes: usize, heavy: Weight) -> u64 {
+    let steps = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    // One claim is usual.
+    let scanned = if claims > 1 { world.count("persistentvolumes") } else { 0 };
+    let compared = heavy.conditions.saturating_mul(steps(nodes)).saturating_add(steps(scanned));
+    let parsed = if claims > 0 { heavy.values } else { 0 };
+    steps(claims).saturating_mul(compared).saturating_add(parsed)
 }
 
 /// What a pod can hope for that no node would do for.

@@ -4,10 +4,11 @@
 //! the claim is.
 
 mod limits;
+pub mod reach;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::object::Pairs;
@@ -21,8 +22,10 @@ use setpoint_reconcile::{Act, Object, World, Write};
 use super::{Helps, Rejection};
 use crate::cache::Cache;
 use crate::cache::node::Node;
+use crate::cost::{TooCostly, VolumeCost};
 use crate::shape::{Claim, NodeTerm, Shape};
 use limits::Limits;
+use reach::{ReachCache, Terms, Weight};
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -50,7 +53,7 @@ pub struct Needs {
 /// A volume that is there.
 #[derive(Clone, Debug)]
 struct Fixed {
-    terms: Option<Vec<NodeTerm>>,
+    terms: Terms,
     zones: Vec<(&'static str, Vec<Box<str>>)>,
     /// Whether its claim is bound to it by now.
     is_bound: bool,
@@ -61,11 +64,11 @@ struct Fixed {
 struct Open {
     claim: Object,
     selected: Option<Box<str>>,
-    volumes: Vec<(Object, Option<Vec<NodeTerm>>)>,
+    volumes: Vec<(Object, Terms)>,
     is_made: bool,
-    topologies: Vec<NodeTerm>,
-    /// The nodes from which its driver has room for it; nothing if the driver does not say.
-    room: Option<Vec<Selector>>,
+    topologies: Arc<[NodeTerm]>,
+    /// CSIStorageCapacities that have room for it; nothing if its driver does not report any.
+    room: Option<Vec<Object>>,
 }
 
 /// What a claim finds on a node.
@@ -79,10 +82,13 @@ enum Finds {
 }
 
 impl Needs {
-    /// How many volumes every node is compared with, at the most.
-    #[must_use]
-    pub fn compared(&self) -> usize {
-        self.open.iter().map(|open| open.volumes.len()).sum()
+    /// The number of allocations that hold terms of volumes.
+    #[cfg(test)]
+    pub fn shared_terms(&self) -> usize {
+        let all = self.open.iter().flat_map(|open| &open.volumes);
+        all.filter_map(|(_, terms)| terms.as_ref().map(|terms| Arc::as_ptr(terms).addr()))
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     /// Whether every claim has its volume.
@@ -92,17 +98,83 @@ impl Needs {
     }
 }
 
-fn barred(why: String) -> Rejection {
-    Rejection::for_good(why, Helps::VOLUMES)
+/// Reasons why no node is looked for.
+#[derive(Clone, Debug)]
+pub enum Unmet {
+    /// No node will do.
+    Rejected(Rejection),
+    /// It would take too long.
+    TooCostly(TooCostly),
 }
 
-/// What the volumes of a pod need.
+impl From<TooCostly> for Unmet {
+    fn from(costly: TooCostly) -> Unmet {
+        Unmet::TooCostly(costly)
+    }
+}
+
+fn barred(why: String) -> Unmet {
+    Unmet::Rejected(Rejection::for_good(why, Helps::VOLUMES))
+}
+
+/// Returns what the volumes of a pod need on so many nodes.
 ///
 /// # Errors
-/// If no node will do, and why.
-pub fn needs(shape: &Shape, world: &World) -> Result<Needs, Rejection> {
+/// If no node will do, or if it would take too long to find one.
+pub fn needs(shape: &Shape, world: &World, nodes: usize, reach: &mut ReachCache) -> Result<Needs, Unmet> {
     let mut needs = Needs::default();
-    for Claim { name, made_for } in &shape.claims {
+    if shape.claims.is_empty() {
+        return Ok(needs);
+    }
+    let mut search = Search::new(world, VolumeCost::on(nodes), reach);
+    // The volumes that nodes have already are compared with those of the pod.
+    search.cost.add_conditions(u64::try_from(shape.claims.len()).unwrap_or(u64::MAX))?;
+    search.cost.add_scans(open_claims(shape, world), world.count("persistentvolumes"))?;
+    for claim in &shape.claims {
+        search.add_claim(shape, claim, &mut needs)?;
+    }
+    needs.limits = Limits::of(shape, world);
+    Ok(needs)
+}
+
+/// The number of claims of a pod that are not bound yet.
+pub fn open_claims(shape: &Shape, world: &World) -> usize {
+    let is_open = |claim: &&Claim| {
+        let view = world.view::<PersistentVolumeClaim>(&shape.namespace, &claim.name);
+        view.is_some_and(|(_, claim)| claim.spec.volume_name.is_empty())
+    };
+    shape.claims.iter().filter(is_open).count()
+}
+
+/// Available volumes that cost more than usual to compare with nodes.
+#[must_use]
+pub fn heavy_volumes(world: &World) -> Weight {
+    let mut all = Weight::default();
+    let available = world.views::<PersistentVolume>().filter(|(_, volume)| volume.spec.claim_ref.is_none());
+    for weight in available.map(|(_, volume)| Weight::of_volume(volume)).filter(|weight| weight.is_heavy()) {
+        all += weight;
+    }
+    all
+}
+
+/// A search for the volumes of one pod. What it costs is added up before it is built.
+struct Search<'a> {
+    world: &'a World,
+    cost: VolumeCost,
+    reach: &'a mut ReachCache,
+    /// Volumes whose values are in the cost.
+    weighed: BTreeMap<&'a Key, Weight>,
+    /// Topologies of storage classes, by name.
+    topologies: BTreeMap<&'a str, (Weight, Arc<[NodeTerm]>)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(world: &'a World, cost: VolumeCost, reach: &'a mut ReachCache) -> Search<'a> {
+        Search { world, cost, reach, weighed: BTreeMap::new(), topologies: BTreeMap::new() }
+    }
+
+    fn add_claim(&mut self, shape: &Shape, claim: &Claim, needs: &mut Needs) -> Result<(), Unmet> {
+        let (world, Claim { name, made_for }) = (self.world, claim);
         let Some((object, claim)) = world.view::<PersistentVolumeClaim>(&shape.namespace, name) else {
             return Err(barred(if made_for.is_some() {
                 format!(
@@ -132,49 +204,117 @@ pub fn needs(shape: &Shape, world: &World) -> Result<Needs, Rejection> {
         }
         if !volume.is_empty() && object.meta().annotations.get(BIND_COMPLETED).is_some() {
             match world.view::<PersistentVolume>("", volume) {
-                Some((object, volume)) => needs.fixed.push(fixed(object, volume, true)),
+                Some((object, volume)) => needs.fixed.push(self.fixed(object, volume, true)?),
                 None => needs.is_lost = true,
             }
-            continue;
+            return Ok(());
         }
         let class = world.view::<StorageClass>("", claim.class(object)).filter(|(_, class)| class.waits());
         let Some((_, class)) = class.filter(|_| volume.is_empty()) else {
             return Err(barred("pod has unbound immediate PersistentVolumeClaims".to_owned()));
         };
         match world.views::<PersistentVolume>().find(|(_, volume)| volume.is_for(object)) {
-            Some((object, volume)) => needs.fixed.push(fixed(object, volume, false)),
-            None => needs.open.push(open(object, claim, class, world)),
+            Some((object, volume)) => needs.fixed.push(self.fixed(object, volume, false)?),
+            None => needs.open.push(self.open(object, claim, class)?),
         }
+        Ok(())
     }
-    needs.limits = Limits::of(shape, world);
-    Ok(needs)
-}
 
-fn fixed(object: &Object, volume: &PersistentVolume, is_bound: bool) -> Fixed {
-    let labels = &object.meta().labels;
-    let zones = ZONE_LABELS.iter().filter_map(|key| {
-        let values = labels.get(key)?;
-        Some((*key, values.split("__").map(Into::into).collect()))
-    });
-    Fixed { terms: terms(volume), zones: zones.collect(), is_bound }
-}
+    fn fixed(
+        &mut self,
+        object: &'a Object,
+        volume: &PersistentVolume,
+        is_bound: bool,
+    ) -> Result<Fixed, TooCostly> {
+        let labels = &object.meta().labels;
+        let zones = ZONE_LABELS.iter().filter_map(|key| {
+            let values = labels.get(key)?;
+            Some((*key, values.split("__").map(Into::into).collect()))
+        });
+        Ok(Fixed { terms: self.terms(object, volume)?, zones: zones.collect(), is_bound })
+    }
 
-fn terms(volume: &PersistentVolume) -> Option<Vec<NodeTerm>> {
-    let terms = volume.spec.node_affinity.as_ref()?.at(&["required", "nodeSelectorTerms"])?.as_list()?;
-    Some(terms.iter().filter_map(NodeTerm::of).collect())
+    /// Returns the nodes that can reach a volume, once the cost of comparing them is in the sum.
+    fn terms(&mut self, object: &'a Object, volume: &PersistentVolume) -> Result<Terms, TooCostly> {
+        let weight = match self.weighed.get(object.key()) {
+            Some(weight) => *weight,
+            None => {
+                let weight = Weight::of_volume(volume);
+                self.cost.add_values(weight.values)?;
+                self.weighed.insert(object.key(), weight);
+                weight
+            }
+        };
+        self.cost.add_conditions(weight.conditions.max(1))?;
+        Ok(self.reach.terms(object, volume))
+    }
+
+    fn open(
+        &mut self,
+        object: &'a Object,
+        claim: &'a PersistentVolumeClaim,
+        class: &'a StorageClass,
+    ) -> Result<Open, TooCostly> {
+        let mut fitting: Vec<(&'a Object, &PersistentVolume)> = self
+            .world
+            .views::<PersistentVolume>()
+            .filter(|(seen, volume)| fits(seen, volume, object, claim))
+            .collect();
+        fitting.sort_by_cached_key(|(_, volume)| storage(&volume.spec.capacity));
+        let mut volumes = Vec::with_capacity(fitting.len());
+        for (seen, volume) in fitting {
+            volumes.push((seen.clone(), self.terms(seen, volume)?));
+        }
+        let name = claim.class(object);
+        let room = room(claim, name, class, self.world);
+        self.cost.add_conditions(u64::try_from(room.as_ref().map_or(0, Vec::len)).unwrap_or(u64::MAX))?;
+        Ok(Open {
+            claim: object.clone(),
+            selected: object.meta().annotations.get(SELECTED_NODE).map(Into::into),
+            volumes,
+            is_made: !class.provisioner.is_empty() && class.provisioner != NO_PROVISIONER,
+            topologies: self.topologies(name, class)?,
+            room,
+        })
+    }
+
+    /// Returns where the volumes of a class can be, parsed once for all claims of the class.
+    fn topologies(&mut self, name: &'a str, class: &'a StorageClass) -> Result<Arc<[NodeTerm]>, TooCostly> {
+        if let Some((weight, known)) = self.topologies.get(name) {
+            self.cost.add_conditions(weight.conditions)?;
+            return Ok(Arc::clone(known));
+        }
+        let expressions = |one: &'a Value| one.get("matchLabelExpressions").and_then(Value::as_list);
+        let mut weight = Weight::default();
+        for one in &class.allowed_topologies {
+            weight += expressions(one).map(Weight::of).unwrap_or_default();
+        }
+        self.cost.add_values(weight.values)?;
+        self.cost.add_conditions(weight.conditions)?;
+        let terms = class.allowed_topologies.iter().filter_map(|one| {
+            let expressions = expressions(one)?.iter().map(|one| {
+                let values = one.get("values").cloned().unwrap_or_default();
+                value!({"key": (one.str_at(&["key"])), "operator": "In", "values": (values)})
+            });
+            NodeTerm::of(&value!({"matchExpressions": (expressions.collect::<Vec<_>>())}))
+        });
+        let terms: Arc<[NodeTerm]> = terms.collect();
+        self.topologies.insert(name, (weight, Arc::clone(&terms)));
+        Ok(terms)
+    }
 }
 
 fn storage(amounts: &Pairs) -> Quantity {
     amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
 }
 
-/// The nodes from which the driver of a class has room for a claim; nothing if the driver does not say.
+/// The CSIStorageCapacities with room for a claim; nothing if the driver of its class does not report any.
 fn room(
     claim: &PersistentVolumeClaim,
     name: &str,
     class: &StorageClass,
     world: &World,
-) -> Option<Vec<Selector>> {
+) -> Option<Vec<Object>> {
     let (_, driver) = world.view::<CsiDriver>("", &class.provisioner)?;
     let tells = driver.spec.storage_capacity == Some(true);
     claim.spec.resources.requests.get("storage").filter(|_| tells)?;
@@ -183,46 +323,28 @@ fn room(
         let most = one.maximum_volume_size.as_deref().or(one.capacity.as_deref());
         most.and_then(|text| Quantity::parse(text).ok()).is_some_and(|most| most >= wanted)
     };
-    let all = world.views::<CsiStorageCapacity>().map(|(_, one)| one);
-    let fitting = all.filter(|one| one.storage_class_name == name && suffices(one));
-    Some(fitting.map(|one| one.node_topology.clone()).collect())
+    let all = world.views::<CsiStorageCapacity>();
+    let fitting = all.filter(|(_, one)| one.storage_class_name == name && suffices(one));
+    Some(fitting.map(|(object, _)| object.clone()).collect())
 }
 
-fn open(object: &Object, claim: &PersistentVolumeClaim, class: &StorageClass, world: &World) -> Open {
-    let wanted = storage(&claim.spec.resources.requests);
-    let fits = |seen: &Object, volume: &PersistentVolume| {
-        volume.spec.claim_ref.is_none()
-            && volume.status.phase == "Available"
-            && !seen.meta().is_deleted()
-            && volume.class(seen) == claim.class(object)
-            && storage(&volume.spec.capacity) >= wanted
-            && volume.spec.volume_mode.as_deref().unwrap_or("Filesystem")
-                == claim.spec.volume_mode.as_deref().unwrap_or("Filesystem")
-            && claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
-            && claim.spec.selector.as_ref().is_none_or(|one| one.matches(|name| seen.meta().labels.get(name)))
-    };
-    let mut volumes: Vec<(Object, &PersistentVolume)> = world
-        .views::<PersistentVolume>()
-        .filter(|(seen, volume)| fits(seen, volume))
-        .map(|(seen, volume)| (seen.clone(), volume))
-        .collect();
-    volumes.sort_by_key(|(_, volume)| storage(&volume.spec.capacity));
-    let topologies = class.allowed_topologies.iter().filter_map(|one| {
-        let expressions = one.get("matchLabelExpressions").and_then(Value::as_list)?.iter();
-        let expressions = expressions.map(|one| {
-            let values = one.get("values").cloned().unwrap_or_default();
-            value!({"key": (one.str_at(&["key"])), "operator": "In", "values": (values)})
-        });
-        NodeTerm::of(&value!({"matchExpressions": (expressions.collect::<Vec<_>>())}))
-    });
-    Open {
-        claim: object.clone(),
-        selected: object.meta().annotations.get(SELECTED_NODE).map(Into::into),
-        volumes: volumes.iter().map(|(seen, volume)| (seen.clone(), terms(volume))).collect(),
-        is_made: !class.provisioner.is_empty() && class.provisioner != NO_PROVISIONER,
-        topologies: topologies.collect(),
-        room: room(claim, claim.class(object), class, world),
-    }
+/// `true` if a claim may get a volume on a node that reaches it.
+fn fits(seen: &Object, volume: &PersistentVolume, object: &Object, claim: &PersistentVolumeClaim) -> bool {
+    volume.spec.claim_ref.is_none()
+        && volume.status.phase == "Available"
+        && !seen.meta().is_deleted()
+        && volume.class(seen) == claim.class(object)
+        && storage(&volume.spec.capacity) >= storage(&claim.spec.resources.requests)
+        && volume.spec.volume_mode.as_deref().unwrap_or("Filesystem")
+            == claim.spec.volume_mode.as_deref().unwrap_or("Filesystem")
+        && claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
+        && claim.spec.selector.as_ref().is_none_or(|one| one.matches(|name| seen.meta().labels.get(name)))
+}
+
+/// `true` if a node meets one of the terms.
+fn is_reached(terms: &Terms, node: &Node) -> bool {
+    let allows = |term: &NodeTerm| term.allows(&node.name, &node.offer.labels);
+    terms.as_ref().is_none_or(|terms| terms.iter().any(allows))
 }
 
 /// Whether the node will do.
@@ -249,12 +371,7 @@ pub fn filter(
         let why = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
         return Err(Rejection::for_good(why, helps));
     }
-    let reaches = |terms: &Option<Vec<NodeTerm>>| {
-        terms
-            .as_ref()
-            .is_none_or(|terms| terms.iter().any(|term| term.allows(&node.name, &node.offer.labels)))
-    };
-    if !needs.fixed.iter().all(|fixed| reaches(&fixed.terms)) {
+    if !needs.fixed.iter().all(|fixed| is_reached(&fixed.terms, node)) {
         return Err(Rejection::for_good("node(s) didn't match PersistentVolume's node affinity", helps));
     }
     let mut taken = BTreeSet::new();
@@ -302,18 +419,18 @@ impl Open {
         if !self.is_made || !can_be_there {
             return Finds::Nothing;
         }
-        let reaches = |nodes: &Selector| nodes.matches(|name| labels.get(name));
+        let reaches = |room: &Object| {
+            let room = room.view::<CsiStorageCapacity>();
+            room.is_some_and(|room| room.node_topology.matches(|name| labels.get(name)))
+        };
         let has_room = self.room.as_ref().is_none_or(|room| room.iter().any(reaches));
         if has_room { Finds::Volume } else { Finds::NoRoom }
     }
 
     fn there(&self, node: &Node, taken: &BTreeSet<&Key>) -> Option<&Object> {
-        let reachable = self.volumes.iter().find(|(volume, terms)| {
-            !taken.contains(volume.key())
-                && terms
-                    .as_ref()
-                    .is_none_or(|terms| terms.iter().any(|term| term.allows(&node.name, &node.offer.labels)))
-        });
+        let is_free = |volume: &Object| !taken.contains(volume.key());
+        let reachable =
+            self.volumes.iter().find(|(volume, terms)| is_free(volume) && is_reached(terms, node));
         reachable.map(|(volume, _)| volume)
     }
 }

@@ -137,6 +137,17 @@ fn an_authority_survives_a_clock_that_is_wrong_at_the_start() {
 }
 
 #[test]
+fn no_authority_is_made_while_the_clock_is_plainly_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Pki::keep(dir.path(), &names(&[]), Time::from_seconds(86_400), 1).err().unwrap().to_string();
+    assert!(error.contains("the clock of this machine says 1970-01-02T00:00:00Z"), "{error}");
+    assert!(contents(dir.path()).is_empty() && !error.contains('\n'), "{error}");
+    let ahead = Pki::keep(dir.path(), &names(&[]), later(3650), 1).unwrap();
+    assert_refused(dir.path(), NOW, "if it is right now, it was ahead when the authority was made");
+    assert!(Pki::keep(dir.path(), &names(&[]), later(3651), 1).unwrap() == ahead);
+}
+
+#[test]
 fn a_crash_of_the_first_start_leaves_nothing_in_the_way() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ca.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();

@@ -17,7 +17,7 @@ use crate::clock::entropy;
 pub const LEASE: &str = "kube-controller-manager";
 
 /// The name of the scheduler where controllers are chosen.
-const SCHEDULER: &str = "scheduler";
+pub const SCHEDULER: &str = "scheduler";
 
 /// Which controllers run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]

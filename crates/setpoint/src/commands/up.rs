@@ -187,7 +187,9 @@ fn open_store(places: &Places, retention: Retention) -> anyhow::Result<Store> {
     let Some(dir) = &places.data_dir else {
         return Ok(Store::in_memory(retention));
     };
+    places.check_store()?;
     open(dir, retention).map_err(|error| match error.downcast_ref() {
+        Some(LogError::Lost { .. }) => anyhow::anyhow!("{}: {error}", dir.display()),
         Some(LogError::Corrupt { .. }) => error.context(format!(
             "the store in {} is damaged: restore the directory from a backup, or start with another --data-dir",
             dir.display()
@@ -228,6 +230,7 @@ impl Drop for Keeping {
             // A panic in the thread has been reported where it happened.
             let _ = driver.join();
         }
+        self.store.note_end();
     }
 }
 

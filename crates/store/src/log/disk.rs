@@ -253,16 +253,18 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Notes in the file before it that the segment at `first` is in use, so that its loss is found. A log that is
-    /// new has no such file, and gets an empty checkpoint. The note is not worth a failure: the commits are safe
+    /// Notes in the file before it that the segment at `first` is in use, so that its loss is found. That of a new log is
+    /// an empty checkpoint, which is written anew. The note is not worth a failure: the commits are safe
     /// without it.
     fn note_successor(&mut self, previous: Option<Segment>, first: Revision) {
         let noted = match (previous, &self.opened_from) {
             (Some(previous), _) => previous.seal(self.head).map(|sealed| {
                 self.state.lock().sealed = Some(sealed);
             }),
-            (None, Some(checkpoint)) => checkpoint::note_next(&self.disk, checkpoint, first),
-            (None, None) => {
+            (None, Some(checkpoint)) if checkpoint.first > Revision::ZERO => {
+                checkpoint::note_next(&self.disk, checkpoint, first)
+            }
+            (None, _) => {
                 self.syncs += 2;
                 let empty = Snapshot::default();
                 checkpoint::write(&self.disk, self.id, &empty, first).map(|bytes| {
@@ -381,13 +383,21 @@ impl DiskLog {
 
 impl Log for DiskLog {
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
-        let files = Files::list(&self.disk)?;
+        let mut files = Files::list(&self.disk)?;
+        if let Some(leftover) = files.leftover() {
+            return Err(LogError::Lost { leftover });
+        }
         for name in &files.unfinished {
             remove(&self.disk, name)?;
         }
         // What is spare was made for another moment; it is cheaper to make it anew than to trust it.
         if files.spare {
             remove(&self.disk, SPARE)?;
+        }
+        if files.checkpoints.is_empty() && files.segments.is_empty() {
+            // First of all files, so that others without it show that it was lost.
+            checkpoint::write(&self.disk, self.id, &Snapshot::default(), Revision::ZERO)?;
+            files.checkpoints.push(LogFile::checkpoint(Revision::ZERO));
         }
         self.recover(&files, into)?;
         if files.reserve {
@@ -467,6 +477,12 @@ impl Log for DiskLog {
             now,
             plain,
         }))
+    }
+
+    fn note_end(&mut self) {
+        if let Some(segment) = &mut self.active {
+            segment.note_synced();
+        }
     }
 
     fn stat(&self) -> LogStat {

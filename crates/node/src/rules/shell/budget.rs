@@ -10,18 +10,64 @@ const KEPT_MAX: usize = 1 << 20;
 /// What anything costs besides its bytes.
 const EACH: usize = 16;
 
+/// How many scripts of the longest kind a pod may have; the scripts of one with more get equal shares of this. A pod is
+/// looked at in the loop that serves all controllers.
+const SCRIPTS_MAX: u32 = 5;
+
 /// What may still be done for a script. Once something could not be afforded, nothing can.
-#[derive(Clone, Copy)]
-pub(super) struct Budget {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Budget {
     commands: u32,
     handled: usize,
     kept: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::share(1)
+    }
 }
 
 impl Budget {
     /// One of which nothing is spent.
     pub fn new() -> Budget {
         Budget { commands: COMMANDS_MAX, handled: HANDLED_MAX, kept: KEPT_MAX }
+    }
+
+    /// The share of each script of a pod with so many of them, for all that is gone through for its sake: earlier runs,
+    /// and every state of its files that a probe finds.
+    pub fn share(scripts: usize) -> Budget {
+        let count = u32::try_from(scripts.max(1)).unwrap_or(u32::MAX);
+        let bytes = |max: usize| max * SCRIPTS_MAX as usize / scripts.max(1);
+        Budget {
+            commands: COMMANDS_MAX * SCRIPTS_MAX / count,
+            handled: bytes(HANDLED_MAX),
+            kept: bytes(KEPT_MAX),
+        }
+    }
+
+    /// Bytes that the variables and words of a container take at most, of so many for a container alone.
+    pub fn room(scripts: usize, max: usize) -> usize {
+        max.min(max * SCRIPTS_MAX as usize / scripts.max(1))
+    }
+
+    /// The part of a share that goes to one script.
+    pub fn limit(self) -> Budget {
+        let Budget { commands, handled, kept } = Budget::new();
+        Budget {
+            commands: self.commands.min(commands),
+            handled: self.handled.min(handled),
+            kept: self.kept.min(kept),
+        }
+    }
+
+    /// Takes off what a script took that was given so much and left so much of it. What it keeps is dropped again with
+    /// its result, so the next one may keep as much.
+    pub fn spend(&mut self, given: Budget, left: Budget) {
+        self.commands = self.commands.saturating_sub(given.commands - left.commands);
+        self.handled = self.handled.saturating_sub(given.handled - left.handled);
+        // A script that was given less than any script may have has come to the end of the share.
+        self.settle(!left.is_spent() || given == Budget::new());
     }
 
     /// Whether the script can be followed no further.
@@ -51,7 +97,7 @@ impl Budget {
     }
 
     /// How many bytes can be kept.
-    pub fn room(&self) -> usize {
+    pub fn kept(&self) -> usize {
         self.kept
     }
 

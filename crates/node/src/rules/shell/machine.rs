@@ -52,7 +52,7 @@ pub(super) struct Machine {
     pub now: Duration,
     pub course: Course,
     shell: Shell,
-    budget: Budget,
+    pub budget: Budget,
     /// In how many sequences it is.
     depth: u32,
 }
@@ -62,16 +62,9 @@ type Into<'a> = Option<(&'a str, bool)>;
 
 impl Machine {
     /// One that begins where these files and variables are.
-    pub fn new(files: BTreeMap<String, String>, env: Env) -> Machine {
+    pub fn new(files: BTreeMap<String, String>, env: Env, budget: Budget) -> Machine {
         let shell = Shell { env, ..Shell::default() };
-        Machine {
-            files,
-            now: Duration::ZERO,
-            course: Course::default(),
-            shell,
-            budget: Budget::new(),
-            depth: 0,
-        }
+        Machine { files, now: Duration::ZERO, course: Course::default(), shell, budget, depth: 0 }
     }
 
     /// Runs one command; what it says goes to a file if one is named.
@@ -109,7 +102,7 @@ impl Machine {
                     _ => Step::Endless,
                 };
             }
-            "printf" => match printf(rest, self.budget.room()) {
+            "printf" => match printf(rest, self.budget.kept()) {
                 Some(text) => self.say(&text, into),
                 None => return Step::Endless,
             },

@@ -204,3 +204,81 @@ fn required_affinity_to_very_many_pods_is_one_constraint_for_each_label() {
     let (cache, class) = class_of(&[value!({})], near);
     assert_eq!((class.gates.len(), cache.counters.all.len()), (1, 1));
 }
+
+/// A pod with so many claims that wait for it, and so many volumes with so many terms of so many values each.
+fn world_of_volumes(claims: usize, volumes: usize, terms: usize, values: usize) -> World {
+    let mut world = world(1);
+    let class = value!({
+        "metadata": {"name": "late"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    put(&mut world, "storageclasses.storage.k8s.io", "", "late", &class);
+    let spec = value!({
+        "storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    });
+    for i in 0..claims {
+        let name = format!("c{i}");
+        let metadata = value!({"name": (name.as_str()), "namespace": "default", "uid": (name.as_str())});
+        let claim = value!({"metadata": (metadata), "spec": (spec.clone())});
+        put(&mut world, "persistentvolumeclaims", "default", &name, &claim);
+    }
+    for i in 0..volumes {
+        let name = format!("v{i}");
+        let term = |t: usize| {
+            let names: Vec<String> = (0..values).map(|value| format!("x{t}-{value}")).collect();
+            let one = value!({"key": "kubernetes.io/hostname", "operator": "NotIn", "values": (names)});
+            value!({"matchExpressions": [(one)]})
+        };
+        let terms: Vec<Value> = (0..terms).map(term).collect();
+        let volume = value!({
+            "metadata": {"name": (name.as_str()), "uid": (name.as_str())},
+            "spec": {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": (terms)}}},
+            "status": {"phase": "Available"},
+        });
+        put(&mut world, "persistentvolumes", "", &name, &volume);
+    }
+    let volume = |i: usize| value!({"name": (format!("v{i}")), "persistentVolumeClaim": {"claimName": (format!("c{i}"))}});
+    let volumes: Vec<Value> = (0..claims).map(volume).collect();
+    put_pod(&mut world, "claims", "00", "", value!({"volumes": (volumes)}));
+    world
+}
+
+fn volume_class(world: &World) -> (Cache, Class) {
+    let mut cache = Cache::default();
+    cache.follow(world, |_, _| true);
+    let id = cache.id(&key_of("pods", "default", "claims").unwrap()).unwrap();
+    let shape = std::sync::Arc::clone(cache.shape_of(id).unwrap());
+    let class = Class::new(&shape, &mut cache, world, &Profile::named(NAME));
+    (cache, class)
+}
+
+#[test]
+fn terms_of_a_volume_are_parsed_once_for_all_claims() {
+    let world = world_of_volumes(10, 20, 3, 5);
+    let (cache, class) = volume_class(&world);
+    assert!(!class.is_too_costly);
+    assert!(class.find(&cache, 1).is_some(), "the node reaches every volume");
+    assert_eq!(cache.reach.parsed(), 20, "not once for each of 10 claims");
+    assert_eq!(class.needs.shared_terms(), 20);
+}
+
+#[test]
+fn volumes_with_very_many_values_are_not_parsed_and_the_pod_is_parked() {
+    let mut world = world_of_volumes(50, 230, 10, 1_000);
+    let (cache, class) = volume_class(&world);
+    assert!(class.is_too_costly && class.find(&cache, 1).is_none());
+    assert!(cache.reach.parsed() < 230);
+    let message = crate::choose::explain(&class, &cache).message;
+    assert!(message.contains("its volumes have too many node affinity terms"), "{message}");
+    put_pod(&mut world, "plain", "01", "", value!({}));
+    let first = plan(&world, Cache::default());
+    assert_eq!(bound(&first), ["plain"], "a costly pod comes after a cheap one");
+    assert_eq!(first.memo.reach.parsed(), 0, "nothing is kept beyond the plan");
+}
+
+#[test]
+fn search_of_very_many_claims_is_refused_before_it_is_begun() {
+    let (cache, class) = volume_class(&world_of_volumes(2_700, 2_400, 1, 1));
+    assert!(class.is_too_costly && cache.reach.parsed() == 0);
+}

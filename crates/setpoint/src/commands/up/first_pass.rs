@@ -21,7 +21,7 @@ use setpoint_reconcile::Engine;
 use setpoint_reconcile::engine::FirstPass;
 
 use super::say;
-use crate::commands::loops::Choice;
+use crate::commands::loops::{Choice, SCHEDULER};
 
 /// Deaths in a row at one key after which a server starts in safe mode.
 pub const DEATHS_MAX: u32 = 3;
@@ -165,10 +165,27 @@ fn safe_mode(controller: &str, key: &str, choice: &Choice) -> Option<String> {
         Some(true) => format!(", or restart with --controllers='*,-{controller}'"),
         None => String::new(),
     };
+    let (planned, remedy) = suspects(controller, key);
     Some(format!(
-        "safe mode: the last {DEATHS_MAX} starts ended while {controller} planned {key}; {runs}: delete or change that \
-         object and restart{advice}"
+        "safe mode: the last {DEATHS_MAX} starts ended while {controller} planned {planned}; {runs}: {remedy} and \
+         restart{advice}"
     ))
+}
+
+/// Returns what was planned under a key, and what to do about it. The key of a planner that takes many objects at once
+/// names none of them: that of the scheduler is its Lease, and that of the pods of a node is the node.
+fn suspects(controller: &str, key: &str) -> (String, String) {
+    if controller == SCHEDULER {
+        let remedy = "delete the pod without a node, or the persistent volume, that was created last";
+        return ("pods without a node".to_owned(), remedy.to_owned());
+    }
+    match key.strip_prefix("nodes/") {
+        Some(node) if controller.starts_with("node-") => {
+            let remedy = format!("delete the pod of node {node} that was created last");
+            (format!("pods of node {node}"), remedy)
+        }
+        _ => (key.to_owned(), "delete or change that object".to_owned()),
+    }
 }
 
 /// Removes the file of a process that ends as it should. That of a safe mode stays.
@@ -206,6 +223,19 @@ mod tests {
         assert_eq!(die_at(dir.path(), "x").poison(), None, "the start after a safe mode is a normal one");
         let again = Marker::begin(dir.path()).unwrap();
         assert!(again.deaths().poison().is_some(), "one more death leads back");
+    }
+
+    #[test]
+    fn advice_never_names_a_key_that_stands_for_other_objects() {
+        let choice = crate::commands::loops::choice("*").unwrap();
+        let line = safe_mode(SCHEDULER, "leases.coordination.k8s.io/kube-system/kube-scheduler", &choice);
+        let line = line.unwrap();
+        assert!(!line.contains("leases"), "{line}");
+        assert!(line.contains("pods without a node") && line.contains("'*,-scheduler'"), "{line}");
+        let line = safe_mode("node-admission", "nodes/node-0", &choice).unwrap();
+        assert!(line.contains("delete the pod of node node-0"), "{line}");
+        let line = safe_mode("replicaset-controller", "replicasets.apps/default/web", &choice).unwrap();
+        assert!(line.contains("planned replicasets.apps/default/web; "), "{line}");
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use setpoint_server::certs::Pki;
 use setpoint_store::Clock;
+use setpoint_store::log::LogError;
+use setpoint_store::log::disk::files::LogFile;
 
 use super::Arguments;
 use crate::clock::{SystemClock, entropy};
@@ -57,6 +59,21 @@ impl Places {
         dir.join("volumes").to_string_lossy().into_owned()
     }
 
+    /// Fails if certificates are there that a server issued, but nothing of the store that it had: a store is there before
+    /// the first certificate. An authority alone may have been put there by its owner.
+    pub fn check_store(&self) -> anyhow::Result<()> {
+        const ISSUED: &str = "pki/apiserver.crt";
+        let Some(dir) = self.data_dir.as_ref().filter(|dir| dir.join(ISSUED).exists()) else { return Ok(()) };
+        for entry in std::fs::read_dir(dir)? {
+            let name = entry?.file_name();
+            if name.to_str().and_then(LogFile::parse).is_some() {
+                return Ok(());
+            }
+        }
+        let lost = LogError::Lost { leftover: ISSUED.to_owned() };
+        anyhow::bail!("{}: {lost}", dir.display())
+    }
+
     /// The certificates, kept beside the store.
     pub fn pki(&self, names: &[String]) -> anyhow::Result<Pki> {
         let now = SystemClock.now();
@@ -72,5 +89,29 @@ impl Places {
             // It holds a key to a server that is gone; what is left of it does no harm.
             let _ = std::fs::remove_dir_all(dir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_without_a_store_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places {
+            data_dir: Some(dir.path().join("data")),
+            kubeconfig: dir.path().join("kubeconfig"),
+            temporary: None,
+        };
+        places.check_store().unwrap();
+        std::fs::create_dir_all(dir.path().join("data/pki")).unwrap();
+        std::fs::write(dir.path().join("data/pki/ca.crt"), "an authority of its owner").unwrap();
+        places.check_store().unwrap();
+        std::fs::write(dir.path().join("data/pki/apiserver.crt"), "issued").unwrap();
+        let error = places.check_store().unwrap_err().to_string();
+        assert!(error.contains("pki/apiserver.crt is, so there was a store"), "{error}");
+        std::fs::write(dir.path().join("data/checkpoint-00000000000000000000.log"), "").unwrap();
+        places.check_store().unwrap();
     }
 }

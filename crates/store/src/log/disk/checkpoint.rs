@@ -35,6 +35,7 @@ pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision)
             first: snapshot.revision(),
             last: snapshot.revision(),
             time: setpoint_api::Time::EPOCH,
+            synced: 0,
             capacity: 0,
             next,
         };

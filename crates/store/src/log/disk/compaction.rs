@@ -138,6 +138,7 @@ impl Compact {
             first: segment.first,
             last,
             time,
+            synced: 0,
             capacity: 0,
             next: Revision::ZERO,
         };

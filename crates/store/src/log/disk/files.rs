@@ -27,6 +27,10 @@ pub const NEXT: &str = "next.tmp";
 /// How unfinished files end.
 pub const UNFINISHED: &str = ".tmp";
 
+/// The longest segment or history file that is read, where the header does not say how long it was made. A segment is
+/// longer than [`segment_bytes_max`](super::DiskOptions) only if one batch is.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
 /// A file that holds part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
@@ -87,13 +91,22 @@ impl LogFile {
         let name = self.name();
         let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
         let file = disk.open(&name).map_err(failed)?;
-        let mut bytes = vec![0; usize::try_from(file.length().map_err(failed)?).unwrap_or(usize::MAX)];
+        let length = file.length().map_err(failed)?;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX).min(FILE_HEADER_BYTES)];
         file.read_at(0, &mut bytes).map_err(failed)?;
-        if FileHeader::decode(&name, &bytes).is_err() && bytes.len() >= FILE_HEADER_BYTES {
-            // The writer may have been sealing the segment just then; what is damaged stays damaged.
-            file.read_at(0, &mut bytes[..FILE_HEADER_BYTES]).map_err(failed)?;
+        if FileHeader::decode(&name, &bytes).is_err() && bytes.len() == FILE_HEADER_BYTES {
+            // The writer may have been changing the header just then; what is damaged stays damaged.
+            file.read_at(0, &mut bytes).map_err(failed)?;
         }
         let header = self.checked(FileHeader::decode(&name, &bytes)?)?;
+        // Nothing makes a file longer, and all of it has to fit into memory.
+        let most = if header.capacity > 0 { header.capacity } else { FILE_BYTES_MAX };
+        if length > most {
+            let what = format!("the file has {length} bytes, {most} are the most that it can have");
+            return Err(corrupt(&name, most, &what));
+        }
+        bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        file.read_at(FILE_HEADER_BYTES as u64, &mut bytes[FILE_HEADER_BYTES..]).map_err(failed)?;
         Ok((header, Bytes::from(bytes)))
     }
 
@@ -156,6 +169,17 @@ impl Files {
         files.history.sort_by_key(|file| file.first);
         files.checkpoints.sort_by_key(|file| file.first);
         Ok(files)
+    }
+
+    /// The file that shows that there was a log, if all files are gone that a log cannot be without: a log begins with a
+    /// checkpoint, which is durable before there is anything else.
+    #[must_use]
+    pub fn leftover(&self) -> Option<String> {
+        if !self.segments.is_empty() || !self.checkpoints.is_empty() {
+            return None;
+        }
+        let history = self.history.first().map(LogFile::name);
+        history.or(self.reserve.then(|| RESERVE.to_owned())).or(self.spare.then(|| SPARE.to_owned()))
     }
 
     /// The files that hold commits, in order, each revision once: a cut may have left a segment beside the

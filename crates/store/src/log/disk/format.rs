@@ -19,8 +19,8 @@ use crate::disk::SECTOR_BYTES;
 use crate::log::LogError;
 
 /// The format that this program writes. Format 2 added [`FileHeader::capacity`], [`FileHeader::next`] and the last
-/// revision of a segment that has a successor; format 1 has zeros there.
-pub const FORMAT: u32 = 2;
+/// revision of a segment that has a successor; format 1 has zeros there. Format 3 added [`FileHeader::synced`].
+pub const FORMAT: u32 = 3;
 /// How long the header of a file is.
 pub const FILE_HEADER_BYTES: usize = 64;
 /// How long the header of a frame is.
@@ -55,6 +55,9 @@ pub struct FileHeader {
     pub last: Revision,
     /// The time of its last commit; zero for a segment.
     pub time: Time,
+    /// The bytes of a segment that are known to be durable: frames reach at least so far. Zero in other files, and where
+    /// it is not known.
+    pub synced: u64,
     /// The length in bytes that a segment was made with: a shorter file has been cut. Zero in other files, and where
     /// it is not known.
     pub capacity: u64,
@@ -74,7 +77,8 @@ impl FileHeader {
         out[16..24].copy_from_slice(&self.id.to_le_bytes());
         out[24..32].copy_from_slice(&self.first.0.to_le_bytes());
         out[32..40].copy_from_slice(&self.last.0.to_le_bytes());
-        out[40..48].copy_from_slice(&self.time.0.to_le_bytes());
+        let time = if self.kind == FileKind::Segment { self.synced } else { self.time.0 as u64 };
+        out[40..48].copy_from_slice(&time.to_le_bytes());
         let extra = if self.kind == FileKind::Checkpoint { self.next.0 } else { self.capacity };
         out[48..56].copy_from_slice(&extra.to_le_bytes());
         let crc = crc32fast::hash(&out[..60]);
@@ -105,14 +109,19 @@ impl FileHeader {
             (FileKind::Checkpoint, next) => (0, Revision(next)),
             (_, capacity) => (capacity, Revision::ZERO),
         };
+        let (time, synced) = match (kind, u64_at(bytes, 40)) {
+            (FileKind::Segment, synced) => (Time::EPOCH, synced),
+            (_, time) => (Time(time as i64), 0),
+        };
         Ok(FileHeader {
             kind,
             capacity,
             next,
+            time,
+            synced,
             id: u64_at(bytes, 16),
             first: Revision(u64_at(bytes, 24)),
             last: Revision(u64_at(bytes, 32)),
-            time: Time(u64_at(bytes, 40) as i64),
         })
     }
 }

@@ -34,6 +34,9 @@ impl DiskReader {
     /// Reads every file to the end and reports the first damage. The log must be whole: nobody writes it.
     pub fn check(&mut self) -> Result<Revision, LogError> {
         let files = Files::list(&self.disk)?;
+        if let Some(leftover) = files.leftover() {
+            return Err(LogError::Lost { leftover });
+        }
         let mut newest = Revision::ZERO;
         for file in &files.checkpoints {
             let (snapshot, header, _) = checkpoint::read(&self.disk, file)?;

@@ -69,6 +69,7 @@ pub fn use_room(
         first,
         last: Revision::ZERO,
         time: setpoint_api::Time::EPOCH,
+        synced: 0,
         capacity: room.capacity,
         next: Revision::ZERO,
     };

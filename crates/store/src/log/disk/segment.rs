@@ -14,6 +14,11 @@ use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
 use crate::log::wire::{Interner, decode_commit};
 
+/// Frames after which the header notes how far the segment is synced.
+const NOTE_FRAMES: u32 = 64;
+/// Bytes of frames after which it does so.
+const NOTE_BYTES: u64 = 1 << 20;
+
 /// The segment that takes the next batch.
 pub struct Segment {
     name: String,
@@ -21,13 +26,16 @@ pub struct Segment {
     header: FileHeader,
     position: u64,
     capacity: u64,
+    /// Frames since the header last noted how far the segment is synced.
+    unnoted: u32,
 }
 
 impl Segment {
     /// A segment of zeros after its header.
     pub fn begin(file: Box<dyn DiskFile>, header: FileHeader) -> Segment {
         let name = LogFile::segment(header.first).name();
-        Segment { name, file, header, position: FILE_HEADER_BYTES as u64, capacity: header.capacity }
+        let (position, capacity) = (FILE_HEADER_BYTES as u64, header.capacity);
+        Segment { name, file, header, position, capacity, unnoted: 0 }
     }
 
     /// Goes on with a segment at the first free position.
@@ -36,14 +44,14 @@ impl Segment {
         let failed = |source| LogError::Io { action: "open", file: name.clone(), source };
         let file = disk.open(&name).map_err(failed)?;
         let capacity = file.length().map_err(failed)?;
-        Ok(Segment { file, header, position, capacity, name })
+        Ok(Segment { file, header, position, capacity, name, unnoted: 0 })
     }
 
     /// Notes in the header that `last` is the last revision, once the name of the next segment is durable. The note
     /// is in one sector and needs no sync before the next commit: without it, only the loss of that segment goes
     /// unnoticed.
     pub fn seal(self, last: Revision) -> Result<Box<dyn DiskFile>, LogError> {
-        let header = FileHeader { last, capacity: self.capacity, ..self.header };
+        let header = FileHeader { last, capacity: self.capacity, synced: self.position, ..self.header };
         let written = self.file.write_at(0, &header.encode());
         written.map_err(|source| LogError::Io { action: "seal", file: self.name, source })?;
         Ok(self.file)
@@ -75,6 +83,11 @@ impl Segment {
 
     /// Writes a frame and waits until it is durable.
     pub fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
+        // Durable together with this frame, or before it: what it says of the frames before holds either way.
+        if self.unnoted >= NOTE_FRAMES || self.position - self.header.synced.min(self.position) >= NOTE_BYTES
+        {
+            self.note_synced();
+        }
         let failed = |action| {
             let file = self.name.clone();
             move |source| LogError::Io { action, file, source }
@@ -82,7 +95,19 @@ impl Segment {
         self.file.write_at(self.position, frame).map_err(failed("write"))?;
         self.file.sync().map_err(failed("sync"))?;
         self.position += frame.len() as u64;
+        self.unnoted += 1;
         Ok(())
+    }
+
+    /// Notes in the header how far the segment is synced, so that the loss of whole frames at its end is found. All of
+    /// them must be durable before this is called, for the note may become so at any time. It needs no sync of its own:
+    /// without it, only such a loss goes unnoticed. For the same reason a failure is none.
+    pub fn note_synced(&mut self) {
+        let header = FileHeader { synced: self.position, ..self.header };
+        if self.header != header && self.file.write_at(0, &header.encode()).is_ok() {
+            self.header = header;
+        }
+        self.unnoted = 0;
     }
 
     /// Zeroes everything after the last whole frame, so that what a cut left there is never read again; and
@@ -97,7 +122,9 @@ impl Segment {
             self.header.capacity = self.capacity;
             self.file.write_at(0, &self.header.encode()).map_err(failed)?;
         }
-        self.file.sync().map_err(failed)
+        self.file.sync().map_err(failed)?;
+        self.note_synced();
+        Ok(())
     }
 }
 
@@ -206,15 +233,19 @@ fn end_of_frames(
     if reading == Reading::History && matches!(slot, Slot::Empty) {
         return damaged("the file ends too early");
     }
+    let lost = format!("the last frames are gone: {} bytes of this file had been synced", header.synced);
+    let is_short = (position as u64) < header.synced;
     if let Slot::Empty = slot
         && rest_is_zero
     {
-        return Ok(());
+        return if is_short { damaged(&lost) } else { Ok(()) };
     }
     if let Some(at) = newer_frame_after(file, position, header.id, last) {
         return damaged(&format!("a whole frame follows at byte {at}, so this one had been synced"));
     }
     match (slot, reading) {
+        (Slot::Empty, _) if is_short => damaged(&lost),
+        (Slot::Bad { what, .. }, _) if is_short => damaged(what),
         (Slot::Empty, Reading::Last) => Ok(()),
         (Slot::Bad { end, .. }, Reading::Last) if looks_torn(file, position, end) => Ok(()),
         (Slot::Bad { what, .. }, _) => damaged(what),

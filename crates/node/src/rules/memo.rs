@@ -1,0 +1,182 @@
+//! Scripts that were followed before: what a script does is a pure function of its words, variables and files, and the
+//! same pods are looked at again and again, by plans, by readers of logs and by whoever asks what they use.
+//!
+//! Losing an entry costs time only. All of a process share them, up to a bound.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::env::Env;
+use super::shell::budget::Budget;
+use super::shell::{Course, read_within};
+
+/// How many earlier runs of a container are followed. Each is a whole script, and how many there were stands in a status
+/// that others may write. Where what is on a volume is still new after so many, every further run is taken to be like the
+/// last of them.
+const RUNS_MAX: u32 = 32;
+/// Bytes of scripts, variables and courses that are remembered, more or less.
+const BYTES_MAX: usize = 64 << 20;
+/// What an entry takes besides its texts.
+const ENTRY: usize = 512;
+
+static MEMO: Mutex<Memo> = Mutex::new(Memo { new: BTreeMap::new(), old: BTreeMap::new(), bytes: 0 });
+
+/// The last of some runs of a script.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Runs {
+    pub restarts: i64,
+    /// For all runs together.
+    pub budget: Budget,
+    pub words: Vec<String>,
+    pub env: Env,
+    /// The files that the first run finds.
+    pub files: BTreeMap<String, String>,
+    /// The directories whose files outlive a run.
+    pub mounts: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    course: Arc<Course>,
+    /// What is left of the budget.
+    left: Budget,
+    bytes: usize,
+}
+
+/// Entries in two generations: once the newer one is full, the older one is dropped. What is used stays.
+struct Memo {
+    new: BTreeMap<Runs, Entry>,
+    old: BTreeMap<Runs, Entry>,
+    /// Bytes of the newer generation.
+    bytes: usize,
+}
+
+impl Memo {
+    fn find(&mut self, runs: &Runs) -> Option<Entry> {
+        if let Some(entry) = self.new.get(runs) {
+            return Some(entry.clone());
+        }
+        let (runs, entry) = self.old.remove_entry(runs)?;
+        self.insert(runs, entry.clone());
+        Some(entry)
+    }
+
+    fn insert(&mut self, runs: Runs, entry: Entry) {
+        self.bytes += entry.bytes;
+        if let Some(before) = self.new.insert(runs, entry) {
+            self.bytes -= before.bytes;
+        }
+        if self.bytes > BYTES_MAX / 2 {
+            (self.old, self.bytes) = (std::mem::take(&mut self.new), 0);
+        }
+    }
+}
+
+/// Returns what the last of some runs does, and what is left of their budget.
+pub(super) fn follow(runs: Runs) -> (Arc<Course>, Budget) {
+    let known = MEMO.lock().find(&runs);
+    if let Some(known) = known {
+        return (known.course, known.left);
+    }
+    let (course, left) = runs.follow();
+    let course = Arc::new(course);
+    let bytes = runs.size() + course.size() + ENTRY;
+    if bytes <= BYTES_MAX / 4 {
+        MEMO.lock().insert(runs, Entry { course: Arc::clone(&course), left, bytes });
+    }
+    (course, left)
+}
+
+impl Runs {
+    fn size(&self) -> usize {
+        let files = self.files.iter().map(|(name, text)| name.len() + text.len()).sum::<usize>();
+        let words = self.words.iter().chain(&self.mounts).map(String::len).sum::<usize>();
+        files + words + self.env.size()
+    }
+
+    /// Follows the runs, one after the other.
+    fn follow(&self) -> (Course, Budget) {
+        let (mut files, mut left) = (self.files.clone(), self.budget);
+        let read = |files: &BTreeMap<String, String>, left: &mut Budget| {
+            let given = left.limit();
+            let (course, rest) = read_within(given, &self.words, files.clone(), &self.env);
+            left.spend(given, rest);
+            // A script that is cut short only because of those before it is not followed.
+            (rest.is_spent() && given != self.budget.limit(), course)
+        };
+        let (_, mut course) = read(&files, &mut left);
+        // What some earlier run found, how many runs ago that was, and how many are still to come.
+        let (mut earlier, mut ago, mut rest) = (files.clone(), 0, self.restarts);
+        for run in 1..=RUNS_MAX {
+            if rest <= 0 {
+                break;
+            }
+            // Where nothing new is left on a volume, all further runs are alike.
+            let mut kept = course.files_from(files.clone(), Duration::MAX);
+            kept.retain(|file, _| self.mounts.iter().any(|mount| is_in(file, mount)));
+            if kept == files {
+                break;
+            }
+            (ago, rest) = (ago + 1, rest - 1);
+            // What was there before comes again and again, so whole rounds of that make no difference.
+            if kept == earlier {
+                rest %= ago;
+            } else if run.is_power_of_two() {
+                // One that is forgotten for a later one gives longer and longer rounds the time to close.
+                (earlier, ago) = (kept.clone(), 0);
+            }
+            files = kept;
+            let (is_cut, next) = read(&files, &mut left);
+            if is_cut {
+                break;
+            }
+            course = next;
+        }
+        (course, left)
+    }
+}
+
+/// Whether a file is in a directory, at any depth.
+fn is_in(file: &str, directory: &str) -> bool {
+    file.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(bytes: usize) -> Entry {
+        Entry { course: Arc::default(), left: Budget::default(), bytes }
+    }
+
+    fn runs(restarts: i64) -> Runs {
+        let (words, env, files) = (Vec::new(), Env::default(), BTreeMap::new());
+        Runs { restarts, budget: Budget::default(), words, env, files, mounts: Vec::new() }
+    }
+
+    #[test]
+    fn memo_keeps_what_is_used_and_no_more_than_its_bound() {
+        let mut memo = Memo { new: BTreeMap::new(), old: BTreeMap::new(), bytes: 0 };
+        for at in 0..1_000 {
+            memo.insert(runs(at), entry(1 << 20));
+            assert!(memo.find(&runs(0)).is_some(), "after {at}");
+            let held: usize = memo.new.values().chain(memo.old.values()).map(|entry| entry.bytes).sum();
+            assert!(held <= BYTES_MAX + (2 << 20), "{held}");
+        }
+        assert!(memo.find(&runs(500)).is_none() && memo.find(&runs(999)).is_some());
+    }
+
+    #[test]
+    fn script_is_followed_once() {
+        let text = "for i in 1 2 3; do echo $i; done; exit 7";
+        let once = Runs { words: ["sh", "-c", text].map(str::to_owned).to_vec(), ..runs(0) };
+        let (first, left) = follow(once.clone());
+        let (second, same) = follow(once.clone());
+        assert!(Arc::ptr_eq(&first, &second) && left == same && left != once.budget);
+        assert_eq!((first.end, first.log.len()), (Some((Duration::ZERO, 7)), 3));
+        assert_eq!(once.follow(), ((*first).clone(), left), "it is the same without the memo");
+    }
+}
