@@ -38,6 +38,10 @@ const HISTORY_BYTES: u64 = 4 << 20;
 /// Bytes of the data directory: history, commits that wait for a checkpoint, an old and a new checkpoint of the live
 /// objects, and the segments in use, in reserve, and being removed.
 const DATA_BYTES_MAX: u64 = 96 << 20;
+/// Bytes that are written at least: several times the budget of history.
+const WRITTEN_MIN: usize = 10 * HISTORY_BYTES as usize;
+/// Time after which too little has been written for any machine.
+const LONGEST: Duration = Duration::from_secs(300);
 /// Bytes of each object that is written again and again.
 const CHURN_BYTES: usize = 60_000;
 /// Objects that lists are made of.
@@ -229,7 +233,10 @@ fn hostile_clients_hold_up_nobody_and_memory_stays_bounded() {
         let behaving = tokio::spawn(well_behaved(self::client(&server).await, Arc::clone(&running)));
         let mut samples = Vec::new();
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds()) {
+        // On a slow machine it goes on until enough was written to tell a plateau from a slope.
+        while begun.elapsed() < Duration::from_secs(seconds())
+            || (written.load(Ordering::Relaxed) < WRITTEN_MIN && begun.elapsed() < LONGEST)
+        {
             tokio::time::sleep(Duration::from_millis(250)).await;
             samples.push((memory(server.pid()), bytes_of(server.dir())));
         }
@@ -260,5 +267,5 @@ fn hostile_clients_hold_up_nobody_and_memory_stays_bounded() {
     assert!(at(1000) < HELD_UP, "a small GET waited for {:?}", at(1000));
     assert!(peaks[2] < MEMORY_KIB_MAX && peaks[2] < peaks[1] + MEMORY_KIB_STEP, "{peaks:?} KiB");
     assert!(data < DATA_BYTES_MAX, "{data} bytes");
-    assert!(written > 10 * HISTORY_BYTES, "the churn wrote only {written} bytes");
+    assert!(written >= WRITTEN_MIN as u64, "the churn wrote only {written} bytes");
 }
