@@ -29,6 +29,10 @@ pub use written::write_stored;
 /// How many strict errors are named, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;
 
+/// Bytes of paths after which no further strict error is named; the first is named however long its path is. A path
+/// contains the keys of maps, and can be as long as the body.
+pub const STRICT_BYTES_MAX: usize = 1 << 20;
+
 /// An object as its schema has it, and what it said beyond that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
@@ -109,6 +113,8 @@ fn in_shape(mut value: Value, ty: TypeRef<'_>) -> Value {
 struct Walk<'a> {
     duplicates: &'a [Duplicate],
     strict: Vec<StrictError>,
+    /// Bytes of their paths.
+    strict_bytes: usize,
     /// Places of the fields of all objects on the way down, so that no object needs a vector of its own.
     ranks: Vec<usize>,
     /// Inside a value that Go decodes apart, without strict errors.
@@ -256,19 +262,20 @@ impl Walk<'_> {
     }
 
     fn note(&mut self, path: &Path<'_>, error: impl FnOnce(&Path<'_>) -> StrictError) {
-        if !self.quiet && self.strict.len() < STRICT_ERRORS_MAX {
-            self.strict.push(error(path));
+        let has_room = self.strict.len() < STRICT_ERRORS_MAX && self.strict_bytes < STRICT_BYTES_MAX;
+        if !self.quiet && has_room {
+            let error = error(path);
+            self.strict_bytes += error.path().len();
+            self.strict.push(error);
         }
     }
 
     /// Notes the fields of the object at `path` that came again after `seen` others.
     fn note_duplicates(&mut self, seen: usize, path: &Path<'_>, is_known: impl Fn(&str) -> bool) {
-        // Most objects need no text of their path, which costs its length.
-        if self.quiet || !self.duplicates.iter().any(|found| found.before == seen && is_known(&found.key)) {
+        if self.quiet {
             return;
         }
-        let parent = path.to_string();
-        for found in self.duplicates.iter().filter(|found| found.before == seen && found.parent == parent) {
+        for found in self.duplicates.iter().filter(|found| found.before == seen && path.is(&found.parent)) {
             let error = StrictError::Duplicate { path: found.path() };
             // A field that comes a third time is named once, as upstream does.
             if is_known(&found.key) && !self.strict.contains(&error) {

@@ -182,115 +182,143 @@ pub struct FieldError {
     pub detail: Cow<'static, str>,
 }
 
+/// A fault whose path is not text yet. An [`ErrorList`] that is full drops it, and the text is never made: a path can
+/// be as long as a key of a map.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FieldErrorDraft<'a> {
+    kind: ErrorKind,
+    path: &'a Path<'a>,
+    bad_value: BadValue,
+    detail: Cow<'static, str>,
+}
+
+impl From<FieldErrorDraft<'_>> for FieldError {
+    fn from(draft: FieldErrorDraft<'_>) -> FieldError {
+        let FieldErrorDraft { kind, path, bad_value, detail } = draft;
+        FieldError { kind, field: path.to_string(), bad_value, detail }
+    }
+}
+
 impl FieldError {
-    fn new(
+    fn draft<'a>(
         kind: ErrorKind,
-        path: &Path<'_>,
+        path: &'a Path<'_>,
         bad_value: impl Into<BadValue>,
         detail: impl Into<Cow<'static, str>>,
-    ) -> FieldError {
-        FieldError { kind, field: path.to_string(), bad_value: bad_value.into(), detail: detail.into() }
+    ) -> FieldErrorDraft<'a> {
+        FieldErrorDraft { kind, path, bad_value: bad_value.into(), detail: detail.into() }
     }
 
     /// The value is malformed or out of bounds.
-    #[must_use]
-    pub fn invalid(
-        path: &Path<'_>,
+    pub fn invalid<'a>(
+        path: &'a Path<'_>,
         value: impl Into<BadValue>,
         detail: impl Into<Cow<'static, str>>,
-    ) -> FieldError {
-        FieldError::new(ErrorKind::Invalid, path, value, detail)
+    ) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::Invalid, path, value, detail)
     }
 
     /// The value has the wrong type.
-    #[must_use]
-    pub fn type_invalid(
-        path: &Path<'_>,
+    pub fn type_invalid<'a>(
+        path: &'a Path<'_>,
         value: impl Into<BadValue>,
         detail: impl Into<Cow<'static, str>>,
-    ) -> FieldError {
-        FieldError::new(ErrorKind::TypeInvalid, path, value, detail)
+    ) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::TypeInvalid, path, value, detail)
     }
 
     /// The value is missing; `detail` may be empty.
-    #[must_use]
-    pub fn required(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError::new(ErrorKind::Required, path, BadValue::Omitted, detail)
+    pub fn required<'a>(path: &'a Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::Required, path, BadValue::Omitted, detail)
     }
 
     /// The value is not permitted here.
-    #[must_use]
-    pub fn forbidden(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError::new(ErrorKind::Forbidden, path, BadValue::Omitted, detail)
+    pub fn forbidden<'a>(path: &'a Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::Forbidden, path, BadValue::Omitted, detail)
     }
 
     /// The value is there already.
-    #[must_use]
-    pub fn duplicate(path: &Path<'_>, value: impl Into<BadValue>) -> FieldError {
-        FieldError::new(ErrorKind::Duplicate, path, value, "")
+    pub fn duplicate<'a>(path: &'a Path<'_>, value: impl Into<BadValue>) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::Duplicate, path, value, "")
+    }
+
+    /// The value is there already; `detail` is the rule that it breaks.
+    pub fn duplicate_by<'a>(
+        path: &'a Path<'_>,
+        value: impl Into<BadValue>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::Duplicate, path, value, detail)
+    }
+
+    /// What the value names is not among those that `detail` lists.
+    pub fn not_found_in<'a>(
+        path: &'a Path<'_>,
+        value: impl Into<BadValue>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::NotFound, path, value, detail)
     }
 
     /// What the value names does not exist.
-    #[must_use]
-    pub fn not_found(path: &Path<'_>, value: impl Into<BadValue>) -> FieldError {
-        FieldError::new(ErrorKind::NotFound, path, value, "")
+    pub fn not_found<'a>(path: &'a Path<'_>, value: impl Into<BadValue>) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::NotFound, path, value, "")
     }
 
     /// The value is none of `supported`, which are shown in the given order: sort them first where clients
     /// know them sorted.
-    #[must_use]
-    pub fn not_supported<S: AsRef<str>>(
-        path: &Path<'_>,
+    pub fn not_supported<'a, S: AsRef<str>>(
+        path: &'a Path<'_>,
         value: impl Into<BadValue>,
         supported: &[S],
-    ) -> FieldError {
+    ) -> FieldErrorDraft<'a> {
         let mut detail = String::new();
         for (i, one) in supported.iter().enumerate() {
             detail.push_str(if i == 0 { "supported values: " } else { ", " });
             write!(detail, "{}", Quoted(one.as_ref())).expect("a String takes all text");
         }
-        FieldError::new(ErrorKind::NotSupported, path, value, detail)
+        FieldError::draft(ErrorKind::NotSupported, path, value, detail)
     }
 
     /// The value has more than `max` bytes.
-    #[must_use]
-    pub fn too_long(path: &Path<'_>, max: usize) -> FieldError {
+    pub fn too_long<'a>(path: &'a Path<'_>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("may not be more than {max} {}", plural(max, "byte", "bytes"));
-        FieldError::new(ErrorKind::TooLong, path, BadValue::Omitted, detail)
+        FieldError::draft(ErrorKind::TooLong, path, BadValue::Omitted, detail)
     }
 
     /// The value has more than `max` characters.
-    #[must_use]
-    pub fn too_long_characters(path: &Path<'_>, max: usize) -> FieldError {
+    pub fn too_long_characters<'a>(path: &'a Path<'_>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("may not be more than {max} {}", plural(max, "character", "characters"));
-        FieldError::new(ErrorKind::TooLong, path, BadValue::Omitted, detail)
+        FieldError::draft(ErrorKind::TooLong, path, BadValue::Omitted, detail)
     }
 
     /// The value has fewer than `min` characters.
-    #[must_use]
-    pub fn too_short(path: &Path<'_>, min: usize) -> FieldError {
+    pub fn too_short<'a>(path: &'a Path<'_>, min: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must be at least {min} {}", plural(min, "character", "characters"));
-        FieldError::new(ErrorKind::TooShort, path, BadValue::Omitted, detail)
+        FieldError::draft(ErrorKind::TooShort, path, BadValue::Omitted, detail)
     }
 
     /// The list has more than `max` items; `actual` is shown if it is given.
-    #[must_use]
-    pub fn too_many(path: &Path<'_>, actual: Option<usize>, max: usize) -> FieldError {
+    pub fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must have at most {max} {}", plural(max, "item", "items"));
-        FieldError::new(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
+        FieldError::draft(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
     }
 
     /// The list has `actual` items, fewer than `min`.
-    #[must_use]
-    pub fn too_few(path: &Path<'_>, actual: usize, min: usize) -> FieldError {
+    pub fn too_few<'a>(path: &'a Path<'_>, actual: usize, min: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must have at least {min} {}", plural(min, "item", "items"));
-        FieldError::new(ErrorKind::TooFew, path, actual, detail)
+        FieldError::draft(ErrorKind::TooFew, path, actual, detail)
     }
 
     /// The value could not be judged.
-    #[must_use]
-    pub fn internal(path: &Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError::new(ErrorKind::Internal, path, BadValue::Omitted, detail)
+    pub fn internal<'a>(path: &'a Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldErrorDraft<'a> {
+        FieldError::draft(ErrorKind::Internal, path, BadValue::Omitted, detail)
+    }
+
+    /// Bytes of what a message shows of it, before escapes.
+    fn shown_len(&self) -> usize {
+        self.field.len() + self.bad_value.shown_len() + self.detail.len()
     }
 
     /// The message without the field, as it stands in a status cause.
@@ -309,26 +337,41 @@ const fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
     if n == 1 { one } else { many }
 }
 
-/// How many faults are told at a time. Nobody reads more, and without a bound a small object could ask for an answer
-/// that is a hundred times its size.
+/// Maximum number of faults in an answer. Without a bound a small object could ask for an answer that is a hundred
+/// times its size.
 pub const ERRORS_MAX: usize = 1000;
 
-/// All faults that were found in an object, up to [`ERRORS_MAX`]; empty if it is valid.
+/// Bytes of faults after which no further one is kept; the first is kept however long it is. Upstream has no such bound.
+/// A fault can show a value as long as the request, and a thousand faults can show the same one.
+pub const ERRORS_BYTES_MAX: usize = 1 << 20;
+
+/// All faults that were found in an object, up to [`ERRORS_MAX`] and [`ERRORS_BYTES_MAX`]; empty if it is valid.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ErrorList(Vec<FieldError>);
+pub struct ErrorList {
+    errors: Vec<FieldError>,
+    bytes: usize,
+}
 
 impl ErrorList {
     /// No faults.
     #[must_use]
     pub const fn new() -> ErrorList {
-        ErrorList(Vec::new())
+        ErrorList { errors: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a fault.
-    pub fn push(&mut self, error: FieldError) {
-        if self.0.len() < ERRORS_MAX {
-            self.0.push(error);
+    /// Adds a fault, unless the list is full.
+    pub fn push(&mut self, error: impl Into<FieldError>) {
+        if !self.is_full() {
+            let error = error.into();
+            self.bytes += error.shown_len();
+            self.errors.push(error);
         }
+    }
+
+    /// `true` if no further fault is kept. Loops whose faults cost more than their element end here.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.errors.len() >= ERRORS_MAX || self.bytes >= ERRORS_BYTES_MAX
     }
 
     /// Adds all faults of another list.
@@ -344,6 +387,9 @@ impl ErrorList {
         complaints: impl IntoIterator<Item = Cow<'static, str>>,
     ) {
         for detail in complaints {
+            if self.is_full() {
+                return;
+            }
             self.push(FieldError::invalid(path, value, detail));
         }
     }
@@ -351,32 +397,27 @@ impl ErrorList {
     /// Whether there is no fault.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.errors.is_empty()
     }
 
     /// How many faults there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.errors.len()
     }
 
     /// The faults, in the order in which they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
-        self.0.iter()
+        self.errors.iter()
     }
 }
 
 impl fmt::Display for ErrorList {
     /// One message for all: each distinct text once, in brackets if there are several.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
+        let all: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
         let mut seen = std::collections::BTreeSet::new();
-        for error in &self.0 {
-            let text = error.to_string();
-            if seen.insert(text.clone()) {
-                texts.push(text);
-            }
-        }
+        let texts: Vec<&str> = all.iter().map(String::as_str).filter(|text| seen.insert(*text)).collect();
         match texts.as_slice() {
             [one] => f.write_str(one),
             many => write!(f, "[{}]", many.join(", ")),
@@ -385,22 +426,35 @@ impl fmt::Display for ErrorList {
 }
 
 impl From<Vec<FieldError>> for ErrorList {
-    fn from(mut errors: Vec<FieldError>) -> ErrorList {
-        errors.truncate(ERRORS_MAX);
-        ErrorList(errors)
+    fn from(errors: Vec<FieldError>) -> ErrorList {
+        let mut list = ErrorList::new();
+        list.extend(errors);
+        list
     }
 }
 
 impl From<FieldError> for ErrorList {
     fn from(error: FieldError) -> ErrorList {
-        ErrorList(vec![error])
+        let mut list = ErrorList::new();
+        list.push(error);
+        list
     }
 }
 
-impl Extend<FieldError> for ErrorList {
-    fn extend<T: IntoIterator<Item = FieldError>>(&mut self, errors: T) {
-        let room = ERRORS_MAX.saturating_sub(self.0.len());
-        self.0.extend(errors.into_iter().take(room));
+impl From<FieldErrorDraft<'_>> for ErrorList {
+    fn from(draft: FieldErrorDraft<'_>) -> ErrorList {
+        FieldError::from(draft).into()
+    }
+}
+
+impl<E: Into<FieldError>> Extend<E> for ErrorList {
+    fn extend<T: IntoIterator<Item = E>>(&mut self, errors: T) {
+        for error in errors {
+            if self.is_full() {
+                return;
+            }
+            self.push(error);
+        }
     }
 }
 
@@ -409,7 +463,7 @@ impl IntoIterator for ErrorList {
     type IntoIter = std::vec::IntoIter<FieldError>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.errors.into_iter()
     }
 }
 
@@ -418,7 +472,7 @@ impl<'a> IntoIterator for &'a ErrorList {
     type IntoIter = std::slice::Iter<'a, FieldError>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.errors.iter()
     }
 }
 
@@ -469,7 +523,7 @@ mod tests {
             (FieldError::too_few(&f, 0, 1), "f: Too few: 0: must have at least 1 item"),
             (FieldError::internal(&f, "boom"), "f: Internal error: boom"),
         ] {
-            assert_eq!(error.to_string(), text);
+            assert_eq!(FieldError::from(error).to_string(), text);
         }
     }
 
@@ -489,11 +543,25 @@ mod tests {
     #[test]
     fn no_more_faults_are_kept_than_anybody_reads() {
         let path = Path::root("a");
-        let fault = || FieldError::required(&path, "");
+        let fault = || FieldError::from(FieldError::required(&path, ""));
         let mut list = ErrorList::new();
         (0..2 * ERRORS_MAX).for_each(|_| list.push(fault()));
         list.append(ErrorList::from(vec![fault(); 2 * ERRORS_MAX]));
         list.push_invalid(&path, "x", ["bad".into()]);
         assert_eq!(list.len(), ERRORS_MAX);
+    }
+
+    #[test]
+    fn faults_are_kept_until_they_show_a_mebibyte() {
+        let path = Path::root("a");
+        let mut list = ErrorList::new();
+        let text = "x".repeat(ERRORS_BYTES_MAX);
+        let shown = BadValue::json_string(&text);
+        (0..5).for_each(|_| list.push(FieldError::invalid(&path, shown.clone(), "")));
+        assert_eq!((list.len(), list.is_full()), (1, true));
+        let long = Path::root(&text[..ERRORS_BYTES_MAX / 4]);
+        let mut list = ErrorList::new();
+        (0..9).for_each(|_| list.push(FieldError::required(&long, "")));
+        assert_eq!((list.len(), list.is_full()), (4, true));
     }
 }

@@ -29,8 +29,12 @@ pub const DEPTH_MAX: usize = 512;
 /// How many duplicate fields are named, as upstream bounds its strict errors.
 pub const DUPLICATES_MAX: usize = 100;
 
-/// Maximum number of duplicate fields to report: each report copies the path to the field, which a long key makes long.
+/// Maximum number of duplicate fields to examine, equal ones too.
 const DUPLICATES_EXAMINED_MAX: usize = 4 * DUPLICATES_MAX;
+
+/// Bytes of paths after which no further duplicate is named; the first is named however long its path is. A path
+/// contains the keys of maps, and can be as long as the body.
+pub(crate) const DUPLICATES_BYTES_MAX: usize = 1 << 20;
 
 /// Reads one JSON value. Of a field that came twice, the last value counts.
 ///

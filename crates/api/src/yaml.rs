@@ -18,7 +18,7 @@ use thiserror::Error as ThisError;
 pub use self::repeated::repeated_keys;
 pub use self::writer::write;
 
-use crate::json::{self, DUPLICATES_MAX, Duplicate};
+use crate::json::{self, DUPLICATES_BYTES_MAX, DUPLICATES_MAX, Duplicate};
 use crate::value::{Map, Value};
 
 /// How deep a document may nest. The reader needs more stack for a level than the one for JSON.
@@ -97,12 +97,16 @@ pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), YamlError> 
 struct Track {
     path: String,
     found: Vec<Duplicate>,
+    /// Bytes of the paths of what was found.
+    bytes: usize,
 }
 
 impl Track {
     fn enter_key(&mut self, key: &CompactString, seen: &mut BTreeSet<CompactString>) -> usize {
         let mark = self.path.len();
-        if !seen.insert(key.clone()) && self.found.len() < DUPLICATES_MAX {
+        let may_note = self.found.len() < DUPLICATES_MAX && self.bytes < DUPLICATES_BYTES_MAX;
+        if !seen.insert(key.clone()) && may_note {
+            self.bytes += mark + key.len();
             self.found.push(Duplicate { parent: self.path.clone(), key: key.clone(), before: seen.len() });
         }
         if mark > 0 {

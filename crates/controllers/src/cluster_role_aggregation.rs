@@ -1,7 +1,11 @@
 //! ClusterRole aggregation: a role with an aggregation rule allows what the roles allow that it selects.
 
-use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::views::cluster_role::ClusterRole;
+use std::collections::{BTreeMap, BTreeSet};
+
+use setpoint_api::labels::{Operator, Requirement, Selector};
+use setpoint_api::{Key, Time, Value, json, value};
+use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::views::cluster_role::{ClusterRole, RoleSelector};
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 use crate::indexes::AGGREGATING_ROLES;
@@ -34,23 +38,57 @@ impl Planner for ClusterRoleAggregation {
         let Some(object) = world.get(key) else { return plan };
         let Some(role) = object.view::<ClusterRole>() else { return plan };
         let Some(aggregation) = &role.aggregation_rule else { return plan };
-        let mut rules: Vec<Value> = Vec::new();
-        for selector in &aggregation.cluster_role_selectors {
-            for (other, view) in world.views::<ClusterRole>() {
-                if other.key() == key || !selector.0.matches(|name| other.meta().labels.get(name)) {
-                    continue;
-                }
-                for rule in &view.rules {
-                    if !rules.contains(rule) {
-                        rules.push(rule.clone());
-                    }
-                }
-            }
-        }
+        let selectors = SelectorIndex::of(&aggregation.cluster_role_selectors);
+        let others = world.views::<ClusterRole>().filter(|(other, _)| other.key() != key);
+        let mut selected: Vec<(usize, &ClusterRole)> =
+            others.filter_map(|(other, view)| Some((selectors.first(&other.meta().labels)?, view))).collect();
+        // Rules stand in the order of the selectors, then of the roles; a role that several select adds nothing later.
+        selected.sort_by_key(|(selector, _)| *selector);
+        let mut seen = BTreeSet::new();
+        let all = selected.iter().flat_map(|(_, view)| &view.rules);
+        let rules: Vec<Value> = all.filter(|rule| seen.insert(json::to_vec(rule))).cloned().collect();
         if rules != role.rules {
             plan.stage([Write::merge(object, "", value!({"rules": (rules)})).into()]);
         }
         plan
+    }
+}
+
+/// Selectors by a label that they require: a role is compared with those that its labels can meet.
+struct SelectorIndex<'a> {
+    selectors: &'a [RoleSelector],
+    by_label: BTreeMap<(&'a str, &'a str), Vec<usize>>,
+    /// Those that require no single value of a label, equal ones once.
+    others: Vec<usize>,
+}
+
+impl<'a> SelectorIndex<'a> {
+    fn of(selectors: &'a [RoleSelector]) -> SelectorIndex<'a> {
+        let mut index = SelectorIndex { selectors, by_label: BTreeMap::new(), others: Vec::new() };
+        let mut seen = BTreeSet::new();
+        for (at, RoleSelector(selector)) in selectors.iter().enumerate() {
+            // A selector of nothing prints as one of everything.
+            if matches!(selector, Selector::Nothing) || !seen.insert(selector.to_string()) {
+                continue;
+            }
+            let value_of = |one: &'a Requirement| match (one.operator(), one.values().len()) {
+                (Operator::In | Operator::Equals | Operator::DoubleEquals, 1) => one.values().next(),
+                _ => None,
+            };
+            let label = selector.requirements().iter().find_map(|one| Some((one.key(), value_of(one)?)));
+            match label {
+                Some(label) => index.by_label.entry(label).or_default().push(at),
+                None => index.others.push(at),
+            }
+        }
+        index
+    }
+
+    /// Place of the first selector that selects these labels.
+    fn first(&self, labels: &Pairs) -> Option<usize> {
+        let matches = |at: &&usize| self.selectors[**at].0.matches(|name| labels.get(name));
+        let required = labels.iter().filter_map(|label| self.by_label.get(&label)?.iter().find(matches));
+        required.chain(self.others.iter().find(matches)).min().copied()
     }
 }
 
@@ -70,7 +108,6 @@ pub(crate) fn is_aggregating(object: &Object, found: &mut dyn FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
-    use setpoint_api::json;
     use setpoint_sim::cluster::{Cluster, Controllers};
 
     use super::*;
@@ -88,6 +125,33 @@ mod tests {
         let role = cluster.get(ROLES, name).unwrap();
         let rules = role.get("rules").and_then(Value::as_list).unwrap_or_default().to_vec();
         rules.iter().map(|rule| json::to_text(rule.get("verbs").unwrap())).collect()
+    }
+
+    #[test]
+    fn thousands_of_selectors_and_rules_are_gathered_once() {
+        let controllers: Controllers = || (vec![Box::new(ClusterRoleAggregation)], crate::indexes::all());
+        let mut cluster = Cluster::new(controllers, 7);
+        let selector = |at: usize| value!({"matchLabels": {"to": (if at.is_multiple_of(2) { "x".into() } else { format!("x{at}") })}});
+        let selectors: Vec<Value> = (0..2_000).map(selector).collect();
+        cluster.create(
+            ROLES,
+            "",
+            value!({"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": (selectors)}, "rules": []}),
+        );
+        for name in ["a", "b", "c"] {
+            let rules: Vec<Value> = (0..2_000)
+                .map(|at| value!({"verbs": [(format!("v{at}"))], "apiGroups": [""], "resources": ["pods"]}))
+                .collect();
+            cluster.create(
+                ROLES,
+                "",
+                value!({"metadata": {"name": (name), "labels": {"to": "x"}}, "rules": (rules)}),
+            );
+        }
+        cluster.create(ROLES, "", role("d", "x1", "get"));
+        cluster.settle();
+        let gathered = verbs(&cluster, "all");
+        assert_eq!((gathered.len(), &*gathered[0], &*gathered[2_000]), (2_001, r#"["v0"]"#, r#"["get"]"#));
     }
 
     #[test]

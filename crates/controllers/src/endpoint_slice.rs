@@ -200,8 +200,7 @@ impl<'a> Desk<'a> {
     }
 
     fn ports(&self, pod: &Pod) -> Vec<Value> {
-        let ports = self.service.spec.ports.iter().filter_map(|port| {
-            let number = service_pods::target_port(pod, port)?;
+        let ports = service_pods::target_ports(pod, self.service).map(|(port, number)| {
             let mut found = Map::new();
             found.insert("name", port.name.as_str());
             found.insert("protocol", port.protocol.as_str());
@@ -209,7 +208,7 @@ impl<'a> Desk<'a> {
             if let Some(protocol) = &port.app_protocol {
                 found.insert("appProtocol", protocol.as_str());
             }
-            Some(Value::Map(found))
+            Value::Map(found)
         });
         ports.collect()
     }

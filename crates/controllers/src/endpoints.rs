@@ -170,11 +170,7 @@ fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> V
     for seen in selected.iter().filter(|seen| service_pods::serves(seen, publishes)) {
         let (pod_object, pod) = seen;
         let Some(ip) = address(service, pod) else { continue };
-        let ports: Vec<Value> = service
-            .spec
-            .ports
-            .iter()
-            .filter_map(|port| Some((port, service_pods::target_port(pod, port)?)))
+        let ports: Vec<Value> = service_pods::target_ports(pod, service)
             .map(|(port, number)| {
                 let mut found = Map::new();
                 if !port.name.is_empty() {

@@ -1,5 +1,7 @@
 //! Whether a pod may be on a node: by the node's labels and name, and by what it puts up with.
 
+use std::collections::BTreeMap;
+
 use setpoint_api::Value;
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::node::Taint;
@@ -56,20 +58,34 @@ fn matches_all<'a>(expressions: &[Value], label: impl Fn(&str) -> Option<&'a str
     })
 }
 
-/// Whether tolerations, as a pod's spec has them, put up with a taint.
-#[must_use]
-pub fn tolerates(tolerations: &[Value], taint: &Taint) -> bool {
-    tolerations.iter().any(|one| {
-        let part = |name| one.str_at(&[name]);
-        let (key, effect) = (part("key"), part("effect"));
-        (effect.is_empty() || effect == taint.effect)
-            && (key.is_empty() || key == taint.key)
-            && match part("operator") {
-                "Exists" => true,
-                "" | "Equal" => !key.is_empty() && part("value") == taint.value,
-                _ => false,
-            }
-    })
+/// Tolerations of a pod's spec by key, so that a taint is not compared with each.
+pub struct Tolerations<'a>(BTreeMap<&'a str, Vec<&'a Value>>);
+
+impl<'a> Tolerations<'a> {
+    /// Index of a list.
+    #[must_use]
+    pub fn of(list: &'a [Value]) -> Tolerations<'a> {
+        let mut by_key: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for one in list {
+            by_key.entry(one.str_at(&["key"])).or_default().push(one);
+        }
+        Tolerations(by_key)
+    }
+
+    /// `true` if one of them tolerates a taint.
+    #[must_use]
+    pub fn tolerate(&self, taint: &Taint) -> bool {
+        let mut candidates = ["", taint.key.as_str()].into_iter().filter_map(|key| self.0.get(key)).flatten();
+        candidates.any(|one| {
+            let part = |name| one.str_at(&[name]);
+            (part("effect").is_empty() || part("effect") == taint.effect)
+                && match part("operator") {
+                    "Exists" => true,
+                    "" | "Equal" => !part("key").is_empty() && part("value") == taint.value,
+                    _ => false,
+                }
+        })
+    }
 }
 
 #[cfg(test)]
@@ -110,13 +126,13 @@ mod tests {
     fn a_toleration_meets_key_value_and_effect() {
         let taint =
             Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into(), time_added: None };
-        let with = |toleration: Value| tolerates(&[toleration], &taint);
+        let with = |toleration: Value| Tolerations::of(&[toleration]).tolerate(&taint);
         assert!(with(value!({"operator": "Exists"})));
         assert!(with(value!({"key": "k", "operator": "Exists", "effect": "NoSchedule"})));
         assert!(with(value!({"key": "k", "value": "v"})));
         assert!(!with(value!({"key": "k", "value": "w"})));
         assert!(!with(value!({"key": "k", "operator": "Exists", "effect": "NoExecute"})));
         assert!(!with(value!({"key": "other", "operator": "Exists"})));
-        assert!(!tolerates(&[], &taint));
+        assert!(!Tolerations::of(&[]).tolerate(&taint));
     }
 }

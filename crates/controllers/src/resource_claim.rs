@@ -5,6 +5,8 @@
 //! use them. The key of a claim strikes out pods that are gone or done; when the last one is struck out the devices are
 //! free again, and a claim that was made for a pod goes with it. Claims of groups of pods are nobody's affair here.
 
+use std::collections::BTreeMap;
+
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
@@ -124,14 +126,15 @@ fn plan_pod(object: &Object, pod: &Pod, world: &World, before: &[Note], now: Tim
         return plan;
     }
     let (mut named, mut made, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-    for claim in pod.spec.resource_claims.iter().filter(|claim| claim.resource_claim_name.is_none()) {
+    let already_made = made_for(object, world);
+    for (claim, status) in pod.claims_with_status().filter(|(claim, _)| claim.resource_claim_name.is_none()) {
         let Some(template) =
-            claim.resource_claim_template_name.as_deref().filter(|_| lacks(object, pod, claim, world))
+            claim.resource_claim_template_name.as_deref().filter(|_| lacks(object, status, world))
         else {
             continue;
         };
         let found = world.find(TEMPLATES, &object.meta().namespace, template);
-        match (find_made(object, claim, world), found) {
+        match (already_made.get(&*claim.name), found) {
             (Some(made), _) => named.push(value!({
                 "name": (claim.name.as_str()),
                 "resourceClaimName": (&*made.meta().name),
@@ -166,23 +169,29 @@ fn subject(pod: &Object) -> Subject {
 }
 
 /// Whether a pod lacks a claim that is to be made for it. One that was there and vanished is made anew.
-fn lacks(object: &Object, pod: &Pod, claim: &pod::ResourceClaim, world: &World) -> bool {
-    let Some(status) = pod.claim_status(claim) else { return true };
+fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &World) -> bool {
+    let Some(status) = status else { return true };
     status.resource_claim_name.as_deref().is_some_and(|name| {
         let found = world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name);
         !found.is_some_and(|found| found.meta().is_controlled_by(&object.meta().uid))
     })
 }
 
-/// The claim that was made for a pod, though its status does not say so.
-fn find_made<'a>(object: &Object, claim: &pod::ResourceClaim, world: &'a World) -> Option<&'a Object> {
+/// The claims that were made for a pod, by their names in its spec, though its status may not list them. The first of
+/// equal names counts.
+fn made_for<'a>(object: &Object, world: &'a World) -> BTreeMap<&'a str, &'a Object> {
     let uid = &object.meta().uid;
-    world.owned(uid, ResourceClaim::RESOURCE).find(|made| {
+    let mut by_name = BTreeMap::new();
+    for made in world.owned(uid, ResourceClaim::RESOURCE) {
         let meta = made.meta();
-        meta.is_controlled_by(uid)
+        if meta.is_controlled_by(uid)
             && !meta.is_deleted()
-            && meta.annotations.get(POD_CLAIM_NAME) == Some(&*claim.name)
-    })
+            && let Some(name) = meta.annotations.get(POD_CLAIM_NAME)
+        {
+            by_name.entry(name).or_insert(made);
+        }
+    }
+    by_name
 }
 
 /// Makes a claim of a template.

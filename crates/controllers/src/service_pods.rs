@@ -1,8 +1,10 @@
 //! Which pods serve a Service, and how: what the controllers of endpoints have in common.
 
+use std::collections::BTreeMap;
+
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::views::IntOrString;
-use setpoint_reconcile::views::pod::{Container, Pod};
+use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::{Service, ServicePort};
 use setpoint_reconcile::{Object, World};
 
@@ -52,20 +54,25 @@ pub fn serves((object, pod): &Seen<'_>, even_terminating: bool) -> bool {
         && (even_terminating || !object.meta().is_deleted())
 }
 
-/// The port of a pod that a port of a Service leads to.
-#[must_use]
-pub fn target_port(pod: &Pod, port: &ServicePort) -> Option<i64> {
-    let named = |name: &str, container: &Container| {
-        let found = container.ports.iter().find(|one| one.name == name && one.protocol == port.protocol);
-        found.map(|one| one.container_port)
-    };
-    match port.target_port.as_ref()? {
-        IntOrString::Int(number) => Some(*number),
-        IntOrString::Text(name) => {
-            let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-            pod.spec.containers.iter().chain(sidecars).find_map(|container| named(name, container))
-        }
+/// Ports of a Service, each with the port of a pod that it leads to; those that lead nowhere are left out.
+pub fn target_ports<'s>(pod: &Pod, service: &'s Service) -> impl Iterator<Item = (&'s ServicePort, i64)> {
+    let ports = &service.spec.ports;
+    let is_named = |port: &ServicePort| matches!(port.target_port, Some(IntOrString::Text(_)));
+    let named = if ports.iter().any(is_named) { named_ports(pod) } else { BTreeMap::new() };
+    ports.iter().filter_map(move |port| match port.target_port.as_ref()? {
+        IntOrString::Int(number) => Some((port, *number)),
+        IntOrString::Text(name) => Some((port, *named.get(&(name.as_str(), port.protocol.as_str()))?)),
+    })
+}
+
+/// Ports of a pod by name and protocol; the first of equal ones counts.
+fn named_ports(pod: &Pod) -> BTreeMap<(&str, &str), i64> {
+    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+    let mut ports = BTreeMap::new();
+    for port in pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports) {
+        ports.entry((port.name.as_str(), port.protocol.as_str())).or_insert(port.container_port);
     }
+    ports
 }
 
 /// The name under which a pod is known behind a Service, if it has one of its own.

@@ -3,10 +3,10 @@
 //! Endpoints of a Service without selector are copied into slices, one for each set of ports and family of
 //! addresses, with their labels and annotations. Slices of Endpoints that are not to be mirrored go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::names::ip::parse_ip;
-use setpoint_api::{Key, Map, Time, Value, value};
+use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
@@ -74,13 +74,21 @@ impl Planner for SliceMirroring {
         let mut acts = Vec::new();
         if let Some((object, endpoints)) = mirrored(world, namespace, key.name()) {
             let (wanted, skipped) = wanted(endpoints);
+            // Places of the slices of each group, the first last.
+            let mut places: BTreeMap<(String, Vec<u8>), Vec<usize>> = BTreeMap::new();
+            for (place, (_, slice)) in existing.iter().enumerate().rev() {
+                let ports = encoded(&sorted(slice.ports.clone()));
+                places.entry((slice.address_type.clone(), ports)).or_default().push(place);
+            }
+            let mut used = BTreeSet::new();
             for ((family, ports), endpoints) in wanted {
-                let place = existing.iter().position(|(_, slice)| {
-                    slice.address_type == family && sorted(slice.ports.clone()) == ports
-                });
-                let was = place.map(|place| existing.remove(place));
+                let place = places.get_mut(&(family.to_owned(), encoded(&ports))).and_then(Vec::pop);
+                let was = place.map(|place| existing[place]);
+                used.extend(place);
                 acts.extend(write(object, family, ports, endpoints, was));
             }
+            let mut place = 0..;
+            existing.retain(|_| place.next().is_none_or(|place| !used.contains(&place)));
             if skipped > 0 && skipped != seen.memo {
                 let message = format!(
                     "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
@@ -115,19 +123,24 @@ type Members = BTreeMap<(String, String), Value>;
 /// The endpoints of each family and set of ports, in the order of their addresses, and how many were too many.
 fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
     let mut groups: Vec<(Group, Members)> = Vec::new();
+    let mut places: BTreeMap<(&str, Vec<u8>), usize> = BTreeMap::new();
     let mut skipped = 0;
     for subset in &endpoints.subsets {
         let list = |name: &str| subset.get(name).and_then(Value::as_list).unwrap_or_default();
         let ports = sorted(list("ports").iter().map(port).collect());
+        let ports_encoded = encoded(&ports);
+        // Places of the groups of this subset by family.
+        let mut own: BTreeMap<&str, usize> = BTreeMap::new();
         let ready = list("addresses").iter().map(|address| (address, true));
         let unready = list("notReadyAddresses").iter().map(|address| (address, false));
         for (address, ready) in ready.chain(unready) {
             let Some(ip) = parse_ip(address.str_at(&["ip"])) else { continue };
             let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-            let group = (family, ports.clone());
-            let place = groups.iter().position(|(other, _)| *other == group).unwrap_or_else(|| {
-                groups.push((group, Members::new()));
-                groups.len() - 1
+            let place = *own.entry(family).or_insert_with(|| {
+                *places.entry((family, ports_encoded.clone())).or_insert_with(|| {
+                    groups.push(((family, ports.clone()), Members::new()));
+                    groups.len() - 1
+                })
             });
             let members = &mut groups[place].1;
             let id = (ip.to_string(), address.str_at(&["targetRef", "uid"]).to_owned());
@@ -173,6 +186,13 @@ fn sorted(mut ports: Vec<Value>) -> Vec<Value> {
         (port.str_at(&["name"]).to_owned(), port.get("port").and_then(Value::as_i64))
     });
     ports
+}
+
+/// Ports as text that is equal for equal ports.
+fn encoded(ports: &[Value]) -> Vec<u8> {
+    let mut ports = ports.to_vec();
+    ports.iter_mut().filter_map(Value::as_map_mut).for_each(Map::sort);
+    json::to_vec(&Value::List(ports))
 }
 
 /// Makes or changes a slice, if it is not as it should be.

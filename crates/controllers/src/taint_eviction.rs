@@ -11,7 +11,7 @@ use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::node::{Node, Taint};
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::views::pod::{Pod, TolerationsByKey};
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
@@ -60,7 +60,7 @@ impl Planner for TaintEviction {
             let since = seen.memo.first_seen.get(&taint.key).copied().unwrap_or(now);
             plan.memo.first_seen.insert(taint.key.clone(), since);
         }
-        let (mut marks, mut deletes) = (Vec::new(), Vec::new());
+        let (mut marks, mut deletes, mut evicted) = (Vec::new(), Vec::new(), BTreeSet::new());
         if !taints.is_empty() {
             for object in world.indexed(PODS_BY_NODE, key.name()) {
                 let Some(pod) = object.view::<Pod>().filter(|_| !object.meta().is_deleted()) else {
@@ -70,6 +70,7 @@ impl Planner for TaintEviction {
                     Some(end) if end <= now => {
                         marks.extend(mark(object, pod, WHY, now));
                         deletes.push(delete(object));
+                        evicted.insert(object.key());
                     }
                     Some(end) => {
                         plan.memo.waiting.insert(object.key().clone());
@@ -82,7 +83,7 @@ impl Planner for TaintEviction {
         let spared = seen.memo.waiting.iter().filter(|pod| !plan.memo.waiting.contains(*pod));
         let spared = spared
             .filter_map(|pod| world.get(pod))
-            .filter(|pod| !pod.meta().is_deleted() && !deletes.iter().any(|act| is_of(act, pod)));
+            .filter(|pod| !pod.meta().is_deleted() && !evicted.contains(pod.key()));
         let notes = spared.map(|pod| {
             let message = format!("Cancelling deletion of Pod {}", pod.key().path());
             Subject::of(pod, "v1", "Pod").normal("TaintManagerEviction", message)
@@ -114,8 +115,9 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
     let scheduled =
         condition(&pod.status.conditions, "PodScheduled").and_then(|one| one.last_transition_time);
     let came = object.meta().created().max(scheduled.unwrap_or(Time::EPOCH));
+    let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
     let end = |taint: &&Taint| {
-        let Some(toleration) = pod.spec.tolerations.iter().find(|one| one.tolerates(taint)) else {
+        let Some(toleration) = tolerations.first(taint) else {
             return Some(Time::EPOCH);
         };
         let seconds = toleration.toleration_seconds?;
@@ -145,10 +147,6 @@ fn delete(pod: &Object) -> Act {
     let message = format!("Marking for deletion Pod {}", pod.key().path());
     let note = Subject::of(pod, "v1", "Pod").normal("TaintManagerEviction", message);
     Act::from(Write::delete(pod)).on_done(note)
-}
-
-fn is_of(act: &Act, pod: &Object) -> bool {
-    matches!(&act.write, Write::Delete { key, .. } if key == pod.key())
 }
 
 #[cfg(test)]

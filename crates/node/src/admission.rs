@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use setpoint_api::Time;
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::pod::Pod as PodView;
+use setpoint_reconcile::views::pod::{Pod as PodView, TolerationsByKey};
 use setpoint_reconcile::{Act, Object, Write};
 use setpoint_scheduler::request::Amounts;
 use setpoint_scheduler::shape::{HostPort, PortSet, Shape, host_ports};
@@ -140,9 +140,12 @@ impl<'a> Room<'a> {
         if is_choosy && !Shape::of(object, pod).nodes.allows(node.key().name(), labels) {
             return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
         }
-        let mut driving = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute");
-        let is_driven = driving.any(|taint| !pod.spec.tolerations.iter().any(|one| one.tolerates(taint)));
-        if is_driven {
+        let mut driving = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute").peekable();
+        if driving.peek().is_none() {
+            return Ok(());
+        }
+        let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
+        if driving.any(|taint| tolerations.first(taint).is_none()) {
             return Err(predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
         }
         Ok(())

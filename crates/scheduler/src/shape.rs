@@ -80,11 +80,11 @@ impl DeviceClaims {
             return None;
         }
         let (name, uid) = (object.meta().name.clone(), object.meta().uid.clone());
-        let claims = pod.spec.resource_claims.iter().filter_map(|claim| {
+        let claims = pod.claims_with_status().filter_map(|(claim, status)| {
             if let Some(name) = &claim.resource_claim_name {
                 return Some((Some(name.as_str().into()), false));
             }
-            match pod.claim_status(claim) {
+            match status {
                 // It was found that none is needed.
                 Some(status) => Some((Some(status.resource_claim_name.as_deref()?.into()), true)),
                 None => Some((None, true)),

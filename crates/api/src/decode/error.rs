@@ -64,6 +64,13 @@ impl fmt::Display for StrictError {
 }
 
 impl StrictError {
+    /// Path of the field.
+    pub(super) fn path(&self) -> &str {
+        match self {
+            StrictError::Unknown { path } | StrictError::Duplicate { path } => path,
+        }
+    }
+
     /// All of them as one text, as upstream refuses a body.
     #[must_use]
     pub fn join(errors: &[StrictError]) -> String {

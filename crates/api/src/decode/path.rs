@@ -47,6 +47,25 @@ impl Path<'_> {
         path
     }
 
+    /// `true` if this is the text of the path. Compares from the end, where paths differ, and makes no text.
+    pub(super) fn is(&self, text: &str) -> bool {
+        let Some(parent) = self.parent else { return text.is_empty() };
+        let key = match self.step {
+            Step::Root => return text.is_empty(),
+            Step::Index(index) => {
+                let start = text.strip_suffix(']').and_then(|text| text.rsplit_once('['));
+                return start.is_some_and(|(start, digits)| digits == index.to_string() && parent.is(start));
+            }
+            Step::Field { field, .. } => field.name(),
+            Step::Key(key) => key,
+        };
+        let Some(start) = text.strip_suffix(key) else { return false };
+        match parent.step {
+            Step::Root => start.is_empty(),
+            _ => start.strip_suffix('.').is_some_and(|start| parent.is(start)),
+        }
+    }
+
     /// The error that a value has the wrong type here, in the words of Go's decoder. It names the innermost
     /// struct and the fields on the way, without keys and indexes.
     pub(super) fn type_error(&self, value: String, go: &str) -> DecodeError {

@@ -359,3 +359,17 @@ fn what_was_sent_keeps_the_emptiness_that_rules_ask_for() {
     assert_eq!(spec(judged), r#"{"containers":null,"overhead":{}}"#);
     assert_eq!(spec(Keep::default()), r#"{"containers":null}"#);
 }
+
+#[test]
+fn strict_errors_name_at_most_a_mebibyte_of_paths() {
+    let key = "k".repeat(STRICT_BYTES_MAX);
+    let fields =
+        |each: &str| (0..50).map(|at| each.replace('N', &at.to_string())).collect::<Vec<_>>().join(",");
+    let within =
+        |fields: String| format!(r#"{{"spec":{{"devices":[{{"attributes":{{"{key}":{{{fields}}}}}}}]}}}}"#);
+    let of = kind("resource.k8s.io", "ResourceSlice");
+    assert_eq!(strict(of, &within(fields(r#""uN":1"#))).len(), 1);
+    assert_eq!(strict(of, &within(fields(r#""string":"N""#))).len(), 1);
+    let short = format!(r#"{{"spec":{{"devices":[{{"attributes":{{"k":{{{}}}}}}}]}}}}"#, fields(r#""uN":1"#));
+    assert_eq!(strict(of, &short).len(), 50);
+}

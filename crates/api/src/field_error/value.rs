@@ -1,6 +1,7 @@
 //! The value that a message shows.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::quote::{Quoted, json_string};
 
@@ -19,8 +20,9 @@ pub enum BadValue {
     Bool(bool),
     /// `null`.
     Null,
-    /// Anything else, already printed as JSON: lists, maps, and values of named string types.
-    Json(Box<str>),
+    /// Anything else, already printed as JSON: lists, maps, and values of named string types. Shared, because many
+    /// faults can show the same list.
+    Json(Arc<str>),
 }
 
 impl BadValue {
@@ -39,6 +41,16 @@ impl BadValue {
         }
         let items: Vec<String> = texts.iter().map(|text| json_string(text.as_ref())).collect();
         BadValue::Json(format!("[{}]", items.join(",")).into())
+    }
+
+    /// Bytes of the value, before escapes.
+    pub(super) fn shown_len(&self) -> usize {
+        match self {
+            BadValue::Text(text) => text.len(),
+            BadValue::Json(json) => json.len(),
+            BadValue::Int(_) | BadValue::Float(_) => size_of::<u64>(),
+            BadValue::Omitted | BadValue::Bool(_) | BadValue::Null => 0,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::scan::{EndsPlain, plain};
 use super::skip::end_of;
-use super::{DEPTH_MAX, DUPLICATES_EXAMINED_MAX, DUPLICATES_MAX};
+use super::{DEPTH_MAX, DUPLICATES_BYTES_MAX, DUPLICATES_EXAMINED_MAX, DUPLICATES_MAX};
 use crate::value::{Map, Value};
 
 /// Room for the fields of the open objects of a common request, made once.
@@ -116,6 +116,8 @@ struct Tracker {
     found: Vec<Duplicate>,
     /// Fields that came again, up to the bound.
     examined: usize,
+    /// Bytes of their paths.
+    bytes: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -329,9 +331,12 @@ impl<'a> Parser<'a> {
     fn enter_key(&mut self, key: &CompactString, seen: &mut BTreeSet<CompactString>) -> usize {
         let Some(tracker) = &mut self.tracker else { return 0 };
         let mark = tracker.path.len();
-        let may_note = tracker.found.len() < DUPLICATES_MAX && tracker.examined < DUPLICATES_EXAMINED_MAX;
+        let may_note = tracker.found.len() < DUPLICATES_MAX
+            && tracker.examined < DUPLICATES_EXAMINED_MAX
+            && tracker.bytes < DUPLICATES_BYTES_MAX;
         if !seen.insert(key.clone()) && may_note {
             tracker.examined += 1;
+            tracker.bytes += mark + key.len();
             let found = Duplicate { parent: tracker.path.clone(), key: key.clone(), before: seen.len() };
             if !tracker.found.contains(&found) {
                 tracker.found.push(found);

@@ -189,7 +189,7 @@ fn parse_requirement(lexer: &mut Lexer<'_>) -> Result<Requirement, RequirementEr
     let wrong = label_key(key.text);
     if !wrong.is_empty() {
         let error = FieldError::invalid(&Path::NONE, key.text, wrong.join("; "));
-        return Err(RequirementError::Key(Box::new(error)));
+        return Err(RequirementError::Key(Box::new(error.into())));
     }
     let stands_alone = matches!(lexer.next.kind, Kind::End | Kind::Comma);
     let (operator, values) = match (negated, stands_alone) {

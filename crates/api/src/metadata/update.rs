@@ -32,8 +32,8 @@ impl RevisionError {
     pub fn field_errors(&self) -> Option<ErrorList> {
         let metadata = Path::root("metadata");
         let detail = "must be specified for an update";
-        let error = || FieldError::invalid(&metadata.child("resourceVersion"), 0_i64, detail);
-        (*self == RevisionError::Missing).then(|| ErrorList::from(error()))
+        (*self == RevisionError::Missing)
+            .then(|| FieldError::invalid(&metadata.child("resourceVersion"), 0_i64, detail).into())
     }
 }
 

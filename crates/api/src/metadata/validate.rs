@@ -123,9 +123,8 @@ pub fn managed_fields(errors: &mut ErrorList, path: &Path<'_>, entries: &[Value]
             "Apply" | "Update" => {}
             "" => errors.push(FieldError::required(&path.child("operation"), "must not be empty")),
             other => {
-                let value = BadValue::json_string(other);
-                let error = FieldError::not_supported(&path.child("operation"), value, &["Apply", "Update"]);
-                errors.push(error);
+                let (path, value) = (path.child("operation"), BadValue::json_string(other));
+                errors.push(FieldError::not_supported(&path, value, &["Apply", "Update"]));
             }
         }
         let kind = entry.str_at(&["fieldsType"]);

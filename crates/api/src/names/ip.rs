@@ -123,10 +123,11 @@ pub fn ip(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
 /// Checks an address in an older field. `strict` refuses what the older rule let through; a value of the old
 /// object, in `kept`, is good whatever it is.
 pub fn ip_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
-    if kept.contains(&text) {
-        return;
-    }
-    if let Err(fault) = ip_fault(text, strict) {
+    // The search through `kept` is last: it is made for at most as many values as there are errors.
+    if let Err(fault) = ip_fault(text, strict)
+        && !errors.is_full()
+        && !kept.contains(&text)
+    {
         errors.push(FieldError::invalid(path, text, fault));
     }
 }
@@ -175,10 +176,10 @@ pub fn cidr(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
 
 /// Checks a network in an older field; `strict` and `kept` are as for [`ip_legacy`].
 pub fn cidr_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
-    if kept.contains(&text) {
-        return;
-    }
-    if let Err(fault) = cidr_fault(text, strict) {
+    if let Err(fault) = cidr_fault(text, strict)
+        && !errors.is_full()
+        && !kept.contains(&text)
+    {
         errors.push(FieldError::invalid(path, text, fault));
     }
 }

@@ -41,7 +41,8 @@ fn by_scan<'p, T: Copy, E>(
         match fate(key, map.get_mut(key), with)? {
             Fate::Keep => {}
             Fate::Set(value) => drop(map.insert(key, value)),
-            Fate::Remove => drop(map.remove(key)),
+            // What is patched is decoded, which brings fields into order.
+            Fate::Remove => drop(map.swap_remove(key)),
         }
     }
     Ok(())

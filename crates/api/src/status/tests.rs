@@ -57,8 +57,8 @@ fn answers_are_what_clients_know() {
 fn each_fault_of_an_object_is_a_cause() {
     let spec = Path::root("spec");
     let errors = ErrorList::from(vec![
-        FieldError::invalid(&spec.child("replicas"), -2, "must be greater than or equal to 0"),
-        FieldError::required(&spec.child("selector"), ""),
+        FieldError::invalid(&spec.child("replicas"), -2, "must be greater than or equal to 0").into(),
+        FieldError::required(&spec.child("selector"), "").into(),
     ]);
     let kind = Qualified { group: "apps", name: "Deployment" };
     assert_eq!(

@@ -172,6 +172,28 @@ impl Map {
         Some(value)
     }
 
+    /// Takes a field out of a map whose order does not matter: in a large one, the last field takes its place, and no
+    /// other moves.
+    pub(crate) fn swap_remove(&mut self, key: &str) -> Option<Value> {
+        if self.entries.len() <= SCAN_LEN_MAX + 1 {
+            return self.remove(key);
+        }
+        let Map { entries, index: Some(index) } = self else { return self.remove(key) };
+        let place_in = |index: &[u32], entries: &[(CompactString, Value)], key: &str| {
+            index.binary_search_by(|at| entries[*at as usize].0.as_str().cmp(key)).ok()
+        };
+        let found = place_in(index, entries, key)?;
+        let at = index[found];
+        // While the last field still stands at its old place, the index finds it.
+        if let Some((last, _)) = entries.last()
+            && let Some(moved) = place_in(index, entries, last)
+        {
+            index[moved] = at;
+        }
+        index.remove(found);
+        Some(entries.swap_remove(at as usize).1)
+    }
+
     /// The value of a field, made by `make` where it is missing.
     pub fn ensure(&mut self, key: &str, make: impl FnOnce() -> Value) -> &mut Value {
         let at = self.position(key).unwrap_or_else(|| {
@@ -398,6 +420,19 @@ mod tests {
                 },
             }
             check(&map, &model, step);
+        }
+        while map.len() > SCAN_LEN_MAX - 2 {
+            let at = map.len() * 7 / 11;
+            let (gone, value) = model.swap_remove(at);
+            let mut ordered = map.clone();
+            assert_eq!(map.swap_remove(&gone), Some(Value::Int(value)));
+            assert_eq!(map.swap_remove("none"), None);
+            ordered.remove(&gone);
+            assert_eq!(map, ordered);
+            if map.len() <= SCAN_LEN_MAX {
+                model = map.iter().map(|(key, value)| (key.to_owned(), value.as_i64().unwrap())).collect();
+            }
+            check(&map, &model, 399);
         }
         map.retain(|key, _| !key.ends_with('3'));
         model.retain(|(key, _)| !key.ends_with('3'));

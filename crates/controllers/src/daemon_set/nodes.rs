@@ -9,7 +9,7 @@ use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Object, World};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, Rollout, Steps};
-use crate::placement;
+use crate::placement::{self, Tolerations};
 use crate::pods::Seen;
 
 /// What a node's troubles are that a daemon puts up with, because it may be what mends them.
@@ -58,7 +58,7 @@ pub(super) enum Fit {
 }
 
 impl Fit {
-    pub fn of(set: &DaemonSet, tolerations: &[Value], node: &Object) -> Fit {
+    pub fn of(set: &DaemonSet, tolerations: &Tolerations<'_>, node: &Object) -> Fit {
         let Some(spec) = set.spec.template.0.get("spec") else { return Fit::No };
         let Some(view) = node.view::<Node>() else { return Fit::No };
         let named = spec.str_at(&["nodeName"]);
@@ -67,7 +67,7 @@ impl Fit {
         }
         let kept_away = |effect: &str| {
             let taints = view.spec.taints.iter().filter(|taint| taint.effect == effect);
-            taints.into_iter().any(|taint| !placement::tolerates(tolerations, taint))
+            taints.into_iter().any(|taint| !tolerations.tolerate(taint))
         };
         match (kept_away("NoExecute"), kept_away("NoSchedule")) {
             (true, _) => Fit::No,
@@ -101,6 +101,7 @@ pub(super) struct Nodes<'a> {
 impl<'a> Nodes<'a> {
     pub fn of(world: &'a World, set: &DaemonSet, pods: &[Seen<'a>]) -> Nodes<'a> {
         let tolerations = tolerations(&set.spec.template.0);
+        let tolerations = Tolerations::of(&tolerations);
         let mut places: BTreeMap<&'a str, Place<'a>> = BTreeMap::new();
         for node in world.all("nodes") {
             let fit = Fit::of(set, &tolerations, node);

@@ -4,7 +4,7 @@
 //! Failures are remembered by the identity of the pod, so that looking twice counts once, and what is still there
 //! to be seen need not be remembered: a loop that forgot everything waits for almost as long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Time, Value, rfc3339};
@@ -62,9 +62,9 @@ pub(super) fn wait(failures: usize) -> Duration {
 pub(super) fn finished_at(tracked: &TrackedPod<'_>) -> Time {
     let (meta, pod) = (tracked.object.meta(), tracked.pod);
     let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    let sidecars: Vec<&str> = sidecars.map(|one| one.name.as_str()).collect();
+    let sidecars: BTreeSet<&str> = sidecars.map(|one| one.name.as_str()).collect();
     let first = &pod.status.init_container_statuses;
-    let beside = first.iter().filter(|one| sidecars.contains(&one.name.as_str()));
+    let beside = first.iter().filter(|one| sidecars.contains(one.name.as_str()));
     let ends = pod.status.container_statuses.iter().chain(beside).map(|one| {
         let text = one.state.at(&["terminated", "finishedAt"]).and_then(Value::as_str)?;
         rfc3339::parse(text).ok()

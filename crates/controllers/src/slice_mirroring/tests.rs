@@ -96,3 +96,18 @@ fn a_slice_that_somebody_spoiled_is_mended_whenever_the_loop_died() {
         cluster.assert_quiet();
     }
 }
+
+#[test]
+fn thousands_of_subsets_are_grouped_by_their_ports() {
+    let mut cluster = cluster();
+    let subset = |at: i64| value!({"addresses": [{"ip": "10.1.0.9"}], "ports": [{"port": (80 + at % 3)}]});
+    let subsets: Vec<Value> = (0..20_000).map(subset).collect();
+    cluster.create("endpoints", "default", value!({"metadata": {"name": "s"}, "subsets": (subsets)}));
+    cluster.settle();
+    assert_eq!(slices(&cluster).len(), 3);
+    let subsets: Vec<Value> = (1..3).map(subset).collect();
+    cluster.patch("endpoints", "default/s", "", value!({"subsets": (subsets)})).unwrap();
+    cluster.settle();
+    assert_eq!(slices(&cluster).len(), 2);
+    cluster.assert_quiet();
+}

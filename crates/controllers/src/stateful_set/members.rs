@@ -1,7 +1,7 @@
 //! The pods of a StatefulSet by their numbers: which are missing, which are too many, who waits for whom.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use setpoint_api::Value;
@@ -245,8 +245,9 @@ fn new(rollout: &Rollout<'_>, number: i64, name: &str) -> Value {
     spec.insert("hostname", name);
     spec.insert("subdomain", rollout.set.spec.service_name.as_str());
     let others = spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
-    let is_own = |volume: &&Value| own.iter().any(|(name, _)| volume.str_at(&["name"]) == name);
-    let others: Vec<Value> = others.iter().filter(|volume| !is_own(volume)).cloned().collect();
+    let names: BTreeSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+    let others: Vec<Value> =
+        others.iter().filter(|volume| !names.contains(volume.str_at(&["name"]))).cloned().collect();
     let volumes = own.iter().map(|(volume, claim)| {
         value!({"name": (volume.as_str()), "persistentVolumeClaim": {"claimName": (claim.as_str())}})
     });

@@ -2,6 +2,8 @@
 
 mod written;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use setpoint_api::{Time, Value};
 
@@ -282,6 +284,30 @@ impl Toleration {
     }
 }
 
+/// Tolerations by key: a taint is compared with those of its own key and those for all keys.
+#[derive(Clone, Debug, Default)]
+pub struct TolerationsByKey<'a>(BTreeMap<&'a str, Vec<(usize, &'a Toleration)>>);
+
+impl<'a> TolerationsByKey<'a> {
+    /// Index of a list.
+    #[must_use]
+    pub fn of(list: &'a [Toleration]) -> TolerationsByKey<'a> {
+        let mut by_key: BTreeMap<&str, Vec<(usize, &Toleration)>> = BTreeMap::new();
+        for (at, one) in list.iter().enumerate() {
+            by_key.entry(&one.key).or_default().push((at, one));
+        }
+        TolerationsByKey(by_key)
+    }
+
+    /// The first of the list that tolerates a taint.
+    #[must_use]
+    pub fn first(&self, taint: &Taint) -> Option<&'a Toleration> {
+        let first_of = |key: &str| self.0.get(key)?.iter().find(|(_, one)| one.tolerates(taint)).copied();
+        let both = ["", taint.key.as_str()].into_iter().filter_map(first_of);
+        both.min_by_key(|(at, _)| *at).map(|(_, one)| one)
+    }
+}
+
 /// How a Pod stands.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -369,16 +395,21 @@ impl Pod {
 
     /// The names of the claims for devices that it lists and that are known, with whether each is to be made for it.
     pub fn device_claims(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.spec.resource_claims.iter().filter_map(|claim| match &claim.resource_claim_name {
+        self.claims_with_status().filter_map(|(claim, status)| match &claim.resource_claim_name {
             Some(name) => Some((name.as_str(), false)),
-            None => Some((self.claim_status(claim)?.resource_claim_name.as_deref()?, true)),
+            None => Some((status?.resource_claim_name.as_deref()?, true)),
         })
     }
 
-    /// What is known of a claim that is made for it; nothing if nobody has looked into it yet.
-    #[must_use]
-    pub fn claim_status(&self, claim: &ResourceClaim) -> Option<&ResourceClaimStatus> {
-        self.status.resource_claim_statuses.iter().find(|status| status.name == claim.name)
+    /// The claims that it lists, each with the status of the one that is made for it; no status if the claim was not
+    /// looked into yet.
+    pub fn claims_with_status(&self) -> impl Iterator<Item = (&ResourceClaim, Option<&ResourceClaimStatus>)> {
+        // The first of equal names counts.
+        let statuses = self.status.resource_claim_statuses.iter().rev();
+        let by_name: BTreeMap<&str, &ResourceClaimStatus> =
+            statuses.map(|status| (status.name.as_str(), status)).collect();
+        let claims = self.spec.resource_claims.iter();
+        claims.map(move |claim| (claim, by_name.get(claim.name.as_str()).copied()))
     }
 
     /// Whether it can serve.

@@ -33,7 +33,10 @@ use crate::stored;
 pub fn admit(served: &Served, object: &mut Value, world: &World<'_>) -> Result<(), Status> {
     let snapshot = world.snapshot;
     let refused = match (served.info.group, served.info.plural) {
-        ("", "pods") => admit_pod(object, world),
+        ("", "pods") => {
+            limit_range::admit(object, snapshot)?;
+            admit_pod(object, world)
+        }
         ("", "nodes") => {
             node_taint::admit(object);
             Ok(())
@@ -62,7 +65,6 @@ pub fn admit(served: &Served, object: &mut Value, world: &World<'_>) -> Result<(
 
 fn admit_pod(pod: &mut Value, world: &World<'_>) -> Result<(), String> {
     let snapshot = world.snapshot;
-    limit_range::admit(pod, snapshot);
     service_account::admit(pod, snapshot, world.entropy[0])?;
     priority::admit(pod, snapshot)?;
     tolerations::admit(pod, world.tolerations);

@@ -49,7 +49,7 @@ pub fn run(meter: &mut Meter, shard: Shard) {
         assert_eq!(code, 201);
     }
     let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
-    let scenarios = patches().into_iter().chain(bodies()).chain(selectors()).chain(crosses());
+    let scenarios = patches().into_iter().chain(bodies()).chain(selectors()).chain(crosses()).chain(faults());
     for (_, scenario) in scenarios.enumerate().filter(|(at, one)| shard.has(*at) && one.name.contains(&only))
     {
         let mut codes = BTreeSet::new();
@@ -199,6 +199,15 @@ fn patches() -> Vec<Scenario> {
                 let order = items(len, |at| format!(r#"{{"name":"N{:06}"}}"#, len - 1 - at));
                 let list = items(len, |at| format!(r#"{{"name":"N{:06}","value":"w"}}"#, len - 1 - at));
                 strategic(len, "order-", &format!(r#""$setElementOrder/env":[{order}],"env":[{list}]"#))
+            },
+        },
+        Scenario {
+            name: "strategic merge patch that removes fields of one element, again and again",
+            store: Some(|len| (DEPLOYMENTS.into(), deployment(&format!("gone-{len}"), &env(1, "v"), ""))),
+            request: |len| {
+                let fields = items(len, |at| format!(r#""u{at:06}":"w""#));
+                let gone = items(len, |at| format!(r#"{{"name":"N000000","u{at:06}":null}}"#));
+                strategic(len, "gone-", &format!(r#""env":[{{"name":"N000000",{fields}}},{gone}]"#))
             },
         },
         Scenario {
@@ -460,6 +469,126 @@ fn crosses() -> Vec<Scenario> {
                 let Wanted { body, .. } = pod(&format!("update-{len}"), "", &spec);
                 let path = format!("{PODS}/update-{len}?dryRun=All");
                 wanted(Method::PUT, path, JSON, String::from_utf8(body).unwrap())
+            },
+        },
+    ]
+}
+
+fn create(path: &str, body: String) -> Wanted {
+    wanted(Method::POST, format!("{path}?dryRun=All"), JSON, body)
+}
+
+/// An object of which every element is at fault, or is looked up in another list.
+/// Texts are long where every error shows the whole list: such errors are bounded by their bytes, and the cost of
+/// short ones grows with the square of the list until the bound is reached.
+#[expect(clippy::too_many_lines, reason = "a table of scenarios")]
+fn faults() -> Vec<Scenario> {
+    const GATED: &str = r#""containers":[{"name":"c","image":"i"}]"#;
+    fn gated(len: usize, gate: &str, key: &str) -> (String, String) {
+        let gates = items(len, |at| format!(r#"{{"name":"{gate}{at:06}"}}"#));
+        let tolerations = items(len, |at| format!(r#"{{"key":"{key}{at:06}","operator":"Exists"}}"#));
+        let spec = format!(r#"{GATED},"schedulingGates":[{gates}],"tolerations":[{tolerations}]"#);
+        let Wanted { body, .. } = pod(&format!("gated-{len}"), "", &spec);
+        (PODS.into(), String::from_utf8(body).unwrap())
+    }
+    fn csi_node(len: usize, id: &str) -> String {
+        let drivers =
+            items(len, |at| format!(r#"{{"name":"d{at:06}","nodeID":"{id}","topologyKeys":["z"]}}"#));
+        format!(
+            r#"{{"apiVersion":"storage.k8s.io/v1","kind":"CSINode","metadata":{{"name":"n-{len}"}},"spec":{{"drivers":[{drivers}]}}}}"#
+        )
+    }
+    fn quota(spec: &str) -> Wanted {
+        let body = format!(
+            r#"{{"apiVersion":"v1","kind":"ResourceQuota","metadata":{{"name":"q"}},"spec":{{"hard":{{"services":"1"}},{spec}}}}}"#
+        );
+        create("/api/v1/namespaces/default/resourcequotas", body)
+    }
+    vec![
+        Scenario {
+            name: "scopes of a quota",
+            store: None,
+            request: |len| quota(&format!(r#""scopes":[{}]"#, items(len, |at| format!("\"{at:04000}\"")))),
+        },
+        Scenario {
+            name: "scope selector of a quota",
+            store: None,
+            request: |len| {
+                let term =
+                    |at| format!(r#"{{"scopeName":"BestEffort","operator":"In","values":["{at:04000}"]}}"#);
+                let terms = items(len, term);
+                quota(&format!(r#""scopeSelector":{{"matchExpressions":[{terms}]}}"#))
+            },
+        },
+        Scenario {
+            name: "topologies of a storage class",
+            store: None,
+            request: |len| {
+                let terms = items(len, |at| {
+                    let value = format!(r#"{{"key":"k","values":["v{:06}"]}}"#, at % (len / 2));
+                    format!(r#"{{"matchLabelExpressions":[{value}]}}"#)
+                });
+                let body = format!(
+                    r#"{{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{{"name":"c"}},"provisioner":"p","allowedTopologies":[{terms}]}}"#
+                );
+                create("/apis/storage.k8s.io/v1/storageclasses", body)
+            },
+        },
+        Scenario {
+            name: "update of the drivers of a node",
+            store: Some(|len| ("/apis/storage.k8s.io/v1/csinodes".into(), csi_node(len, "a"))),
+            request: |len| {
+                let path = format!("/apis/storage.k8s.io/v1/csinodes/n-{len}?dryRun=All");
+                wanted(Method::PUT, path, JSON, csi_node(len, "b"))
+            },
+        },
+        Scenario {
+            name: "update of the gates and tolerations of a pod",
+            store: Some(|len| gated(len, "example.com/g", "k")),
+            request: |len| {
+                let (_, body) = gated(len, "example.com/g", "k");
+                wanted(Method::PUT, format!("{PODS}/gated-{len}?dryRun=All"), JSON, body)
+            },
+        },
+        Scenario {
+            name: "containers with claims that are not known",
+            store: None,
+            request: |len| {
+                let claims =
+                    items(len, |at| format!(r#"{{"name":"x{at:06}","request":"r"}},{{"name":"x{at:06}"}}"#));
+                let known = items(len, |at| format!(r#"{{"name":"k{at:06}","resourceClaimName":"c"}}"#));
+                let container = format!(r#"{{"name":"c","image":"i","resources":{{"claims":[{claims}]}}}}"#);
+                pod("claims", "", &format!(r#""containers":[{container}],"resourceClaims":[{known}]"#))
+            },
+        },
+        Scenario {
+            name: "request for a certificate of many first lines",
+            store: None,
+            request: |len| {
+                let request = "LS0tLS1CRUdJTiBBLS0tLS0K".repeat(len);
+                let body = format!(
+                    r#"{{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{{"name":"r"}},"spec":{{"request":"{request}","signerName":"example.com/s","usages":["client auth"]}}}}"#
+                );
+                create("/apis/certificates.k8s.io/v1/certificatesigningrequests", body)
+            },
+        },
+        Scenario {
+            name: "containers without anything",
+            store: None,
+            request: |len| {
+                pod("empty", "", &format!(r#""containers":[{}]"#, items(len, |_| "{}".to_owned())))
+            },
+        },
+        Scenario {
+            name: "strict decoding below a long key",
+            store: None,
+            request: |len| {
+                let fields = items(len.min(100), |at| format!(r#""u{at:06}":1"#));
+                let key = "k".repeat(len * 16);
+                let body = format!(
+                    r#"{{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{{"name":"s"}},"spec":{{"driver":"d","pool":{{"name":"p","generation":1,"resourceSliceCount":1}},"nodeName":"n","devices":[{{"name":"d","attributes":{{"{key}":{{{fields}}}}}}}]}}}}"#
+                );
+                create("/apis/resource.k8s.io/v1/resourceslices", body)
             },
         },
     ]

@@ -14,57 +14,65 @@ pub struct Block {
 }
 
 /// Finds the first PEM block, and what stands after it. Text before it is passed over, and so is what begins as a
-/// block but is none.
+/// block but is none. Each line is read once.
 #[must_use]
-pub fn next_block(mut text: &[u8]) -> Option<(Block, &[u8])> {
-    loop {
-        let start = find_line(text, b"-----BEGIN ")?;
-        let rest = &text[start + b"-----BEGIN ".len()..];
-        match read_block(rest) {
-            Some(found) => return Some(found),
-            None => text = rest,
-        }
-    }
-}
-
-/// Reads a block from after its first words.
-fn read_block(text: &[u8]) -> Option<(Block, &[u8])> {
-    let (line, mut rest) = split_line(text);
-    let label = line.strip_suffix(b"-----")?;
-    let mut has_headers = false;
-    let mut digits = Vec::new();
-    loop {
-        if rest.is_empty() {
-            return None;
-        }
+pub fn next_block(text: &[u8]) -> Option<(Block, &[u8])> {
+    let mut open = Open::default();
+    let mut rest = text;
+    while !rest.is_empty() {
         let (line, after) = split_line(rest);
         rest = after;
-        if let Some(end) = line.strip_prefix(b"-----END ") {
-            if end.strip_suffix(b"-----") != Some(label) {
-                return None;
+        if let Some(end) = line.strip_prefix(END) {
+            if let Some(block) = std::mem::take(&mut open).close(end) {
+                return Some((block, rest));
             }
-            break;
-        }
-        if digits.is_empty() && line.contains(&b':') {
-            has_headers = true;
         } else {
-            digits.extend(line.iter().filter(|byte| !byte.is_ascii_whitespace()));
+            open.add(line);
         }
-    }
-    let label = String::from_utf8_lossy(label).into_owned();
-    Some((Block { label, has_headers, bytes: base64::decode_exact(&digits)? }, rest))
-}
-
-/// Where a line begins with these bytes.
-fn find_line(text: &[u8], start: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    while at < text.len() {
-        if text[at..].starts_with(start) {
-            return Some(at);
-        }
-        at += text[at..].iter().position(|byte| *byte == b'\n')? + 1;
     }
     None
+}
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"-----END ";
+const DASHES: &[u8] = b"-----";
+
+/// Blocks that the next end may close: those whose first lines stand among the headers of the first one.
+#[derive(Default)]
+struct Open<'a> {
+    /// Label of each, and the number of headers before it.
+    begun: Vec<(&'a [u8], usize)>,
+    headers: usize,
+    digits: Vec<u8>,
+}
+
+impl<'a> Open<'a> {
+    fn add(&mut self, line: &'a [u8]) {
+        let begin = line.strip_prefix(BEGIN);
+        if !self.begun.is_empty() && self.digits.is_empty() && line.contains(&b':') {
+            self.headers += 1;
+        } else if begin.is_some() {
+            // A hyphen is no digit: no block before this one can be decoded.
+            *self = Open::default();
+        } else if !self.begun.is_empty() {
+            self.digits.extend(line.iter().filter(|byte| !byte.is_ascii_whitespace()));
+        }
+        if let Some(label) = begin.and_then(|begin| begin.strip_suffix(DASHES)) {
+            self.begun.push((label, self.headers));
+        }
+    }
+
+    /// The first block of this label, if its content can be decoded.
+    fn close(self, end: &[u8]) -> Option<Block> {
+        let end = end.strip_suffix(DASHES)?;
+        let (label, headers) = self.begun.iter().find(|(label, _)| *label == end)?;
+        let bytes = base64::decode_exact(&self.digits)?;
+        Some(Block {
+            label: String::from_utf8_lossy(label).into_owned(),
+            has_headers: self.headers > *headers,
+            bytes,
+        })
+    }
 }
 
 /// The first line, without what ends it, and the rest.
@@ -95,6 +103,31 @@ mod tests {
         assert_eq!(next_block(b"-----BEGIN A-----\naGVs\n-----END B-----\n"), None);
         assert_eq!(next_block(b"-----BEGIN A-----\naGVs\n"), None);
         assert_eq!(next_block(b"x -----BEGIN A-----\naGVs\n-----END A-----\n"), None);
+        assert_eq!(next_block(b"-----BEGIN A\naGVs\n-----END A-----\n"), None);
+    }
+
+    #[test]
+    fn block_may_begin_within_another() {
+        let label =
+            |text: &str| next_block(text.as_bytes()).map(|(block, _)| (block.label, block.has_headers));
+        let begun = |labels: &[&str], end: &str| {
+            let begun: String = labels.iter().map(|label| format!("-----BEGIN {label}-----\n")).collect();
+            label(&format!("{begun}aGVs\n-----END {end}-----\n"))
+        };
+        assert_eq!(begun(&["A", "B"], "B"), Some(("B".to_owned(), false)));
+        assert_eq!(begun(&["A", "B"], "A"), None);
+        // A first line with a colon is a header of the block before it.
+        assert_eq!(begun(&["A", "b:c"], "A"), Some(("A".to_owned(), true)));
+        assert_eq!(begun(&["A", "b:c"], "b:c"), Some(("b:c".to_owned(), false)));
+    }
+
+    #[test]
+    fn a_megabyte_of_first_lines_is_searched_once() {
+        for line in ["-----BEGIN A-----\n", "-----BEGIN a:-----\n", "-----BEGIN "] {
+            let text = line.repeat((1 << 20) / line.len());
+            assert_eq!(next_block(text.as_bytes()), None);
+            assert_eq!(next_block(format!("{text}\n-----END B-----\n").as_bytes()), None);
+        }
     }
 
     proptest::proptest! {

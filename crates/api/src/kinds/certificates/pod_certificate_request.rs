@@ -164,7 +164,8 @@ fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let bytes = |name| base64::decode_exact(check::text(spec, name).as_bytes()).unwrap_or_default().len();
     let too_long = |name: &'static str| {
-        (bytes(name) > KEY_BYTES_MAX).then(|| FieldError::too_long(&path.child(name), KEY_BYTES_MAX))
+        (bytes(name) > KEY_BYTES_MAX)
+            .then(|| FieldError::from(FieldError::too_long(&path.child(name), KEY_BYTES_MAX)))
     };
     let set = ["stubPKCS10Request", "pkixPublicKey", "proofOfPossession"].map(|name| bytes(name) > 0);
     match set {

@@ -338,6 +338,6 @@ fn conditions(errors: &mut ErrorList, object: &Value, old: Option<&Value>) -> Op
     (both(&seen) && !both(&old_distinct)).then(|| {
         let members = ["conditions[{\"type\": \"Approved\"}]", "conditions[{\"type\": \"Denied\"}]"];
         let detail = format!("must specify at most one of: `{}`, `{}`", members[0], members[1]);
-        FieldError::invalid(&path, format!("{{{}}}", members.join(", ")), detail)
+        FieldError::invalid(&path, format!("{{{}}}", members.join(", ")), detail).into()
     })
 }

@@ -14,8 +14,7 @@ impl Rules for Binding {
         let (kind, name) = (object.str_at(&["target", "kind"]), object.str_at(&["target", "name"]));
         let is_node = matches!(kind, "" | "Node");
         if !is_node {
-            let error = FieldError::not_supported(&target.child("kind"), kind, &["Node", "<empty>"]);
-            errors.push(error);
+            errors.push(FieldError::not_supported(&target.child("kind"), kind, &["Node", "<empty>"]));
         }
         if name.is_empty() {
             errors.push(FieldError::required(&target.child("name"), ""));

@@ -106,7 +106,8 @@ fn check_port(errors: &mut ErrorList, path: &Path<'_>, port: &Value, needs_name:
     }
     let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
     let faults = key::port_number(number).into_iter();
-    errors.extend(faults.map(|fault| FieldError::invalid(&path.child("port"), number, fault)));
+    let number_path = path.child("port");
+    errors.extend(faults.map(|fault| FieldError::invalid(&number_path, number, fault)));
     match protocol {
         "TCP" | "UDP" | "SCTP" => {}
         "" => errors.push(FieldError::required(&path.child("protocol"), "")),

@@ -186,9 +186,8 @@ fn check_taints(errors: &mut ErrorList, path: &Path<'_>, taints: &[Value]) {
             }
         }
         if !seen.insert((text("effect"), text("key"))) {
-            let mut error = FieldError::duplicate(&path, shown_taint(taint));
-            error.detail = "taints must be unique by key and effect pair".into();
-            errors.push(error);
+            let detail = "taints must be unique by key and effect pair";
+            errors.push(FieldError::duplicate_by(&path, shown_taint(taint), detail));
         }
     }
 }

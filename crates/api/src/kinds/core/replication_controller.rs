@@ -96,7 +96,7 @@ impl Rules for ReplicationController {
                     bad_value: value.into(),
                     detail: "unknown non-convertible field".into(),
                 });
-            } else if new.at(&["spec", "selector"]) != old.at(&["spec", "selector"]) {
+            } else if !errors.is_full() && new.at(&["spec", "selector"]) != old.at(&["spec", "selector"]) {
                 let path = Path::root("spec");
                 let detail = "cannot update non-convertible selector";
                 invalid(errors, &path.child("selector"), shown(new.at(&["spec", "selector"])), detail);

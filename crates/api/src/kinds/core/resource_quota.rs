@@ -1,5 +1,6 @@
 //! ResourceQuota: how much a namespace may use in all.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use super::resource_list::{self, amount_of, amounts};
@@ -93,10 +94,19 @@ fn check_amounts(errors: &mut ErrorList, path: &Path<'_>, list: Option<&Value>) 
     }
 }
 
-/// How many of the limits make no sense for a scope.
-fn count_misfits(object: &Value, scope: &str) -> usize {
-    let names = amounts(object.at(&["spec", "hard"])).map(|(name, _)| name);
-    names.filter(|name| resource_list::is_standard_quota(name) && !scope_fits(scope, name)).count()
+/// Number of limits that make no sense for each of [`SCOPES`].
+struct Misfits([usize; SCOPES.len()]);
+
+impl Misfits {
+    fn of(object: &Value) -> Misfits {
+        let names = amounts(object.at(&["spec", "hard"])).map(|(name, _)| name);
+        let names: Vec<&str> = names.filter(|name| resource_list::is_standard_quota(name)).collect();
+        Misfits(SCOPES.map(|scope| names.iter().filter(|name| !scope_fits(scope, name)).count()))
+    }
+
+    fn count(&self, scope: &str) -> usize {
+        SCOPES.iter().position(|known| *known == scope).map_or(0, |at| self.0[at])
+    }
 }
 
 fn scope_fits(scope: &str, name: &str) -> bool {
@@ -114,15 +124,17 @@ fn scope_fits(scope: &str, name: &str) -> bool {
 
 fn check_scopes(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
     let scopes = texts(object.at(&["spec", "scopes"]));
+    let misfits = Misfits::of(object);
+    // Every fault shows the whole list.
+    let shown = LazyCell::new(|| BadValue::json_strings(&scopes));
     let mut push = |detail| {
-        errors.push(FieldError::invalid(path, BadValue::json_strings(&scopes), detail));
+        errors.push(FieldError::invalid(path, shown.clone(), detail));
+        !errors.is_full()
     };
     for scope in &scopes {
-        if !SCOPES.contains(scope) {
-            push("unsupported scope");
-        }
-        for _ in 0..count_misfits(object, scope) {
-            push("unsupported scope applied to resource");
+        let is_known = SCOPES.contains(scope) || push("unsupported scope");
+        if !is_known || !(0..misfits.count(scope)).all(|_| push("unsupported scope applied to resource")) {
+            return;
         }
     }
     for _ in 0..count_conflicts(&scopes) {
@@ -139,16 +151,21 @@ fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, obj
     let path = path.child("matchExpressions");
     let expressions = selector.get("matchExpressions").and_then(Value::as_list).unwrap_or_default();
     let mut scopes = Vec::new();
+    let misfits = Misfits::of(object);
+    let shown = LazyCell::new(|| shown_selector(expressions));
     for expression in expressions {
+        if errors.is_full() {
+            return;
+        }
         let (scope, operator) = (expression.str_at(&["scopeName"]), expression.str_at(&["operator"]));
         let values = texts(expression.get("values"));
         if !SCOPES.contains(&scope) {
             let value = BadValue::json_string(scope);
             errors.push(FieldError::invalid(&path.child("scopeName"), value, "unsupported scope"));
         }
-        for _ in 0..count_misfits(object, scope) {
+        for _ in 0..misfits.count(scope) {
             let detail = "unsupported scope applied to resource";
-            errors.push(FieldError::invalid(&path, shown_selector(expressions), detail));
+            errors.push(FieldError::invalid(&path, shown.clone(), detail));
         }
         if SCOPES.contains(&scope)
             && !matches!(scope, "PriorityClass" | "VolumeAttributesClass")

@@ -71,7 +71,7 @@ impl Binding {
         }
         let name = check::text(role, "name");
         errors.push_invalid(&path.child("name"), name, key::path_segment(name));
-        name.is_empty().then(|| FieldError::required(&path.child("name"), ""))
+        name.is_empty().then(|| FieldError::required(&path.child("name"), "").into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! CSINode: which storage drivers a node has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::check::{self, Go};
@@ -54,9 +54,12 @@ impl Rules for CsiNode {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let drivers = |object| check::list(check::field(object, "spec"), "drivers");
         let path = Path::root("spec");
+        let mut by_name: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for driver in drivers(new) {
+            by_name.entry(check::text(driver, "name")).or_default().push(driver);
+        }
         for old in drivers(old) {
-            for new in drivers(new).iter().filter(|new| check::text(new, "name") == check::text(old, "name"))
-            {
+            for new in by_name.get(check::text(old, "name")).into_iter().flatten() {
                 if !is_same_driver(new, old) {
                     let value = check::shown_go(new, &DRIVER);
                     errors.push(FieldError::invalid(&path.child("drivers"), value, check::IMMUTABLE));

@@ -72,7 +72,8 @@ fn check(object: &Value, errors: &mut ErrorList) {
 
 fn topologies(errors: &mut ErrorList, terms: &[Value]) {
     let path = Path::root("allowedTopologies");
-    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    // Number of earlier terms with the same requirements.
+    let mut seen: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = BTreeMap::new();
     for (i, term) in terms.iter().enumerate() {
         let path = path.index(i);
         let path = path.child("matchLabelExpressions");
@@ -86,10 +87,9 @@ fn topologies(errors: &mut ErrorList, terms: &[Value]) {
         }
         // Upstream compares with as many empty terms as there are terms, so an empty one is always a duplicate.
         let empty = if values.is_empty() { terms.len() } else { 0 };
-        for _ in 0..empty + seen.iter().filter(|known| **known == values).count() {
-            errors.push(FieldError::duplicate(&path, ""));
-        }
-        seen.push(values);
+        let equal = seen.entry(values).or_default();
+        errors.extend((0..empty + *equal).map(|_| FieldError::duplicate(&path, "")));
+        *equal += 1;
     }
 }
 

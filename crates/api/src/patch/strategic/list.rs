@@ -1,6 +1,7 @@
 //! Merging lists: items with the same key become one, and the order of the patch wins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use super::key::{Key, Places};
 use super::{
@@ -8,6 +9,7 @@ use super::{
     wrong_type,
 };
 use crate::patch::go_text::GoText;
+use crate::patch::overlay::{Fate, overlay};
 use crate::schema::{Field, Shape};
 use crate::value::{Map, Value};
 
@@ -149,18 +151,43 @@ fn merge_items(
     meta: Meta<'_>,
 ) -> Result<Places, StrategicError> {
     let mut places = Places::of(original.iter(), Some(merge_key));
+    // Fields of items that are yet to be merged, by place: an item may come again for each field of a large one.
+    let mut plain: BTreeMap<usize, BTreeMap<&str, &Value>> = BTreeMap::new();
     for item in patch {
         let Some(value) = item.get(merge_key) else { return Err(no_merge_key(item, merge_key)) };
         let key = Key::of(value);
-        match (places.get(&key).and_then(|at| original.get_mut(at)), item) {
-            (Some(Value::Map(old)), Value::Map(patch)) => merge_map(old, patch, meta)?,
+        let at = places.get(&key);
+        match (at.and_then(|at| Some((at, original.get_mut(at)?.as_map_mut()?))), item) {
+            (Some((at, _)), Value::Map(patch)) if patch.iter().all(|(key, value)| is_plain(key, value)) => {
+                plain.entry(at).or_default().extend(patch.iter());
+            }
+            (Some((at, old)), Value::Map(patch)) => {
+                set_plain(old, plain.remove(&at).unwrap_or_default());
+                merge_map(old, patch, meta)?;
+            }
             _ => {
                 places.note(key, original.len());
                 original.push((*item).clone());
             }
         }
     }
+    for (at, fields) in plain {
+        if let Some(Value::Map(old)) = original.get_mut(at) {
+            set_plain(old, fields);
+        }
+    }
     Ok(places)
+}
+
+/// `true` if a field of a patch replaces or removes what was there, whatever that was.
+fn is_plain(key: &str, value: &Value) -> bool {
+    !key.starts_with('$') && !matches!(value, Value::Map(_) | Value::List(_))
+}
+
+fn set_plain(old: &mut Map, fields: BTreeMap<&str, &Value>) {
+    let Ok(()) = overlay(old, fields.into_iter(), |_, _, value| -> Result<Fate, Infallible> {
+        Ok(if value.is_null() { Fate::Remove } else { Fate::Set(value.clone()) })
+    });
 }
 
 /// Merges a list whose order the patch gives with `$setElementOrder`, and notes that it is done.

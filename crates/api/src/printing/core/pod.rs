@@ -1,5 +1,7 @@
 //! Pods: one word for all that can go on in one.
 
+use std::collections::BTreeMap;
+
 use crate::printing::cell::{age, has_condition, int, is_deleted, list, name, or, time, truth};
 use crate::printing::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
 use crate::time::Time;
@@ -78,14 +80,15 @@ fn summary(object: &Value) -> Summary {
 /// Sums up the init containers as far as they got. If all is done, hands out how often those were restarted that
 /// go on running beside the others, and when one was last.
 fn init_containers(object: &Value, sum: &mut Summary) -> Option<(i64, Option<Time>)> {
-    let specs = list(object, &["spec", "initContainers"]);
+    let specs = list(object, &["spec", "initContainers"]).iter().rev();
+    // The first of equal names counts.
+    let specs: BTreeMap<&str, &Value> = specs.map(|spec| (spec.str_at(&["name"]), spec)).collect();
     let mut sidecars = (0, None);
     let mut is_initializing = false;
     for (at, container) in list(object, &["status", "initContainerStatuses"]).iter().enumerate() {
         sum.restarts += int(container, &["restartCount"]);
         sum.last_restart = sum.last_restart.max(last_end(container));
-        let spec = specs.iter().find(|spec| spec.str_at(&["name"]) == container.str_at(&["name"]));
-        let sidecar = spec.is_some_and(is_sidecar);
+        let sidecar = specs.get(container.str_at(&["name"])).is_some_and(|spec| is_sidecar(spec));
         if sidecar {
             sidecars.0 += int(container, &["restartCount"]);
             sidecars.1 = sidecars.1.max(last_end(container));
@@ -172,6 +175,14 @@ fn readiness_gates(object: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let open = gates.iter().filter(|gate| has_condition(object, gate.str_at(&["conditionType"]))).count();
+    // The first condition of a type counts.
+    let conditions = list(object, &["status", "conditions"]).iter().rev();
+    let conditions: BTreeMap<&str, &Value> =
+        conditions.map(|condition| (condition.str_at(&["type"]), condition)).collect();
+    let is_open = |gate: &&Value| {
+        let condition = conditions.get(gate.str_at(&["conditionType"]));
+        condition.is_some_and(|condition| condition.str_at(&["status"]) == "True")
+    };
+    let open = gates.iter().filter(is_open).count();
     format!("{open}/{}", gates.len())
 }

@@ -1,11 +1,14 @@
 //! What containers, pods and claims of a namespace get and may ask for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::quantity::Quantity;
+use setpoint_api::status::Status;
 use setpoint_api::{Resource, Value, metadata};
-use setpoint_store::{Snapshot, Table};
+use setpoint_store::commit::COMMIT_BYTES_MAX;
+use setpoint_store::{CommitError, Refusal, Snapshot, Table};
 
+use crate::api::commit_status;
 use crate::stored;
 
 /// What was filled in, for people to see.
@@ -16,7 +19,11 @@ const MILLI_MAX: i64 = i64::MAX / 1000;
 type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
 /// Gives the containers of a new pod the amounts that they do not state.
-pub fn admit(pod: &mut Value, snapshot: &Snapshot) {
+///
+/// # Errors
+/// If these make the pod larger than what can be stored: every container gets every default of the namespace.
+pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
+    let mut bytes = 0;
     for range in ranges(metadata::namespace(pod), snapshot) {
         let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
         for item in items(&range).filter(|item| item.str_at(&["type"]) == "Container") {
@@ -33,7 +40,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) {
                 for (field, what, amounts) in
                     [("requests", "request", &requests), ("limits", "limit", &limits)]
                 {
-                    let set = fill(container, field, amounts);
+                    let set = fill(container, field, amounts, &mut bytes)?;
                     if !set.is_empty() {
                         told.push(format!("{} {what} for {sort} {name}", set.join(", ")));
                     }
@@ -45,19 +52,35 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) {
             pod.ensure_map("metadata").ensure_map("annotations").insert(ANNOTATION, text);
         }
     }
+    Ok(())
 }
 
-/// Sets the amounts that a container does not state, and says which.
-fn fill<'a>(container: &mut Value, field: &str, amounts: &BTreeMap<&'a str, &Value>) -> Vec<&'a str> {
+/// Sets the amounts that a container does not state, and returns their names. `bytes` counts what was added to the pod.
+fn fill<'a>(
+    container: &mut Value,
+    field: &str,
+    amounts: &BTreeMap<&'a str, &Value>,
+    bytes: &mut usize,
+) -> Result<Vec<&'a str>, Status> {
     if amounts.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let stated = container.ensure_map("resources").ensure_map(field);
-    let missing: Vec<&str> = amounts.keys().copied().filter(|name| !stated.contains(name)).collect();
-    for name in &missing {
-        stated.insert(*name, amounts[name].clone());
+    let missing: Vec<(&str, &Value)> = amounts
+        .iter()
+        .filter(|(name, _)| !stated.contains(name))
+        .map(|(name, amount)| (*name, *amount))
+        .collect();
+    // The name stands in the container and in the annotation.
+    let added = |(name, amount): &(&str, &Value)| 2 * name.len() + amount.as_str().map_or(0, str::len);
+    *bytes += missing.iter().map(added).sum::<usize>();
+    if *bytes > COMMIT_BYTES_MAX {
+        return Err(commit_status(&CommitError::Refused(Refusal::TooLarge { bytes: *bytes })));
     }
-    missing
+    let entries = std::mem::take(stated).into_iter();
+    let added = missing.iter().map(|(name, amount)| ((*name).into(), (*amount).clone()));
+    *stated = entries.chain(added).collect();
+    Ok(missing.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Judges what a new pod asks for.
@@ -70,12 +93,13 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
         for item in items(&range) {
             match item.str_at(&["type"]) {
                 "Container" => {
+                    let mut bounds = Bounds::of(item);
                     for container in containers(pod, "containers").chain(containers(pod, "initContainers")) {
                         let of = |field| amounts(container.at(&["resources", field]));
-                        judge(item, &of("requests"), &of("limits"), &mut faults);
+                        bounds.judge(&of("requests"), &of("limits"), &mut faults);
                     }
                 }
-                "Pod" => judge(item, &total(pod, "requests"), &total(pod, "limits"), &mut faults),
+                "Pod" => Bounds::of(item).judge(&total(pod, "requests"), &total(pod, "limits"), &mut faults),
                 _ => {}
             }
         }
@@ -141,14 +165,20 @@ fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
     let (mut beside, mut first) = (Amounts::new(), Amounts::new());
     for container in containers(pod, "initContainers") {
         let mut needs = amounts(container.at(&["resources", field]));
-        if container.str_at(&["restartPolicy"]) == "Always" {
+        let is_sidecar = container.str_at(&["restartPolicy"]) == "Always";
+        if is_sidecar {
             add(&mut sum, &needs);
-            add(&mut beside, &needs);
-            needs.clone_from(&beside);
-        } else {
-            add(&mut needs, &beside);
+        }
+        // What the container does not name was raised when the last sidecar named it: amounts are not negative.
+        for (name, amount) in &mut needs {
+            if let Some(others) = beside.get(name) {
+                *amount += *others;
+            }
         }
         raise(&mut first, &needs);
+        if is_sidecar {
+            beside.extend(needs);
+        }
     }
     raise(&mut sum, &first);
     let own = amounts(pod.at(&["spec", "resources", field]));
@@ -169,16 +199,39 @@ fn raise<'a>(sum: &mut Amounts<'a>, to: &Amounts<'a>) {
     }
 }
 
-fn judge(item: &Value, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
-    let sort = item.str_at(&["type"]);
-    for (name, bound) in amounts(item.get("min")) {
-        faults.extend(too_little(sort, name, bound, requests, limits));
+type Rule = fn(&str, &str, Quantity, &Amounts<'_>, &Amounts<'_>) -> Option<String>;
+
+/// Bounds of one kind for all containers of a pod, or for the pod.
+struct Bounds<'a> {
+    sort: &'a str,
+    /// Rules, their bounds, and those names that no container has lacked yet. A lacking amount has the same fault in
+    /// every container, and is told once: each container is compared with the bounds of what it states.
+    rules: [(Rule, Amounts<'a>, BTreeSet<&'a str>); 3],
+}
+
+impl<'a> Bounds<'a> {
+    fn of(item: &'a Value) -> Bounds<'a> {
+        let rules: [(Rule, &str); 3] =
+            [(too_little, "min"), (too_much, "max"), (too_uneven, "maxLimitRequestRatio")];
+        let rules = rules.map(|(rule, field)| {
+            let bounds = amounts(item.get(field));
+            let untold = bounds.keys().copied().collect();
+            (rule, bounds, untold)
+        });
+        Bounds { sort: item.str_at(&["type"]), rules }
     }
-    for (name, bound) in amounts(item.get("max")) {
-        faults.extend(too_much(sort, name, bound, requests, limits));
-    }
-    for (name, bound) in amounts(item.get("maxLimitRequestRatio")) {
-        faults.extend(too_uneven(sort, name, bound, requests, limits));
+
+    fn judge(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
+        for (rule, bounds, untold) in &mut self.rules {
+            let is_stated = |name: &str| requests.contains_key(name) || limits.contains_key(name);
+            let stated = requests.keys().chain(limits.keys()).filter_map(|name| bounds.get_key_value(name));
+            let mut names: BTreeSet<&str> = stated.map(|(name, _)| *name).collect();
+            names.extend(untold.iter().copied());
+            untold.retain(|name| is_stated(name));
+            for name in names {
+                faults.extend(rule(self.sort, name, bounds[name], requests, limits));
+            }
+        }
     }
 }
 
@@ -270,7 +323,7 @@ mod tests {
             r#"{"type":"Container","default":{"cpu":"2","memory":"1Gi"},"defaultRequest":{"cpu":"1","memory":"1Gi"}}"#,
         );
         let mut changed = pod(r#"{"limits":{"cpu":"3"}}"#);
-        admit(&mut changed, &snapshot);
+        admit(&mut changed, &snapshot).unwrap();
         let container = &changed.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0];
         assert_eq!(
             container.get("resources"),
@@ -282,8 +335,39 @@ mod tests {
         );
         let mut elsewhere = object(r#"{"metadata":{"namespace":"b"},"spec":{"containers":[{"name":"c"}]}}"#);
         let before = elsewhere.clone();
-        admit(&mut elsewhere, &snapshot);
+        admit(&mut elsewhere, &snapshot).unwrap();
         assert_eq!(elsewhere, before);
+    }
+
+    #[test]
+    fn defaults_that_make_a_pod_too_large_are_refused() {
+        let amounts: Vec<String> = (0..10_000).map(|at| format!(r#""example.com/r{at:06}":"1""#)).collect();
+        let snapshot = range(&format!(r#"{{"type":"Container","default":{{{}}}}}"#, amounts.join(",")));
+        let containers: Vec<String> = (0..1_000).map(|at| format!(r#"{{"name":"c{at:06}"}}"#)).collect();
+        let text = format!(
+            r#"{{"metadata":{{"namespace":"a"}},"spec":{{"containers":[{}]}}}}"#,
+            containers.join(",")
+        );
+        let status = admit(&mut object(&text), &snapshot).unwrap_err();
+        assert_eq!(status.code, 413);
+        assert!(status.message.contains("at most 4194304 are allowed"), "{}", status.message);
+    }
+
+    #[test]
+    fn faults_of_many_containers_are_told_once() {
+        let amounts: Vec<String> = (0..999).map(|at| format!(r#""example.com/r{at:06}":"2""#)).collect();
+        let snapshot = range(&format!(r#"{{"type":"Container","min":{{{}}}}}"#, amounts.join(",")));
+        let containers: Vec<String> = (0..10_000)
+            .map(|at| format!(r#"{{"resources":{{"requests":{{"example.com/r{:06}":"1"}}}}}}"#, at % 999))
+            .collect();
+        let text = format!(
+            r#"{{"metadata":{{"namespace":"a"}},"spec":{{"containers":[{}]}}}}"#,
+            containers.join(",")
+        );
+        let fault = validate_pod(&object(&text), &snapshot).unwrap_err();
+        assert_eq!(fault.matches("No request is specified").count(), 999);
+        assert_eq!(fault.matches("but request is 1").count(), 999);
+        assert!(fault.starts_with("[minimum example.com/r000000 usage per Container is 2, but request is 1, minimum example.com/r000001 usage per Container is 2.  No"), "{}", &fault[..200]);
     }
 
     #[test]

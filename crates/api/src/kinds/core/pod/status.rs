@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use crate::field_error::{ERRORS_MAX, ErrorList, FieldError, Path};
+use crate::field_error::{ErrorList, FieldError, Path};
 use crate::json;
 use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::kinds::read::{
-    entries, forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity,
-    required, supported, text, text_part,
+    forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity, required,
+    supported, text, text_part,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
@@ -149,21 +149,16 @@ fn ended_stay_ended(
         *running.entry(text(now, "name")).or_default() += 1;
     }
     let all = containers.map(|field| containers_of(spec, field)).unwrap_or_default();
-    let by_name = items(&all).iter().rev().map(|container| (text(container, "name"), container));
-    let by_name: BTreeMap<&str, &Value> = by_name.collect();
+    let by_name = by_name(items(&all).iter().rev());
     for (i, before) in old.iter().enumerate() {
         let Some(end) = ended(before) else { continue };
         let name = text(before, "name");
         let again = running.get(name).copied().unwrap_or(0);
         if containers.is_none() {
-            // Errors beyond the reported ones are not built.
-            for _ in 0..again.min(ERRORS_MAX) {
-                forbidden(
-                    errors,
-                    &path.index(i).child("state"),
-                    "may not be transitioned to non-terminated state",
-                );
-            }
+            let path = path.index(i);
+            let path = path.child("state");
+            let detail = "may not be transitioned to non-terminated state";
+            errors.extend((0..again).map(|_| FieldError::forbidden(&path, detail)));
             continue;
         }
         let container = by_name.get(name);
@@ -191,6 +186,11 @@ fn restarts_all(spec: &Value) -> bool {
 /// The containers of a spec, which may have been left as they are written.
 fn containers_of<'s>(spec: &'s Value, field: &str) -> Cow<'s, Value> {
     spec.get(field).map_or(Cow::Owned(Value::Null), json::opened)
+}
+
+/// Containers by name; the last of equal names wins.
+fn by_name<'a>(containers: impl Iterator<Item = &'a Value>) -> BTreeMap<&'a str, &'a Value> {
+    containers.map(|container| (text(container, "name"), container)).collect()
 }
 
 fn items(list: &Value) -> &[Value] {
@@ -228,10 +228,12 @@ fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
 
 fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec: &Value) {
     let mut seen = BTreeSet::new();
+    let known: BTreeSet<&str> =
+        list(spec, "resourceClaims").iter().map(|claim| text(claim, "name")).collect();
     for (i, claim) in list(status, "resourceClaimStatuses").iter().enumerate() {
         let path = path.index(i);
         let name = text(claim, "name");
-        if !list(spec, "resourceClaims").iter().any(|known| text(known, "name") == name) {
+        if !known.contains(name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             invalid(errors, &path.child("name"), name, detail);
         }
@@ -245,7 +247,8 @@ fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec:
 }
 
 fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: &Value) {
-    let containers = ["containers", "initContainers"].map(|field| containers_of(spec, field));
+    let [regular, first] = ["containers", "initContainers"].map(|field| containers_of(spec, field));
+    let containers = by_name(items(first.as_ref()).iter().rev().chain(items(&regular).iter().rev()));
     let mappings = list(claim, "requestMappings");
     let mappings_path = path.child("requestMappings");
     if mappings.is_empty() {
@@ -256,8 +259,7 @@ fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: 
         let path_here = mappings_path.index(i);
         let of = ["containerName", "resourceName", "requestName"].map(|field| text(mapping, field));
         let [container, resource, request] = of;
-        let [regular, first] = &containers;
-        match items(regular).iter().chain(items(first)).find(|one| text(one, "name") == container) {
+        match containers.get(container) {
             None => {
                 let detail =
                     "must match the name of an entry in spec.initContainers.name or spec.containers.name";
@@ -369,15 +371,16 @@ fn allocated(
         return;
     }
     let containers = containers_of(spec, field);
+    let containers = by_name(items(&containers).iter().rev());
+    let extended = extended_requests(&containers, status);
     for (i, one) in statuses.iter().enumerate() {
         let path = path.index(i);
         let path = path.child("allocatedResourcesStatus");
-        let named = |container: &&Value| text(container, "name") == text(one, "name");
-        let container = items(&containers).iter().find(named);
+        let named = containers.get(text(one, "name")).map(|container| Claimable::of(container, &extended));
         for (j, resource) in list(one, "allocatedResourcesStatus").iter().enumerate() {
             let path = path.index(j);
-            if let Some(container) = container {
-                allocated_name(errors, &path.child("name"), text(resource, "name"), container, status);
+            if let Some(claimable) = &named {
+                claimable.check(errors, &path.child("name"), text(resource, "name"));
             }
             let resources_path = path.child("resources");
             let mut seen = BTreeSet::new();
@@ -406,38 +409,52 @@ fn allocated(
     }
 }
 
-fn allocated_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, container: &Value, status: &Value) {
-    let none = Value::map();
-    let resources = part(container, "resources").unwrap_or(&none);
-    let Some(claimed) = name.strip_prefix("claim:") else {
-        if !entries(resources, "requests").any(|(known, _)| known == name) {
-            invalid_word(errors, path, name, "must match one of the container's resource requests");
-        }
-        return;
+/// Claims and requests of extended resources by the container that uses them: claim, container, request.
+type ExtendedRequests<'a> = BTreeSet<[&'a str; 3]>;
+
+fn extended_requests<'a>(containers: &BTreeMap<&str, &Value>, status: &'a Value) -> ExtendedRequests<'a> {
+    let Some(extended) = part(status, "extendedResourceClaimStatus") else { return BTreeSet::new() };
+    let claim = text(extended, "resourceClaimName");
+    let is_used = |mapping: &&Value| {
+        let container = containers.get(text(mapping, "containerName"));
+        let amount = container
+            .and_then(|container| container.at(&["resources", "requests", text(mapping, "resourceName")]));
+        amount.is_some_and(|amount| !quantity(amount).is_zero())
     };
-    let is_claim = list(resources, "claims").iter().any(|claim| match text(claim, "request") {
-        "" => claimed == text(claim, "name"),
-        request => claimed.split_once('/') == Some((text(claim, "name"), request)),
-    });
-    if !is_claim && !is_extended_claim(claimed, container, status) {
-        let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
-        invalid_word(errors, path, name, detail);
-    }
+    let mappings = list(extended, "requestMappings").iter().filter(is_used);
+    mappings.map(|mapping| [claim, text(mapping, "containerName"), text(mapping, "requestName")]).collect()
 }
 
-fn is_extended_claim(claimed: &str, container: &Value, status: &Value) -> bool {
-    let Some((claim, request)) =
-        claimed.split_once('/').filter(|(claim, request)| !claim.is_empty() && !request.is_empty())
-    else {
-        return false;
-    };
-    let Some(extended) = part(status, "extendedResourceClaimStatus") else { return false };
-    text(extended, "resourceClaimName") == claim
-        && list(extended, "requestMappings").iter().any(|mapping| {
-            text(mapping, "containerName") == text(container, "name")
-                && text(mapping, "requestName") == request
-                && container
-                    .at(&["resources", "requests", text(mapping, "resourceName")])
-                    .is_some_and(|amount| !quantity(amount).is_zero())
-        })
+/// Resources whose devices a container can have.
+struct Claimable<'a> {
+    container: &'a Value,
+    /// Names and requests of its claims.
+    claims: BTreeSet<(&'a str, &'a str)>,
+    extended: &'a ExtendedRequests<'a>,
+}
+
+impl<'a> Claimable<'a> {
+    fn of(container: &'a Value, extended: &'a ExtendedRequests<'a>) -> Claimable<'a> {
+        let claims = container.at(&["resources", "claims"]).and_then(Value::as_list).unwrap_or_default();
+        let claims = claims.iter().map(|claim| (text(claim, "name"), text(claim, "request"))).collect();
+        Claimable { container, claims, extended }
+    }
+
+    fn check(&self, errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+        let Some(claimed) = name.strip_prefix("claim:") else {
+            if self.container.at(&["resources", "requests", name]).is_none() {
+                invalid_word(errors, path, name, "must match one of the container's resource requests");
+            }
+            return;
+        };
+        let is_request = |(claim, request): (&str, &str)| {
+            let is_extended = || self.extended.contains(&[claim, text(self.container, "name"), request]);
+            !request.is_empty()
+                && (self.claims.contains(&(claim, request)) || !claim.is_empty() && is_extended())
+        };
+        if !self.claims.contains(&(claimed, "")) && !claimed.split_once('/').is_some_and(is_request) {
+            let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
+            invalid_word(errors, path, name, detail);
+        }
+    }
 }

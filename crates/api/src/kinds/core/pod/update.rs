@@ -1,5 +1,7 @@
 //! What of a pod may change once it is there: images, deadlines, more tolerations, fewer gates.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
 use crate::kinds::read::{
@@ -88,10 +90,11 @@ fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -
 
 /// Tolerations may be added; of those that are there only the time may change.
 fn tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
-    let fields = ["key", "operator", "value", "effect"];
-    let is_kept =
-        |old: &Value| new.iter().any(|new| fields.iter().all(|field| text(new, field) == text(old, field)));
-    if !old.iter().all(is_kept) {
+    fn identity(toleration: &Value) -> [&str; 4] {
+        ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
+    }
+    let kept: BTreeSet<[&str; 4]> = new.iter().map(identity).collect();
+    if !old.iter().all(|old| kept.contains(&identity(old))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         return forbidden(errors, path, detail);
     }
@@ -99,11 +102,12 @@ fn tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Va
 }
 
 fn scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
+    let known: BTreeSet<&str> = old.iter().map(|gate| text(gate, "name")).collect();
+    let last: BTreeMap<&str, usize> =
+        new.iter().enumerate().map(|(i, gate)| (text(gate, "name"), i)).collect();
     for (i, gate) in new.iter().enumerate() {
         let name = text(gate, "name");
-        let is_known = old.iter().any(|old| text(old, "name") == name);
-        let comes_again = new[i + 1..].iter().any(|other| text(other, "name") == name);
-        if !is_known && !comes_again {
+        if !known.contains(name) && last.get(name) == Some(&i) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             forbidden(errors, &path.index(i).child("name"), detail);
         }

@@ -1,6 +1,6 @@
 //! Near what, or far from what, a pod wants to run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
@@ -172,16 +172,17 @@ pub(crate) fn label_keys(
     if let Some(selector) = selector {
         let mut seen: BTreeSet<&str> =
             text_entries(selector, "matchLabels").map(|(label, _)| label).collect();
+        let places: BTreeMap<&str, usize> = same.iter().enumerate().map(|(at, one)| (*one, at)).collect();
         for expression in list(selector, "matchExpressions") {
             let label = text(expression, "key");
-            let taken = same.iter().rposition(|one| *one == label);
-            if let Some(at) = taken.filter(|_| seen.contains(label)) {
-                invalid(errors, &path.index(at), label, "exists in both matchLabelKeys and labelSelector");
+            if let Some(at) = places.get(label).filter(|_| seen.contains(label)) {
+                invalid(errors, &path.index(*at), label, "exists in both matchLabelKeys and labelSelector");
             }
             seen.insert(label);
         }
     }
-    for (i, one) in same.iter().enumerate().filter(|(_, one)| other.contains(one)) {
+    let other: BTreeSet<&str> = other.iter().copied().collect();
+    for (i, one) in same.iter().enumerate().filter(|(_, one)| other.contains(*one)) {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         let path = path.child("matchLabelKeys");
         invalid(errors, &path.index(i), *one, detail);

@@ -77,24 +77,25 @@ fn places<'a>(b: &[&'a str]) -> BTreeMap<&'a str, Vec<usize>> {
     places
 }
 
-/// The longest run of equal lines in two ranges: where it starts in both, and how long it is.
+/// The longest run of equal lines in two ranges: where it starts in both, and how long it is. `places` are those of
+/// each line of `a` in `b`.
 fn longest(
     a: &[&str],
     b: &[&str],
-    places: &BTreeMap<&str, Vec<usize>>,
+    places: &[&[usize]],
     (a_low, a_high): (usize, usize),
     (b_low, b_high): (usize, usize),
 ) -> (usize, usize, usize) {
     let (mut best_a, mut best_b, mut len) = (a_low, b_low, 0);
-    let mut runs: BTreeMap<usize, usize> = BTreeMap::new();
-    for (i, line) in a.iter().enumerate().take(a_high).skip(a_low) {
-        let mut longer = BTreeMap::new();
-        for &j in places.get(line).into_iter().flatten() {
-            if j < b_low || j >= b_high {
-                continue;
-            }
-            let run = j.checked_sub(1).and_then(|before| runs.get(&before)).copied().unwrap_or_default() + 1;
-            longer.insert(j, run);
+    // Ends in `b` of the runs up to the line before, in order, and how long they are.
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (i, places) in places.iter().enumerate().take(a_high).skip(a_low) {
+        let mut longer = Vec::new();
+        let from = places.partition_point(|j| *j < b_low);
+        for &j in places[from..].iter().take_while(|j| **j < b_high) {
+            let before = runs.binary_search_by(|(end, _)| (end + 1).cmp(&j)).map(|at| runs[at].1);
+            let run = before.unwrap_or_default() + 1;
+            longer.push((j, run));
             if run > len {
                 (best_a, best_b, len) = (i + 1 - run, j + 1 - run, run);
             }
@@ -112,7 +113,9 @@ fn longest(
 
 /// Runs of equal lines: where each starts in both texts, and how long it is.
 fn runs(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
-    let places = places(b);
+    let by_line = places(b);
+    let places: Vec<&[usize]> =
+        a.iter().map(|line| by_line.get(line).map_or(&[][..], Vec::as_slice)).collect();
     let mut runs = Vec::new();
     let mut open = vec![((0, a.len()), (0, b.len()))];
     while let Some((in_a, in_b)) = open.pop() {

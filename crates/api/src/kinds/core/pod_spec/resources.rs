@@ -140,7 +140,13 @@ pub(crate) fn overhead(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 /// What is wrong with the claims that a container refers to.
 fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTreeSet<&str>) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
+    // Number of requests seen of each claim.
+    let mut requests: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, claim) in claims.iter().enumerate() {
+        // A claim that is not known shows all that are.
+        if errors.is_full() {
+            return;
+        }
         let path = path.index(i);
         let (name, request) = (text(claim, "name"), text(claim, "request"));
         if name.is_empty() {
@@ -158,12 +164,16 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTr
             if seen.contains(&key) {
                 errors.push(FieldError::duplicate(&path, key.as_str()));
             } else if request.is_empty() {
-                let of_same = |other: &&String| other.split_once('/').is_some_and(|(claim, _)| claim == name);
-                for _ in seen.iter().filter(of_same) {
+                for _ in 0..requests.get(name).copied().unwrap_or(0) {
                     errors.push(FieldError::duplicate(&path, name));
                 }
             }
-            seen.insert(key);
+            let of = name.split_once('/').map(|(claim, _)| claim).or((!request.is_empty()).then_some(name));
+            if seen.insert(key)
+                && let Some(of) = of
+            {
+                *requests.entry(of).or_default() += 1;
+            }
         }
         if !known.contains(name) {
             let names: Vec<&str> = known.iter().copied().collect();
@@ -172,9 +182,8 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTr
             } else {
                 format!(": {}", names.join(", "))
             };
-            let mut error = FieldError::not_found(&path, name);
-            error.detail = format!("must be one of the names in pod.spec.resourceClaims{end}").into();
-            errors.push(error);
+            let detail = format!("must be one of the names in pod.spec.resourceClaims{end}");
+            errors.push(FieldError::not_found_in(&path, name, detail));
         }
     }
 }

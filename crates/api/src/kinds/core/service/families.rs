@@ -169,7 +169,7 @@ fn infer_from_ips(service: &mut Value, families: Families, errors: &mut ErrorLis
         let family = if is_ipv6(ip) { IPV6 } else { IPV4 };
         if families.has(family) {
             inferred.push(family.into());
-        } else {
+        } else if !errors.is_full() {
             let root = Path::root("spec");
             let detail = format!("{family} is not configured on this cluster");
             let path = root.child("clusterIPs");
