@@ -128,7 +128,7 @@ pub fn start(
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
         served: target.served,
-        slot: WatchSlot::new(coalescer, group_key(target, query, (form, view))),
+        slot: WatchSlot::new(coalescer, group_key(target, query, (form, view), table)),
         cursor,
         form,
         view,
@@ -150,16 +150,17 @@ pub fn start(
     })
 }
 
-/// Returns the group of a watch; none if what it shows depends on more than the events, as ages in tables do.
-fn group_key(target: &Target, query: &Query, (form, view): (Form, View)) -> Option<GroupKey> {
-    (view == View::Whole).then(|| GroupKey {
+/// Returns the group of a watch.
+fn group_key(target: &Target, query: &Query, (form, view): (Form, View), table: TableOptions) -> GroupKey {
+    GroupKey {
         served: target.served.index,
         form,
+        view: format!("{view:?} {table:?}"),
         namespace: target.namespace.clone(),
         name: target.name.clone(),
         label_selector: query.get("labelSelector").to_owned(),
         field_selector: query.get("fieldSelector").to_owned(),
-    })
+    }
 }
 
 fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filter) -> Vec<Record> {
@@ -286,7 +287,9 @@ impl Watch {
 
     /// Queues the events that are due.
     fn queue_events(&mut self, context: &mut Context<'_>) {
-        let Some(group) = self.slot.shared() else {
+        // The first row of a table brings its columns along, and a watch may have sent them or not.
+        let has_columns_to_send = self.view.is_table() && !self.columns_shown.get();
+        let Some(group) = self.slot.shared().filter(|_| !has_columns_to_send) else {
             self.queue = self.encode_events(u64::MAX, context).0.into();
             return;
         };

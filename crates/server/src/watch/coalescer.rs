@@ -67,6 +67,8 @@ pub(super) struct GroupKey {
     /// Index of the served resource.
     pub served: usize,
     pub form: Form,
+    /// View and options of the table, printed.
+    pub view: String,
     pub namespace: String,
     pub name: String,
     pub label_selector: String,
@@ -122,27 +124,26 @@ impl SharedChunks {
     }
 }
 
-/// Membership of a watch in the coalescer, and in a group if its bytes can be shared.
+/// Membership of a watch in the coalescer and in a group.
 pub(super) struct WatchSlot {
     coalescer: Arc<WatchCoalescer>,
-    group: Option<(GroupKey, Arc<Group>)>,
+    key: GroupKey,
+    group: Arc<Group>,
 }
 
 impl WatchSlot {
-    pub fn new(coalescer: &Arc<WatchCoalescer>, key: Option<GroupKey>) -> WatchSlot {
+    pub fn new(coalescer: &Arc<WatchCoalescer>, key: GroupKey) -> WatchSlot {
         coalescer.watches.fetch_add(1, Ordering::Relaxed);
-        let group = key.map(|key| {
-            let mut groups = coalescer.groups.lock();
-            let known = groups.get(&key).and_then(Weak::upgrade);
-            let group = known.unwrap_or_else(|| {
-                let group = Arc::new(Group::default());
-                groups.insert(key.clone(), Arc::downgrade(&group));
-                group
-            });
-            group.members.fetch_add(1, Ordering::Relaxed);
-            (key, group)
+        let mut groups = coalescer.groups.lock();
+        let known = groups.get(&key).and_then(Weak::upgrade);
+        let group = known.unwrap_or_else(|| {
+            let group = Arc::new(Group::default());
+            groups.insert(key.clone(), Arc::downgrade(&group));
+            group
         });
-        WatchSlot { coalescer: Arc::clone(coalescer), group }
+        group.members.fetch_add(1, Ordering::Relaxed);
+        drop(groups);
+        WatchSlot { coalescer: Arc::clone(coalescer), key, group }
     }
 
     /// Returns the end of a rest that begins now.
@@ -152,19 +153,17 @@ impl WatchSlot {
 
     /// Returns the group, if another watch shows the same bytes.
     pub fn shared(&self) -> Option<Arc<Group>> {
-        let (_, group) = self.group.as_ref()?;
-        (group.members.load(Ordering::Relaxed) > 1).then(|| Arc::clone(group))
+        (self.group.members.load(Ordering::Relaxed) > 1).then(|| Arc::clone(&self.group))
     }
 }
 
 impl Drop for WatchSlot {
     fn drop(&mut self) {
         self.coalescer.watches.fetch_sub(1, Ordering::Relaxed);
-        let Some((key, group)) = &self.group else { return };
         let mut groups = self.coalescer.groups.lock();
-        match group.members.fetch_sub(1, Ordering::Relaxed) {
-            1 => drop(groups.remove(key)),
-            2 => group.chunks.lock().0.clear(),
+        match self.group.members.fetch_sub(1, Ordering::Relaxed) {
+            1 => drop(groups.remove(&self.key)),
+            2 => self.group.chunks.lock().0.clear(),
             _ => {}
         }
     }
@@ -178,6 +177,7 @@ mod tests {
         GroupKey {
             served: 0,
             form: Form::Json,
+            view: String::new(),
             namespace: namespace.into(),
             name: String::new(),
             label_selector: String::new(),
@@ -189,7 +189,7 @@ mod tests {
     fn few_watches_rest_briefly_and_many_longer_but_never_long() {
         let coalescer = Arc::<WatchCoalescer>::default();
         let rest_of = |count: usize| {
-            let slots: Vec<WatchSlot> = (0..count).map(|_| WatchSlot::new(&coalescer, None)).collect();
+            let slots: Vec<WatchSlot> = (0..count).map(|_| WatchSlot::new(&coalescer, key("a"))).collect();
             let rest = coalescer.rest();
             drop(slots);
             rest.as_millis()
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn group_ends_with_its_last_watch() {
         let coalescer = Arc::<WatchCoalescer>::default();
-        let one = WatchSlot::new(&coalescer, Some(key("a")));
+        let one = WatchSlot::new(&coalescer, key("a"));
         assert!(one.shared().is_none());
-        let two = WatchSlot::new(&coalescer, Some(key("a")));
-        let other = WatchSlot::new(&coalescer, Some(key("b")));
+        let two = WatchSlot::new(&coalescer, key("a"));
+        let other = WatchSlot::new(&coalescer, key("b"));
         assert!(one.shared().is_some() && two.shared().is_some() && other.shared().is_none());
         drop(one);
         assert!(two.shared().is_none());

@@ -153,3 +153,25 @@ fn watches_of_a_large_object_hold_no_copies_of_it() {
     let large = |pieces: &[bytes::Bytes]| pieces.iter().find(|piece| piece.len() > 500_000).unwrap().as_ptr();
     assert_eq!(large(&all[0]), large(&all[1]));
 }
+
+#[test]
+fn equal_watches_of_tables_share_rows_once_each_has_its_columns() {
+    let world = paused();
+    let pass = |millis| world.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let mut watches: Vec<_> = (0..2).map(|_| open(&world, &format!("{MAPS}?{LIVE}"), table)).collect();
+    let mut rounds = Vec::new();
+    for name in ["a", "b"] {
+        world.make(name, "");
+        rounds.push(watches.iter_mut().map(|watch| pieces(&world, watch).concat()).collect::<Vec<_>>());
+        pass(100);
+    }
+    let has_columns = |text: &[u8]| {
+        let event = json::parse(text).unwrap();
+        let columns = event.at(&["object", "columnDefinitions"]).and_then(Value::as_list);
+        columns.is_some_and(|columns| !columns.is_empty())
+    };
+    assert!(rounds[0].iter().all(|text| has_columns(text)));
+    assert!(!rounds[1].iter().any(|text| has_columns(text)));
+    assert_eq!(rounds[1][0], rounds[1][1]);
+}
