@@ -303,13 +303,25 @@ fn together<'a>(pod: &'a Pod, guess: bool, of: impl Fn(&'a Container) -> Option<
     let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
     for container in &pod.spec.init_containers {
         let mut own = of_container(of(container), guess);
-        if container.restart_policy == "Always" {
+        let is_sidecar = container.restart_policy == "Always";
+        if is_sidecar {
             all.add(&own, 1);
-            beside.add(&own, 1);
-            starting.raise(&beside);
-        } else {
-            own.add(&beside, 1);
-            starting.raise(&own);
+        }
+        // What the container does not name was raised when the last sidecar named it: amounts are not negative.
+        own.cpu += beside.cpu;
+        own.memory += beside.memory;
+        own.ephemeral += beside.ephemeral;
+        for (name, amount) in &mut own.others {
+            *amount += beside.others.get(name).copied().unwrap_or(0);
+        }
+        if is_sidecar {
+            own.others.retain(|_, amount| *amount != 0);
+        }
+        starting.raise(&own);
+        if is_sidecar {
+            let Amounts { cpu, memory, ephemeral, others } = own;
+            beside = Amounts { cpu, memory, ephemeral, ..beside };
+            beside.others.extend(others);
         }
     }
     all.raise(&starting);

@@ -52,6 +52,9 @@ pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, aro
     }
     let mut names = BTreeSet::new();
     for (i, container) in containers.iter().enumerate() {
+        if errors.is_full() {
+            return;
+        }
         let path = path.index(i);
         common(errors, &path, container, around);
         if !names.insert(text(container, "name")) {
@@ -68,6 +71,9 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around
     let mut names: BTreeSet<&str> = list(spec, "containers").iter().map(|one| text(one, "name")).collect();
     let list_path = path;
     for (i, container) in list(spec, "initContainers").iter().enumerate() {
+        if errors.is_full() {
+            return;
+        }
         let path = list_path.index(i);
         common(errors, &path, container, around);
         restart_policy(errors, &path, container, true);
@@ -110,6 +116,9 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, a
     let others: BTreeSet<&str> = others.map(|one| text(one, "name")).collect();
     let mut names = others.clone();
     for (i, container) in added.iter().enumerate() {
+        if errors.is_full() {
+            return;
+        }
         let path = path.index(i);
         common(errors, &path, container, around);
         only_for_pod(errors, &path, container);

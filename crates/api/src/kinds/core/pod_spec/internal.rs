@@ -7,7 +7,9 @@
 //! letter. Types: `s` text, `b` truth, `i` number, `q` quantity, `x` number or text, `j` an object that keeps its
 //! JSON form, `J` one whose fields stand among its parent's; `*` before what may be null, `[]` lists, `{}` maps.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use super::diff;
 use crate::field_error::BadValue;
@@ -94,8 +96,8 @@ impl Printer {
     fn object(&mut self, value: Option<&Value>, ty: &str, depth: usize) {
         let mut first = true;
         for (name, json_name, ty) in fields(ty) {
-            let field = value.and_then(|value| value.get(&json_name));
-            if ty == "J" {
+            let field = value.and_then(|value| value.get(json_name));
+            if *ty == "J" {
                 for (key, value) in field.and_then(Value::as_map).into_iter().flat_map(|map| map.iter()) {
                     self.key(key, &mut first, depth);
                     self.plain(value, depth + 1);
@@ -177,19 +179,27 @@ impl Printer {
     }
 }
 
-/// The fields of a type: Go's name, JSON's name, and the type.
-fn fields(ty: &str) -> impl Iterator<Item = (&'static str, String, &'static str)> {
-    let line = TYPES.lines().find_map(|line| line.strip_prefix(ty)?.strip_prefix(' ')).unwrap_or_default();
-    line.split(' ').filter_map(|field| {
-        let (names, ty) = field.split_once(':')?;
-        Some(match names.split_once('=') {
-            Some((name, json_name)) => (name, json_name.to_owned(), ty),
-            None => {
-                let mut letters = names.chars();
-                let small = letters.next().into_iter().flat_map(char::to_lowercase);
-                (names, small.chain(letters).collect(), ty)
-            }
-        })
+/// A field of a type: Go's name, JSON's name, and the type.
+type Field = (&'static str, String, &'static str);
+
+/// The fields of a type.
+fn fields(ty: &str) -> &'static [Field] {
+    static BY_TYPE: LazyLock<BTreeMap<&str, Vec<Field>>> = LazyLock::new(|| {
+        let lines = TYPES.lines().filter_map(|line| line.split_once(' '));
+        lines.map(|(ty, fields)| (ty, fields.split(' ').filter_map(field).collect())).collect()
+    });
+    BY_TYPE.get(ty).map_or(&[], Vec::as_slice)
+}
+
+fn field(text: &'static str) -> Option<Field> {
+    let (names, ty) = text.split_once(':')?;
+    Some(match names.split_once('=') {
+        Some((name, json_name)) => (name, json_name.to_owned(), ty),
+        None => {
+            let mut letters = names.chars();
+            let small = letters.next().into_iter().flat_map(char::to_lowercase);
+            (names, small.chain(letters).collect(), ty)
+        }
     })
 }
 
@@ -208,7 +218,7 @@ mod tests {
             for (field, _, ty) in fields(name) {
                 let base = ty.trim_start_matches(['*', '[', ']', '{', '}']);
                 let known =
-                    matches!(base, "s" | "b" | "i" | "q" | "x" | "j" | "J") || fields(base).count() > 0;
+                    matches!(base, "s" | "b" | "i" | "q" | "x" | "j" | "J") || !fields(base).is_empty();
                 assert!(known, "{name}.{field}: {ty}");
             }
         }
@@ -219,7 +229,8 @@ mod tests {
         let schemas = crate::schema::builtin();
         for name in ["PodSpec", "Container", "Volume", "Probe", "SecurityContext", "PodSecurityContext"] {
             let of = schemas.definition(&format!("io.k8s.api.core.v1.{name}")).unwrap();
-            let mut listed: Vec<String> = fields(name).map(|(_, json_name, _)| json_name).collect();
+            let mut listed: Vec<String> =
+                fields(name).iter().map(|(_, json_name, _)| json_name.clone()).collect();
             let mut known: Vec<String> = of.fields().map(|field| field.name().to_owned()).collect();
             listed.sort();
             known.sort();

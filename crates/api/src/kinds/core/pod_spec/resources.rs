@@ -253,15 +253,19 @@ pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
     }
     let (mut sidecars, mut starting): (Amounts<'a>, Amounts<'a>) = (BTreeMap::new(), BTreeMap::new());
     for container in list(spec, "initContainers") {
+        // What a container does not name was raised when the last sidecar named it: amounts are not negative.
+        let mut now: Amounts<'a> = BTreeMap::new();
+        add(&mut now, container, sort);
+        for (name, amount) in &mut now {
+            if let Some(beside) = sidecars.get(name) {
+                *amount += *beside;
+            }
+        }
         if is_sidecar(container) {
             add(&mut sum, container, sort);
-            add(&mut sidecars, container, sort);
-            raise(&mut starting, sidecars.clone());
-        } else {
-            let mut now = sidecars.clone();
-            add(&mut now, container, sort);
-            raise(&mut starting, now);
+            sidecars.extend(now.iter().map(|(name, amount)| (*name, *amount)));
         }
+        raise(&mut starting, now);
     }
     raise(&mut sum, starting);
     sum
