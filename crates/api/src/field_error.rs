@@ -252,7 +252,7 @@ impl FieldError {
         FieldError::draft(ErrorKind::Duplicate, path, value, detail)
     }
 
-    /// What the value names is not among those that `detail` lists.
+    /// The named object is not among those that `detail` lists.
     pub fn not_found_in<'a>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,

@@ -47,7 +47,7 @@ pub struct Script {
     pub env: Env,
     /// Why its command cannot be started.
     pub start_error: Option<String>,
-    /// What may be spent on each other script that runs in it.
+    /// Budget of each other script that runs in it.
     pub(crate) budget: Budget,
 }
 

@@ -21,9 +21,9 @@ pub const VOLUME_VALUES_MAX: u64 = VOLUME_COST_MAX / VALUE;
 pub const DEFERRALS_MAX: u32 = 8;
 /// What a term about other pods costs by itself: its counters, their places in indexes and their sums.
 const TERM: u64 = 64;
-/// What a volume costs that a claim is compared with, whether or not the claim may get it.
+/// Cost of a volume that a claim is compared with, whether or not the claim may get it.
 const SCAN: u64 = 32;
-/// What a value in a condition costs once: it is copied and sorted.
+/// Cost of a value in a condition, paid once: it is copied and sorted.
 const VALUE: u64 = 100;
 
 /// The cost of the pods of a shape.

@@ -307,7 +307,7 @@ fn together<'a>(pod: &'a Pod, guess: bool, of: impl Fn(&'a Container) -> Option<
         if is_sidecar {
             all.add(&own, 1);
         }
-        // What the container does not name was raised when the last sidecar named it: amounts are not negative.
+        // Resources that the container does not name were raised when the last sidecar named them: amounts are not negative.
         own.cpu += beside.cpu;
         own.memory += beside.memory;
         own.ephemeral += beside.ephemeral;

@@ -390,7 +390,7 @@ struct FrameBuffer {
     pieces: Vec<Bytes>,
     /// Bytes in `pieces`.
     piece_bytes: usize,
-    /// What follows the pieces.
+    /// Small pieces that follow, put together.
     tail: BytesMut,
 }
 

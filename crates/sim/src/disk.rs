@@ -175,7 +175,7 @@ impl SimDisk {
         true
     }
 
-    /// Replaces a file's content, as somebody with an editor does. False if there is no such file.
+    /// Replaces a file's content, as with an editor. Returns `false` if there is no such file.
     pub fn replace(&self, name: &str, content: Vec<u8>) -> bool {
         let mut inner = self.0.lock();
         let Some(id) = inner.names.get(name).copied() else { return false };

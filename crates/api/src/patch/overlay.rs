@@ -41,7 +41,7 @@ fn by_scan<'p, T: Copy, E>(
         match fate(key, map.get_mut(key), with)? {
             Fate::Keep => {}
             Fate::Set(value) => drop(map.insert(key, value)),
-            // What is patched is decoded, which brings fields into order.
+            // The patched object is decoded, which brings its fields into order.
             Fate::Remove => drop(map.swap_remove(key)),
         }
     }

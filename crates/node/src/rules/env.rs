@@ -128,7 +128,7 @@ impl Env {
         self.find(name).unwrap_or_else(|| Value::sure(""))
     }
 
-    /// How many bytes it takes, more or less.
+    /// Estimates its size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.known.iter().map(|(name, value)| name.len() + value.text.len()).sum()

@@ -1,7 +1,7 @@
-//! Scripts that were followed before: what a script does is a pure function of its words, variables and files, and the
-//! same pods are looked at again and again, by plans, by readers of logs and by whoever asks what they use.
+//! Memo of simulated scripts: the course of a script is a pure function of its words, variables and files, and every plan,
+//! log read and usage query of a pod needs it.
 //!
-//! Losing an entry costs time only. All of a process share them, up to a bound.
+//! Losing an entry costs time only. The memo is shared by the process and bounded by [`BYTES_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,12 @@ use super::env::Env;
 use super::shell::budget::Budget;
 use super::shell::{Course, read_within};
 
-/// How many earlier runs of a container are followed. Each is a whole script, and how many there were stands in a status
-/// that others may write. Where what is on a volume is still new after so many, every further run is taken to be like the
-/// last of them.
+/// Earlier runs of a container that are simulated. Each is a whole script, and their number is read from a status that any
+/// client may write. If the volume still changes after that many, further runs are taken to equal the last.
 const RUNS_MAX: u32 = 32;
-/// Bytes of scripts, variables and courses that are remembered, more or less.
+/// Estimated bytes of scripts, variables and courses in the memo.
 const BYTES_MAX: usize = 64 << 20;
-/// What an entry takes besides its texts.
+/// Bytes of an entry besides its texts.
 const ENTRY: usize = 512;
 
 static MEMO: Mutex<Memo> = Mutex::new(Memo { new: BTreeMap::new(), old: BTreeMap::new(), bytes: 0 });
@@ -41,7 +40,7 @@ pub(super) struct Runs {
 #[derive(Clone)]
 struct Entry {
     course: Arc<Course>,
-    /// What is left of the budget.
+    /// The rest of the budget.
     left: Budget,
     bytes: usize,
 }
@@ -108,7 +107,7 @@ impl Runs {
             (rest.is_spent() && given != self.budget.limit(), course)
         };
         let (_, mut course) = read(&files, &mut left);
-        // What some earlier run found, how many runs ago that was, and how many are still to come.
+        // Files that an earlier run found, the number of runs since, and the number of runs to come.
         let (mut earlier, mut ago, mut rest) = (files.clone(), 0, self.restarts);
         for run in 1..=RUNS_MAX {
             if rest <= 0 {
@@ -121,7 +120,7 @@ impl Runs {
                 break;
             }
             (ago, rest) = (ago + 1, rest - 1);
-            // What was there before comes again and again, so whole rounds of that make no difference.
+            // The files repeat with this period, so whole periods make no difference.
             if kept == earlier {
                 rest %= ago;
             } else if run.is_power_of_two() {
@@ -139,7 +138,7 @@ impl Runs {
     }
 }
 
-/// Whether a file is in a directory, at any depth.
+/// `true` if the file is in the directory, at any depth.
 fn is_in(file: &str, directory: &str) -> bool {
     file.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
 }

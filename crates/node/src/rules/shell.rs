@@ -145,7 +145,7 @@ impl Course {
         files
     }
 
-    /// How many bytes it takes, more or less.
+    /// Estimates its size in bytes.
     #[must_use]
     pub(super) fn size(&self) -> usize {
         let lines = self.log.iter().chain(self.cycle.iter().flat_map(|cycle| &cycle.log));

@@ -181,7 +181,7 @@ struct Answers<'a> {
     /// What was answered where which files were, the last answer first.
     known: Vec<(BTreeMap<String, String>, bool)>,
     asked: u32,
-    /// What may still be spent on its script.
+    /// The rest of the budget of its script.
     budget: Budget,
 }
 

@@ -259,7 +259,7 @@ impl<'a> Desk<'a> {
         if entry.shape.claims.is_empty() {
             return own;
         }
-        // Volumes are looked for anew with each try.
+        // Each attempt searches for volumes again.
         let claims = volumes::open_claims(&entry.shape, self.world);
         let heavy = *self.heavy.get_or_init(|| volumes::heavy_volumes(self.world));
         own.saturating_add(volume_steps(claims, self.world, self.cache.existing, heavy))

@@ -144,7 +144,7 @@ impl Drop for Shell {
     }
 }
 
-/// How a loop ended.
+/// End of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopEnd {
     /// Between two plans.

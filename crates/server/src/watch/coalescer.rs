@@ -61,7 +61,7 @@ impl WatchCoalescer {
     }
 }
 
-/// What two watches must have in common to show the same bytes.
+/// Properties that two watches must have in common to show the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupKey {
     /// Index of the served resource.

@@ -254,7 +254,7 @@ impl DiskLog {
     }
 
     /// Notes in the file before it that the segment at `first` is in use, so that its loss is found. That of a new log is
-    /// an empty checkpoint, which is written anew. The note is not worth a failure: the commits are safe
+    /// an empty checkpoint, which is written again. The note is not worth a failure: the commits are safe
     /// without it.
     fn note_successor(&mut self, previous: Option<Segment>, first: Revision) {
         let noted = match (previous, &self.opened_from) {

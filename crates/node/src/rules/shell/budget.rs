@@ -10,7 +10,7 @@ const KEPT_MAX: usize = 1 << 20;
 /// What anything costs besides its bytes.
 const EACH: usize = 16;
 
-/// How many scripts of the longest kind a pod may have; the scripts of one with more get equal shares of this. A pod is
+/// Scripts of the longest kind that a pod may have; the scripts of one with more get equal shares of this. A pod is
 /// looked at in the loop that serves all controllers.
 const SCRIPTS_MAX: u32 = 5;
 

@@ -80,7 +80,7 @@ impl ReachCache {
         }
         let values = Weight::of_volume(volume).values;
         self.values = self.values.saturating_add(values);
-        // What pods of several classes may get together has no bound: the pod at hand keeps its own terms.
+        // Terms shared by pods of several classes would have no bound in all: the pod at hand keeps its own.
         if self.values > VOLUME_VALUES_MAX {
             self.known.clear();
             self.values = values;

@@ -169,7 +169,7 @@ fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
         if is_sidecar {
             add(&mut sum, &needs);
         }
-        // What the container does not name was raised when the last sidecar named it: amounts are not negative.
+        // Resources that the container does not name were raised when the last sidecar named them: amounts are not negative.
         for (name, amount) in &mut needs {
             if let Some(others) = beside.get(name) {
                 *amount += *others;
@@ -205,7 +205,7 @@ type Rule = fn(&str, &str, Quantity, &Amounts<'_>, &Amounts<'_>) -> Option<Strin
 struct Bounds<'a> {
     sort: &'a str,
     /// Rules, their bounds, and those names that no container has lacked yet. A lacking amount has the same fault in
-    /// every container, and is told once: each container is compared with the bounds of what it states.
+    /// every container, and is reported once: each container is compared with the bounds of what it states.
     rules: [(Rule, Amounts<'a>, BTreeSet<&'a str>); 3],
 }
 

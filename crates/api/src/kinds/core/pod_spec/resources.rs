@@ -253,7 +253,7 @@ pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
     }
     let (mut sidecars, mut starting): (Amounts<'a>, Amounts<'a>) = (BTreeMap::new(), BTreeMap::new());
     for container in list(spec, "initContainers") {
-        // What a container does not name was raised when the last sidecar named it: amounts are not negative.
+        // Resources that the container does not name were raised when the last sidecar named them: amounts are not negative.
         let mut now: Amounts<'a> = BTreeMap::new();
         add(&mut now, container, sort);
         for (name, amount) in &mut now {
