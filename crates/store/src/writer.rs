@@ -30,11 +30,12 @@ impl Writer {
         Writer { log, proposals: Vec::new(), mailboxes: Vec::new(), woken: Vec::new(), wakers: Vec::new() }
     }
 
-    /// Takes what is queued up and makes commits of it. False if there was nothing.
-    pub fn lead(&mut self, shared: &Shared) -> bool {
+    /// Makes commits of the queued proposals. Returns the number of proposals in the batch.
+    pub fn lead(&mut self, shared: &Shared) -> usize {
         self.take_batch(shared);
-        if self.proposals.is_empty() {
-            return false;
+        let proposals = self.proposals.len();
+        if proposals == 0 {
+            return 0;
         }
         let mut mailboxes = std::mem::take(&mut self.mailboxes);
         match self.write_batch(shared) {
@@ -51,7 +52,7 @@ impl Writer {
         }
         self.mailboxes = mailboxes;
         self.proposals.clear();
-        true
+        proposals
     }
 
     fn take_batch(&mut self, shared: &Shared) {

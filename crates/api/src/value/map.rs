@@ -93,9 +93,17 @@ impl Map {
     /// The place of a field in the order.
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
-        let Some(index) = &self.index else { return self.entries.iter().position(|(k, _)| k == key) };
+        let Some(index) = &self.index else { return self.scan(key.as_bytes()) };
         let at = index.binary_search_by(|at| self.entries[*at as usize].0.as_str().cmp(key)).ok()?;
         Some(index[at] as usize)
+    }
+
+    /// Finds a field by comparing each key. Length and first byte tell most keys apart without a call that compares them.
+    fn scan(&self, key: &[u8]) -> Option<usize> {
+        self.entries.iter().position(|(other, _)| {
+            let other = other.as_bytes();
+            other.len() == key.len() && other.first() == key.first() && other == key
+        })
     }
 
     /// The field at a place in the order.
