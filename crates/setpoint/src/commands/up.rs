@@ -65,7 +65,7 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     quota_backend_bytes: Option<u64>,
     /// Maximum size of history on disk, in bytes; live objects come on top
-    #[arg(long, value_name = "BYTES", default_value_t = Retention::default().cold_bytes)]
+    #[arg(long, value_name = "BYTES", default_value_t = Retention::default().cold_bytes, conflicts_with = "ephemeral")]
     history_bytes: u64,
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
