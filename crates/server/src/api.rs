@@ -34,6 +34,7 @@ use crate::exchange::{Admission, Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::in_process::report;
 use crate::inflight::Inflight;
+use crate::list::ListCache;
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
 use crate::nodes::Nodes;
@@ -78,6 +79,7 @@ pub struct Api {
     engine: OnceLock<Arc<Mutex<Engine>>>,
     tokens: Tokens,
     coalescer: Arc<WatchCoalescer>,
+    lists: Arc<ListCache>,
     nodes: OnceLock<Arc<dyn Nodes>>,
     usage: OnceLock<Arc<dyn Usage>>,
     turns: Turns,
@@ -100,6 +102,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         engine: OnceLock::new(),
         tokens: Tokens::new(None),
         coalescer: Arc::default(),
+        lists: Arc::default(),
         nodes: OnceLock::new(),
         usage: OnceLock::new(),
         turns: Turns::default(),
@@ -305,8 +308,8 @@ impl Api {
         let (form, view) = wanted(request)?;
         let now = self.options.clock.now();
         if !is_watch {
-            let page = list::page(&self.store, target, query, now)?;
-            return list::answer(target, page, (form, view), query, now);
+            let (store, cache) = (&self.store, &self.lists);
+            return list::respond((store, cache), target, query, (form, view), now);
         }
         if form == Form::Yaml {
             return Err(Status::not_acceptable(&media::STREAMED));

@@ -4,12 +4,14 @@ use std::borrow::Borrow;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use setpoint_store::Record;
 
+use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::Place;
 
 /// Who asks: what the connection proved.
@@ -77,6 +79,8 @@ pub enum Part {
     Made(Bytes),
     /// What [`Part::stored`] makes of a record that can be read where it lies.
     Stored(Record, usize),
+    /// A chunk of a list, which other answers send too.
+    Shared(Arc<EncodedChunk>),
 }
 
 impl Part {
@@ -100,6 +104,7 @@ impl Part {
         match self {
             Part::Made(bytes) => bytes,
             Part::Stored(record, from) => record.value().slice(from..),
+            Part::Shared(chunk) => chunk.bytes.clone(),
         }
     }
 }
@@ -111,6 +116,7 @@ impl Deref for Part {
         match self {
             Part::Made(bytes) => bytes,
             Part::Stored(record, from) => &record.value_in_place().expect("it was not packed")[*from..],
+            Part::Shared(chunk) => &chunk.bytes,
         }
     }
 }
@@ -136,7 +142,7 @@ pub trait Frames: Send {
 /// Encoder of a large body. Each chunk costs a bounded amount of work, so that many encoders can share a thread.
 pub trait Chunks: Send {
     /// Returns the next chunk, which may be empty; `None` at the end.
-    fn next_chunk(&mut self) -> Option<Bytes>;
+    fn next_chunk(&mut self) -> Option<Part>;
 
     /// Returns the bytes of memory that the encoder holds until it is dropped.
     fn held_bytes(&self) -> usize;

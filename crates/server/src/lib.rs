@@ -18,6 +18,7 @@ pub mod bootstrap;
 pub mod certs;
 pub mod client;
 pub mod discovery;
+pub mod encoded_chunk;
 pub mod exchange;
 pub mod health;
 pub mod http;

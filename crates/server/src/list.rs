@@ -1,38 +1,115 @@
-//! Lists, in pages of one snapshot.
+//! Lists: pages of one snapshot, and their answers.
+//!
+//! [`respond`] is the entry. A whole list of the newest state goes through the [`ListCache`].
 
+mod cache;
 mod encoding;
+mod items;
 mod token;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use setpoint_api::printing::table::{ListMeta, TableOptions, has_independent_rows};
+use http::header::CONTENT_TYPE;
+use setpoint_api::printing::table::{TableOptions, has_independent_rows};
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value};
 use setpoint_store::disk::is_transient;
 use setpoint_store::log::LogError;
 use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
 
+pub use self::cache::ListCache;
+use self::cache::{Found, LIST_BYTES_MAX, Version};
+use self::encoding::{CHUNK_BYTES, ItemEncoder};
+use self::items::Items;
 use self::token::Token;
-use crate::exchange::{Answer, Part};
+use crate::exchange::{Answer, Body, Part};
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
-use crate::select::Selection;
+use crate::select::{Selection, ViewKey};
 use crate::{answers, stored};
 
 /// How long the rest of a list can be asked for.
 const PAGE_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
+/// Objects of a list that is encoded at once, if they have at most [`CHUNK_BYTES`] in all. Its length is then known, and
+/// no worker is needed.
+const WHOLE_ITEMS_MAX: usize = 50;
+
 /// One page.
 pub struct Page {
-    /// The objects.
+    /// Objects of the page.
     pub records: Vec<Record>,
-    /// The revision they are shown at.
+    /// Metadata of the page.
+    pub meta: PageMeta,
+}
+
+/// Metadata of a page, which its answer shows beside the objects.
+#[derive(Clone, Debug)]
+pub struct PageMeta {
+    /// Revision that the objects are shown at.
     pub revision: Revision,
-    /// Where the next page starts; empty if there is none.
+    /// Start of the next page; empty if there is none.
     pub continue_token: String,
-    /// How many objects are left, where that is known.
+    /// Number of objects after this page, where that is known.
     pub remaining: Option<usize>,
+}
+
+/// A list request, its options read.
+struct ListRequest {
+    selection: Selection,
+    /// Objects of a page; zero for all.
+    limit: usize,
+    snapshot: Snapshot,
+    /// `true` if the snapshot is the newest of its store.
+    is_newest: bool,
+    /// Path after which the page starts.
+    after: Option<String>,
+}
+
+impl ListRequest {
+    fn parse(store: &Store, target: &Target, query: &Query, now: Time) -> Result<ListRequest, Status> {
+        let selection = Selection::parse(target, query)?;
+        let limit = query.number("limit").map_err(|error| Status::bad_request(error.to_string()))?;
+        query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
+        let mut limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
+        if query.get("resourceVersion") == "0" && query.get("continue").is_empty() {
+            // Upstream serves such lists from its watch cache, which ignores the limit, and clients rely on that.
+            limit = 0;
+        }
+        let ((snapshot, is_newest), after) = match query.get("continue") {
+            "" => (fresh(store, query)?, None),
+            text => {
+                let token = Token::parse(text)
+                    .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
+                if !matches!(query.get("resourceVersion"), "" | "0") {
+                    let message = "specifying resource version is not allowed when using continue";
+                    return Err(Status::bad_request(message));
+                }
+                ((rest(store, &token, now)?, false), Some(token.after))
+            }
+        };
+        Ok(ListRequest { selection, limit, snapshot, is_newest, after })
+    }
+
+    fn collect(&self, store: &Store, target: &Target, now: Time) -> Page {
+        let page = collect(&self.snapshot, target, &self.selection, self.limit, self.after.as_deref(), now);
+        if !page.meta.continue_token.is_empty() && self.after.is_none() {
+            store.pin(&self.snapshot, now);
+        }
+        page
+    }
+
+    /// Returns the state of the resource that a cached answer may show; `None` if the answer cannot be cached: it is
+    /// one page of several, about the past, or cheap.
+    fn cached_version(&self, target: &Target, view: View, now: Time) -> Option<Version> {
+        let table = self.snapshot.table(&target.served.resource)?;
+        let is_whole = self.after.is_none() && (self.limit == 0 || self.limit >= table.len());
+        let is_cheap = table.len() <= WHOLE_ITEMS_MAX && table.bytes() <= CHUNK_BYTES as u64;
+        let second = view.is_table().then(|| now.whole(Duration::from_secs(1)));
+        (self.is_newest && is_whole && !is_cheap).then_some(Version { changed: table.changed(), second })
+    }
 }
 
 /// Reads the page that a request asks for.
@@ -40,31 +117,45 @@ pub struct Page {
 /// # Errors
 /// If its options are wrong, or its snapshot is gone.
 pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
-    let selection = Selection::parse(target, query)?;
-    let limit = query.number("limit").map_err(|error| Status::bad_request(error.to_string()))?;
-    query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
-    let mut limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
-    if query.get("resourceVersion") == "0" && query.get("continue").is_empty() {
-        // Who takes any state is given all of it: so did servers that had it at hand, and clients count on it.
-        limit = 0;
-    }
-    let (snapshot, after) = match query.get("continue") {
-        "" => (fresh(store, query)?, None),
-        text => {
-            let token = Token::parse(text)
-                .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
-            if !matches!(query.get("resourceVersion"), "" | "0") {
-                let message = "specifying resource version is not allowed when using continue";
-                return Err(Status::bad_request(message));
+    Ok(ListRequest::parse(store, target, query, now)?.collect(store, target, now))
+}
+
+/// Answers a list request in the form and view that the client wants.
+///
+/// # Errors
+/// If its options are wrong, or its snapshot is gone.
+pub fn respond(
+    (store, cache): (&Store, &Arc<ListCache>),
+    target: &Target,
+    query: &Query,
+    wanted: (Form, View),
+    now: Time,
+) -> Result<Answer, Status> {
+    let request = ListRequest::parse(store, target, query, now)?;
+    let table = table_options(query, wanted.1)?;
+    let version = request.cached_version(target, wanted.1, now);
+    let version = version.filter(|_| is_encoded_by_item(target, wanted));
+    let (Some(version), false) = (version, matches!(wanted.1, View::Metadata(_))) else {
+        return answer(target, request.collect(store, target, now), wanted, query, now);
+    };
+    let key = ViewKey::new(target, query, wanted, table);
+    let revision = request.snapshot.revision();
+    let meta = PageMeta { revision, continue_token: String::new(), remaining: None };
+    let encoder = ItemEncoder::new(target.served, wanted, table, now);
+    let items = match cache.find(&key, version) {
+        Found::Items(items) => items,
+        Found::Nothing => return answer(target, request.collect(store, target, now), wanted, query, now),
+        Found::Requested => {
+            let page = request.collect(store, target, now);
+            let bytes = page.records.iter().map(Record::value_len).sum::<usize>();
+            if page.records.is_empty() || bytes > LIST_BYTES_MAX {
+                return answer(target, page, wanted, query, now);
             }
-            (rest(store, &token, now)?, Some(token.after))
+            let items = Items::new(page.records, encoder, Some(cache.budget()));
+            cache.insert(&key, version, items, bytes)
         }
     };
-    let page = collect(&snapshot, target, &selection, limit, after.as_deref(), now);
-    if !page.continue_token.is_empty() && after.is_none() {
-        store.pin(&snapshot, now);
-    }
-    Ok(page)
+    Ok(encoded_answer(encoder, items.body(meta)))
 }
 
 /// The state that the rest of a list is about.
@@ -105,11 +196,11 @@ pub fn revision(query: &Query) -> Result<Revision, Status> {
     )))
 }
 
-/// The state that a list without a token is about.
-fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
+/// Returns the state that a list without a token is about, and `true` if it is the newest.
+fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     let (asked, newest) = (revision(query)?, store.snapshot());
     if asked.0 == 0 {
-        return Ok(newest);
+        return Ok((newest, true));
     }
     if asked > newest.revision() {
         let retry_after_seconds = i32::from(query.get("resourceVersionMatch") != "Exact");
@@ -119,9 +210,9 @@ fn fresh(store: &Store, query: &Query) -> Result<Snapshot, Status> {
     let exact = query.get("resourceVersionMatch") == "Exact"
         || (query.get("resourceVersionMatch").is_empty() && !query.get("limit").is_empty());
     if !exact {
-        return Ok(newest);
+        return Ok((newest, true));
     }
-    store.at(asked).map_err(|error| match error {
+    store.at(asked).map(|past| (past, false)).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
         ReadError::Busy => busy(&error),
         // The files of the past cannot be opened for now, for want of descriptors.
@@ -141,7 +232,8 @@ fn collect(
     now: Time,
 ) -> Page {
     let revision = snapshot.revision();
-    let mut page = Page { records: Vec::new(), revision, continue_token: String::new(), remaining: None };
+    let meta = PageMeta { revision, continue_token: String::new(), remaining: None };
+    let mut page = Page { records: Vec::new(), meta };
     let Some(table) = snapshot.table(&target.served.resource) else { return page };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
     let everything = selection.is_everything();
@@ -154,13 +246,28 @@ fn collect(
             let rest = if everything { records.count() } else { usize::from(records.next().is_some()) };
             if rest > 0 {
                 let after = record.path().to_owned();
-                page.continue_token = Token { revision: Some(revision), issued: now, after }.to_text();
-                page.remaining = everything.then_some(rest);
+                page.meta.continue_token = Token { revision: Some(revision), issued: now, after }.to_text();
+                page.meta.remaining = everything.then_some(rest);
             }
             break;
         }
     }
     page
+}
+
+/// Reads the options of a table; the defaults for other views.
+fn table_options(query: &Query, view: View) -> Result<TableOptions, Status> {
+    match view {
+        View::Table(version) => answers::table_options(query, version),
+        _ => Ok(TableOptions::default()),
+    }
+}
+
+/// `true` if a list in this form is encoded item by item. Few kinds have rows that depend on the whole list, and hardly
+/// any client wants tables as YAML.
+fn is_encoded_by_item(target: &Target, (form, view): (Form, View)) -> bool {
+    let info = &target.served.info;
+    view == View::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))
 }
 
 /// Answers with a page, in the form and view that the client wants.
@@ -175,56 +282,50 @@ pub fn answer(
     now: Time,
 ) -> Result<Answer, Status> {
     let served = target.served;
-    let table = match view {
-        View::Table(version) => answers::table_options(query, version)?,
-        _ => TableOptions::default(),
-    };
+    let table = table_options(query, view)?;
     match (view, form) {
         (View::Metadata(_), _) => Err(answers::mismatch(served, true)),
         (View::Whole, Form::Json) if !served.is_converted() => Ok(stored_bytes(target, page)),
-        // Few kinds have rows that depend on the whole list, and hardly anyone wants tables as YAML.
-        (View::Table(_) | View::MetadataList(_), _)
-            if form == Form::Yaml || !has_independent_rows((served.info.group, served.info.kind)) =>
-        {
+        _ if !is_encoded_by_item(target, (form, view)) => {
             let objects: Vec<Value> = page.records.iter().map(stored::object).collect();
-            let revision = page.revision.to_string();
-            let meta = ListMeta {
-                resource_version: &revision,
-                continue_token: &page.continue_token,
-                remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
-            };
+            let revision = page.meta.revision.to_string();
+            let meta = page.meta.to_list_meta(&revision);
             answers::view_of_list(served, &objects, meta, view, query, now)
         }
-        _ => Ok(encoding::answer(served, page, (form, view), table, now)),
+        _ => {
+            let Page { records, meta } = page;
+            let bytes = || records.iter().map(Record::value_len).sum::<usize>();
+            let is_short = records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
+            let encoder = ItemEncoder::new(served, (form, view), table, now);
+            let mut body = Items::new(records, encoder, None).body(meta);
+            if is_short && let Body::Chunked(chunks) = &mut body {
+                body = Body::Whole(std::iter::from_fn(|| chunks.next_chunk()).collect());
+            }
+            Ok(encoded_answer(encoder, body))
+        }
     }
+}
+
+fn encoded_answer(encoder: ItemEncoder, body: Body) -> Answer {
+    let mut answer = answers::json_bytes(200, Vec::new());
+    answer.headers.insert(CONTENT_TYPE, encoder.media_type());
+    answer.body = body;
+    answer
 }
 
 /// Answers with a page of objects as they are stored: their bytes are only referred to, and put together piece by piece
 /// while they are sent.
 fn stored_bytes(target: &Target, page: Page) -> Answer {
     let served = target.served;
-    let (kind, api_version, meta) = (served.info.kind, served.api_version(), meta(&page));
-    let head =
-        format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
-    let mut parts = Vec::with_capacity(2 * page.records.len() + 2);
-    parts.push(Part::from(head));
+    let encoder = ItemEncoder::new(served, (Form::Json, View::Whole), TableOptions::default(), Time::EPOCH);
+    let count = page.records.len();
+    let mut parts = Vec::with_capacity(2 * count + 2);
+    parts.push(Part::from(encoder.head(&page.meta, count, 0)));
     for (i, record) in page.records.into_iter().enumerate() {
         // The objects of a list do not repeat their type.
         parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
         parts.push(Part::stored(record, served.type_prefix.len()));
     }
-    parts.push(Part::from("]}\n"));
+    parts.push(Part::from(encoder.tail(&page.meta, count)));
     answers::json_bytes(200, parts)
-}
-
-fn meta(page: &Page) -> String {
-    let mut meta = format!("{{\"resourceVersion\":\"{}\"", page.revision);
-    if !page.continue_token.is_empty() {
-        meta.push_str(&format!(",\"continue\":\"{}\"", page.continue_token));
-    }
-    if let Some(remaining) = page.remaining {
-        meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
-    }
-    meta.push('}');
-    meta
 }

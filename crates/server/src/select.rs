@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use setpoint_api::printing::table::TableOptions;
 use setpoint_api::status::Status;
 use setpoint_api::{fields, labels};
 use setpoint_store::{Filter, Record, Select};
 
+use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
 
@@ -51,6 +53,35 @@ impl Selection {
         });
         let select = (!self.is_everything()).then(|| Arc::new(self) as Arc<dyn Select>);
         Filter { namespace, name, field, select }
+    }
+}
+
+/// Properties that two lists or two watches must have in common to show the same objects in the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ViewKey {
+    pub(crate) served: usize,
+    pub(crate) form: Form,
+    /// View and options of the table, printed.
+    pub(crate) view: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+}
+
+impl ViewKey {
+    /// The key of a list or a watch.
+    #[must_use]
+    pub fn new(target: &Target, query: &Query, (form, view): (Form, View), table: TableOptions) -> ViewKey {
+        ViewKey {
+            served: target.served.index,
+            form,
+            view: format!("{view:?} {table:?}"),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            label_selector: query.get("labelSelector").to_owned(),
+            field_selector: query.get("fieldSelector").to_owned(),
+        }
     }
 }
 

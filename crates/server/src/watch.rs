@@ -23,13 +23,13 @@ use setpoint_store::{Change, Clock, Compacted, Cursor, Event, Filter, Record, St
 use tokio::time::{Instant, Sleep};
 
 pub use self::coalescer::WatchCoalescer;
-use self::coalescer::{GroupKey, SharedChunk, WatchSlot};
+use self::coalescer::{SharedChunk, WatchSlot};
 use crate::answers;
 use crate::exchange::{Frames, LARGE_BYTES};
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
-use crate::select::Selection;
+use crate::select::{Selection, ViewKey};
 use crate::served::Served;
 use crate::stored;
 
@@ -128,7 +128,7 @@ pub fn start(
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
         served: target.served,
-        slot: WatchSlot::new(coalescer, group_key(target, query, (form, view), table)),
+        slot: WatchSlot::new(coalescer, ViewKey::new(target, query, (form, view), table)),
         cursor,
         form,
         view,
@@ -148,19 +148,6 @@ pub fn start(
         ended: false,
         events: Cell::new(0),
     })
-}
-
-/// Returns the group of a watch.
-fn group_key(target: &Target, query: &Query, (form, view): (Form, View), table: TableOptions) -> GroupKey {
-    GroupKey {
-        served: target.served.index,
-        form,
-        view: format!("{view:?} {table:?}"),
-        namespace: target.namespace.clone(),
-        name: target.name.clone(),
-        label_selector: query.get("labelSelector").to_owned(),
-        field_selector: query.get("fieldSelector").to_owned(),
-    }
 }
 
 fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filter) -> Vec<Record> {

@@ -10,6 +10,8 @@ mod effects;
 mod fuzz;
 #[path = "api/impersonation.rs"]
 mod impersonation;
+#[path = "api/lists.rs"]
+mod lists;
 #[path = "api/quota.rs"]
 mod quota;
 #[path = "api/tokens.rs"]

@@ -94,6 +94,7 @@ impl Snapshot {
                 Some(table) => table,
                 None => self.tables.entry(key.resource().clone()).or_default(),
             };
+            table.changed = commit.revision;
             let before = table.objects.get(key.path().as_bytes()).cloned();
             let mut after = Record::apply(write, commit.revision, commit.time, before.as_ref());
             after.pack(&mut table.samples);
@@ -148,9 +149,18 @@ pub struct Table {
     expiring: OrdSet<(Time, Record)>,
     bytes: u64,
     samples: Samples,
+    /// Revision of the last commit that was applied to it.
+    changed: Revision,
 }
 
 impl Table {
+    /// Returns the revision of the last change since the store was opened, zero if there was none. Two newest snapshots
+    /// of a store have the same objects in this table if this is equal.
+    #[must_use]
+    pub fn changed(&self) -> Revision {
+        self.changed
+    }
+
     /// The object at `path`.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Record> {

@@ -139,6 +139,12 @@ impl TableWriter {
         TableWriter { kind, options, rows: 0 }
     }
 
+    /// Returns the writer of a table that has these many rows already.
+    #[must_use]
+    pub fn resume(kind: (&'static str, &'static str), options: TableOptions, rows: usize) -> TableWriter {
+        TableWriter { kind, options, rows }
+    }
+
     /// Appends the row of an object.
     pub fn row(&mut self, object: TableObject<'_>, now: Time, out: &mut Vec<u8>) {
         let cells = (printer(self.kind.0, self.kind.1).row)(object.stored, now);

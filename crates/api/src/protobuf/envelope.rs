@@ -112,65 +112,36 @@ pub fn write_watch_event(event: &str, api_version: &str, kind: &str, message: &[
     close(object, out);
 }
 
-/// A list that is written item by item from messages that were encoded before.
+/// Writer of a list whose items were encoded before.
 ///
-/// The length of all items stands in front of the first one, so it must be known: sum up
-/// [`ListWriter::item_len`]. Then the bytes are those of [`ListWriter::start`], of each item, and of
-/// [`ListWriter::end`], and they can be sent as they come.
-#[derive(Debug)]
-pub struct ListWriter {
-    /// Bytes of items that are still to come.
-    left: usize,
-}
+/// The length of all items precedes the first one: it is the sum of [`ListWriter::item_len`]. The list is what
+/// [`ListWriter::head`], [`ListWriter::item`] for each item and [`ListWriter::end`] append, and can be sent in pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct ListWriter;
 
 impl ListWriter {
-    /// How many bytes an item takes whose message has this length.
+    /// Returns the bytes that an item takes whose message has this length.
     #[must_use]
     pub const fn item_len(message_len: usize) -> usize {
         1 + varint_len(message_len as u64) + message_len
     }
 
-    /// Appends what comes before the items: `metadata` is the encoded metadata of the list, `items_len` the sum
-    /// over all items.
-    #[must_use]
-    pub fn start(
-        api_version: &str,
-        kind: &str,
-        metadata: &[u8],
-        items_len: usize,
-        out: &mut Vec<u8>,
-    ) -> ListWriter {
+    /// Appends the part before the items: `metadata` is the encoded metadata of the list, `items_len` the length of
+    /// all items.
+    pub fn head(api_version: &str, kind: &str, metadata: &[u8], items_len: usize, out: &mut Vec<u8>) {
         write_front(api_version, kind, out);
         write_head(2, ListWriter::item_len(metadata.len()) + items_len, out);
         write_bytes(1, metadata, out);
-        ListWriter { left: items_len }
-    }
-
-    /// Appends what comes before a message of this length, for those who send the message itself apart.
-    ///
-    /// # Panics
-    /// If the items are more than was said at the start: what was sent already would be wrong.
-    pub fn item_head(&mut self, message_len: usize, out: &mut Vec<u8>) {
-        let left = self.left.checked_sub(ListWriter::item_len(message_len));
-        self.left = left.expect("the length of all items was given at the start");
-        write_head(2, message_len, out);
     }
 
     /// Appends an item.
-    ///
-    /// # Panics
-    /// As [`ListWriter::item_head`].
-    pub fn item(&mut self, message: &[u8], out: &mut Vec<u8>) {
-        self.item_head(message.len(), out);
+    pub fn item(message: &[u8], out: &mut Vec<u8>) {
+        write_head(2, message.len(), out);
         out.extend_from_slice(message);
     }
 
-    /// Appends what comes after the items.
-    ///
-    /// # Panics
-    /// If items are missing.
-    pub fn end(self, out: &mut Vec<u8>) {
-        assert_eq!(self.left, 0, "bytes of items are missing");
+    /// Appends the part after the items.
+    pub fn end(out: &mut Vec<u8>) {
         out.extend_from_slice(TAIL);
     }
 }

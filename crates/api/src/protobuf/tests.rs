@@ -217,9 +217,9 @@ fn a_list_made_of_messages_is_the_list_made_of_objects() {
     let metadata = message(builtin().meta("ListMeta").unwrap(), r#"{"resourceVersion":"7"}"#);
     let total = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
     let mut out = Vec::new();
-    let mut writer = ListWriter::start("v1", "ConfigMapList", &metadata, total, &mut out);
-    messages.iter().for_each(|message| writer.item(message, &mut out));
-    writer.end(&mut out);
+    ListWriter::head("v1", "ConfigMapList", &metadata, total, &mut out);
+    messages.iter().for_each(|message| ListWriter::item(message, &mut out));
+    ListWriter::end(&mut out);
     assert_eq!(out, to_vec(&object(list, &text), list));
     assert_eq!(decode(&out).unwrap().value, object(list, &text));
 }

@@ -15,7 +15,9 @@ use crate::route::{Route, Target};
 const LARGE_QUERY_BYTES: usize = 1024;
 /// Objects in a collection from which on a list of their stored bytes is large.
 const LARGE_COUNT: usize = 5_000;
-/// The same where each object is parsed and encoded in another form, or deleted.
+/// Bytes of a collection from which on it is large: they may be copied to be shared with other lists.
+const LARGE_COLLECTION_BYTES: u64 = 4 * 1024 * 1024;
+/// [`LARGE_COUNT`] where each object is parsed and encoded in another form, or deleted.
 const LARGE_COUNT_ENCODED: usize = 50;
 
 /// Estimates the cost of a request whose body is small.
@@ -48,7 +50,7 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
         let snapshot = store.snapshot();
         let Some(table) = snapshot.table(&served.resource) else { return false };
         if is_plain && request.query.len() < LARGE_QUERY_BYTES {
-            return table.len() >= LARGE_COUNT;
+            return table.len() >= LARGE_COUNT || table.bytes() >= LARGE_COLLECTION_BYTES;
         }
         let bytes = || table.range("", None).map(Record::value_len).sum::<usize>();
         return table.len() >= LARGE_COUNT_ENCODED || bytes() >= LARGE_BYTES;

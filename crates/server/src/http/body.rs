@@ -1,15 +1,12 @@
 //! The bodies of answers on their way to the client.
 
 use std::future::Future;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, VARY};
 use http_body::{Frame, SizeHint};
 use tokio::runtime::Handle;
@@ -19,12 +16,12 @@ use super::Phase;
 use super::budget::Reservation;
 use super::connection::Connection;
 use super::handler::OnWorker;
+use crate::encoded_chunk::Gzip;
 use crate::exchange::{Body, Chunks, Frames, Part};
 use crate::inflight::Place;
 
-/// From which size on an answer is compressed, and how hard, as upstream does it.
+/// Bytes from which on an answer is compressed, as upstream does it.
 const GZIP_BYTES_MIN: usize = 128 * 1024;
-const GZIP_LEVEL: u32 = 1;
 /// Small parts are put together up to this size: a few TLS records.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks that a worker encodes ahead of what the client has taken.
@@ -204,8 +201,14 @@ impl Parts {
 }
 
 impl Chunks for Parts {
-    fn next_chunk(&mut self) -> Option<Bytes> {
-        Parts::next_chunk(self)
+    fn next_chunk(&mut self) -> Option<Part> {
+        // A shared part stays one, so that it is compressed once.
+        if let Some(Part::Shared(_)) = self.parts.as_slice().first() {
+            let shared = self.parts.next()?;
+            self.left -= shared.len();
+            return Some(shared);
+        }
+        Parts::next_chunk(self).map(Part::Made)
     }
 
     fn held_bytes(&self) -> usize {
@@ -226,7 +229,7 @@ impl Encoded {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
             headers.remove(CONTENT_LENGTH);
-            GzEncoder::new(Vec::with_capacity(CHUNK_BYTES), Compression::new(GZIP_LEVEL))
+            (Gzip::default(), Vec::new())
         });
         let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
         let encoding = workers.spawn(async move {
@@ -252,23 +255,23 @@ impl Encoded {
     }
 }
 
-/// Encodes the next chunk, which may be empty; `None` at the end.
-fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<GzEncoder<Vec<u8>>>) -> Option<Bytes> {
+/// Encodes the next chunk, which may be empty; `None` at the end. Compressed bytes gather until they fill a chunk.
+fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<(Gzip, Vec<u8>)>) -> Option<Bytes> {
     let next = chunks.next_chunk();
-    let Some(mut encoder) = gzip.take() else { return next };
-    let Some(bytes) = next else {
-        // The encoder is gone from here on, so that the next call ends the body.
-        return Some(encoder.finish().expect("writing to memory does not fail").into());
-    };
-    encoder.write_all(&bytes).expect("writing to memory does not fail");
-    let is_full = encoder.get_ref().len() >= CHUNK_BYTES / 2;
-    let zipped = if is_full {
-        std::mem::replace(encoder.get_mut(), Vec::with_capacity(CHUNK_BYTES))
-    } else {
-        Vec::new()
-    };
-    *gzip = Some(encoder);
-    Some(zipped.into())
+    let Some((mut stream, mut out)) = gzip.take() else { return next.map(Part::into_bytes) };
+    match &next {
+        None => {
+            // The stream is gone from here on, so that the next call ends the body.
+            stream.end(&mut out);
+            return Some(out.into());
+        }
+        Some(Part::Shared(chunk)) => stream.write_shared(chunk, &mut out),
+        Some(chunk) if chunk.is_empty() => {}
+        Some(chunk) => stream.write(chunk, &mut out),
+    }
+    let full = if out.len() >= CHUNK_BYTES / 2 { std::mem::take(&mut out) } else { Vec::new() };
+    *gzip = Some((stream, out));
+    Some(full.into())
 }
 
 /// A stream of the service, which ends when the server drains.

@@ -30,7 +30,7 @@ use tokio_rustls::client::TlsStream;
 use super::*;
 use crate::answers;
 use crate::certs::{Pair, Pki};
-use crate::exchange::{Admission, Answer, Body, Chunks, Cost, Frames, Request};
+use crate::exchange::{Admission, Answer, Body, Chunks, Cost, Frames, Part, Request};
 
 /// A service with something of each sort.
 struct Sample {
@@ -62,7 +62,7 @@ struct Numbers {
 }
 
 impl Chunks for Numbers {
-    fn next_chunk(&mut self) -> Option<Bytes> {
+    fn next_chunk(&mut self) -> Option<Part> {
         assert!(!self.panics || self.next < 10, "an encoder that panics");
         self.next += 1;
         (self.next <= 40).then(|| format!("{:0>20000}", self.next - 1).into())

@@ -1,11 +1,12 @@
-//! Lists in forms other than the stored one: tables, metadata, YAML, protobuf, converted versions.
+//! Encoder of list items, chunk by chunk, in every form: stored JSON, converted versions, YAML, protobuf, tables,
+//! metadata.
 //!
-//! Each object is parsed and encoded when its chunk is due, so a list of any length takes the memory of a few chunks,
-//! and no chunk takes long: [`CHUNK_BYTES`] of output or [`CHUNK_ITEMS`] objects, whichever comes first.
+//! A chunk depends on nothing but the items and the form, so equal lists can share it. It takes a bounded amount of
+//! work: [`CHUNK_BYTES`] of output or [`CHUNK_ITEMS`] objects, whichever comes first.
 
-use bytes::Bytes;
+use std::fmt;
+
 use http::HeaderValue;
-use http::header::CONTENT_TYPE;
 use setpoint_api::printing::table::{
     ListMeta, MetaVersion, TableObject, TableOptions, TableWriter, write_partial, write_partial_list_head,
 };
@@ -13,222 +14,217 @@ use setpoint_api::protobuf::ListWriter;
 use setpoint_api::{Time, Value, json, yaml};
 use setpoint_store::Record;
 
-use super::{Page, meta};
-use crate::exchange::{Answer, Body, Chunks, Part};
+use super::PageMeta;
 use crate::media::{Form, View};
 use crate::served::Served;
 use crate::{answers, stored};
 
 /// Bytes after which a chunk ends.
-const CHUNK_BYTES: usize = 64 * 1024;
-/// Objects after which a chunk ends: some milliseconds of work.
-const CHUNK_ITEMS: usize = 64;
-/// Objects of a list that is encoded at once, if they have at most [`CHUNK_BYTES`] in all. Its length is then known, and no worker is needed.
-const WHOLE_ITEMS_MAX: usize = 50;
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
+/// Objects after which a chunk ends where each is parsed: some milliseconds of work.
+pub(super) const CHUNK_ITEMS: usize = 64;
 
-/// Encoder of one list.
-struct ListEncoder {
+/// Encoder of lists of one resource in one form.
+#[derive(Clone, Copy)]
+pub(super) struct ItemEncoder {
     served: &'static Served,
-    records: std::vec::IntoIter<Record>,
     form: ItemForm,
     now: Time,
-    /// The next chunk as far as it is written: at first what comes before the items.
-    out: Vec<u8>,
-    /// Items written.
-    written: usize,
-    has_ended: bool,
 }
 
+impl fmt::Debug for ItemEncoder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ItemEncoder").field("form", &self.form).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 enum ItemForm {
-    /// A version other than the stored one.
-    Json,
-    Yaml {
-        /// What comes after the items.
-        tail: Vec<u8>,
-    },
+    /// JSON as it is stored.
+    Stored,
+    /// JSON of a version other than the stored one.
+    Converted,
+    Yaml,
     Partial(MetaVersion),
-    Table(TableWriter, TableOptions),
-    /// First pass of protobuf: the length of all items comes before them.
-    ProtobufLength {
-        measured: usize,
-        items_len: usize,
-        meta: Vec<u8>,
-    },
-    Protobuf(ListWriter),
+    Table(TableOptions),
+    Protobuf,
 }
 
-/// Returns the answer for a page in a form that is encoded item by item.
-pub(super) fn answer(
-    served: &'static Served,
-    page: Page,
-    (form, view): (Form, View),
-    table: TableOptions,
-    now: Time,
-) -> Answer {
-    let bytes = || page.records.iter().map(Record::value_len).sum::<usize>();
-    let is_short = page.records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
-    let mut encoder = ListEncoder::start(served, page, (form, view), table, now);
-    let media = match &encoder.form {
-        ItemForm::Yaml { .. } => HeaderValue::from_static("application/yaml"),
-        ItemForm::ProtobufLength { .. } => HeaderValue::from_static("application/vnd.kubernetes.protobuf"),
-        _ => HeaderValue::from_static("application/json"),
-    };
-    let mut answer = answers::json_bytes(200, Vec::new());
-    answer.headers.insert(CONTENT_TYPE, media);
-    answer.body = if is_short {
-        Body::Whole(std::iter::from_fn(|| encoder.next_chunk()).map(Part::from).collect())
-    } else {
-        Body::Chunked(Box::new(encoder))
-    };
-    answer
-}
-
-impl ListEncoder {
-    fn start(
+impl ItemEncoder {
+    pub fn new(
         served: &'static Served,
-        page: Page,
         (form, view): (Form, View),
         table: TableOptions,
         now: Time,
-    ) -> ListEncoder {
-        let mut out = Vec::with_capacity(CHUNK_BYTES / 4);
-        let revision = page.revision.to_string();
-        let list_meta = ListMeta {
-            resource_version: &revision,
-            continue_token: &page.continue_token,
-            remaining_item_count: page.remaining.and_then(|count| i64::try_from(count).ok()),
-        };
-        let (kind, api_version) = (format!("{}List", served.info.kind), served.api_version());
+    ) -> ItemEncoder {
         let form = match (view, form) {
-            (View::Table(_), _) => {
-                let kind = (served.info.group, served.info.kind);
-                ItemForm::Table(TableWriter::start(kind, list_meta, table, &mut out), table)
+            (View::Table(_), _) => ItemForm::Table(table),
+            (View::MetadataList(version) | View::Metadata(version), _) => ItemForm::Partial(version),
+            (View::Whole, Form::Json) if served.is_converted() => ItemForm::Converted,
+            (View::Whole, Form::Json) => ItemForm::Stored,
+            (View::Whole, Form::Yaml) => ItemForm::Yaml,
+            (View::Whole, Form::Protobuf) => ItemForm::Protobuf,
+        };
+        ItemEncoder { served, form, now }
+    }
+
+    /// Returns the media type of the list.
+    pub fn media_type(&self) -> HeaderValue {
+        HeaderValue::from_static(match self.form {
+            ItemForm::Yaml => "application/yaml",
+            ItemForm::Protobuf => "application/vnd.kubernetes.protobuf",
+            _ => "application/json",
+        })
+    }
+
+    /// `true` if items are sent as they are stored.
+    pub fn is_stored(&self) -> bool {
+        matches!(self.form, ItemForm::Stored)
+    }
+
+    /// `true` if the length of all items precedes them.
+    pub fn needs_length(&self) -> bool {
+        matches!(self.form, ItemForm::Protobuf)
+    }
+
+    /// Returns the length of an item in a form that [needs it](ItemEncoder::needs_length).
+    pub fn item_len(&self, record: &Record) -> usize {
+        ListWriter::item_len(stored::message(self.served, record).len())
+    }
+
+    /// Returns the part of a list before its items.
+    pub fn head(&self, meta: &PageMeta, count: usize, items_len: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        let revision = meta.revision.to_string();
+        let list_meta = meta.to_list_meta(&revision);
+        let (kind, api_version) = (self.list_kind(), self.served.api_version());
+        match self.form {
+            ItemForm::Table(options) => {
+                let _ = TableWriter::start(self.kind(), list_meta, options, &mut out);
             }
-            (View::MetadataList(version) | View::Metadata(version), _) => {
-                write_partial_list_head(list_meta, version, &mut out);
-                ItemForm::Partial(version)
-            }
-            (View::Whole, Form::Json) => {
-                let meta = meta(&page);
+            ItemForm::Partial(version) => write_partial_list_head(list_meta, version, &mut out),
+            ItemForm::Stored | ItemForm::Converted => {
+                let meta = meta.to_json();
                 let head = format!(
                     "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":["
                 );
                 out.extend_from_slice(head.as_bytes());
-                ItemForm::Json
             }
-            (View::Whole, Form::Yaml) => {
-                let mut tail = Vec::new();
-                let meta = json::parse(meta(&page).as_bytes()).unwrap_or(Value::Null);
-                let rest = [("kind", Value::from(kind)), ("metadata", meta)];
-                yaml::write(&Value::Map(rest.into_iter().collect()), &mut tail);
+            ItemForm::Yaml => {
                 let version = [("apiVersion", Value::from(api_version))];
                 yaml::write(&Value::Map(version.into_iter().collect()), &mut out);
-                out.extend_from_slice(if page.records.is_empty() { b"items: []\n" } else { b"items:\n" });
-                ItemForm::Yaml { tail }
+                out.extend_from_slice(if count == 0 { b"items: []\n" } else { b"items:\n" });
             }
-            (View::Whole, Form::Protobuf) => {
-                let meta = json::parse(meta(&page).as_bytes()).unwrap_or(Value::Null);
+            ItemForm::Protobuf => {
                 let schema = setpoint_api::schema::builtin().meta("ListMeta");
-                let meta = schema.map(|schema| stored::encoded(&meta, schema)).unwrap_or_default();
-                ItemForm::ProtobufLength { measured: 0, items_len: 0, meta }
+                let meta = schema.map(|schema| stored::encoded(&meta.to_value(), schema)).unwrap_or_default();
+                ListWriter::head(&api_version, &kind, &meta, items_len, &mut out);
             }
-        };
-        let records = page.records.into_iter();
-        ListEncoder { served, records, form, now, out, written: 0, has_ended: false }
+        }
+        out
     }
 
-    /// Appends an object.
-    fn item(&mut self, record: &Record, out: &mut Vec<u8>) {
+    /// Returns the part of a list after its items.
+    pub fn tail(&self, meta: &PageMeta, count: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.form {
+            ItemForm::Stored | ItemForm::Converted => out.extend_from_slice(b"]}\n"),
+            ItemForm::Yaml => {
+                let rest = [("kind", Value::from(self.list_kind())), ("metadata", meta.to_value())];
+                yaml::write(&Value::Map(rest.into_iter().collect()), &mut out);
+            }
+            ItemForm::Partial(_) => out.extend_from_slice(if count == 0 { b"null}\n" } else { b"]}\n" }),
+            ItemForm::Table(options) => {
+                TableWriter::resume(self.kind(), options, count).end(&mut out);
+                out.push(b'\n');
+            }
+            ItemForm::Protobuf => ListWriter::end(&mut out),
+        }
+        out
+    }
+
+    /// Encodes a chunk that starts at the item `from`. Returns it with the item after its last one.
+    pub fn chunk(&self, records: &[Record], from: usize) -> (Vec<u8>, usize) {
+        let mut out = Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 16);
+        let items_max = if self.is_stored() { usize::MAX } else { CHUNK_ITEMS };
+        let mut next = from;
+        for record in records[from..].iter().take(items_max) {
+            if next > from && out.len() + record.value_len() > CHUNK_BYTES {
+                break;
+            }
+            self.item(next, record, &mut out);
+            next += 1;
+        }
+        out.shrink_to_fit();
+        (out, next)
+    }
+
+    fn item(&self, index: usize, record: &Record, out: &mut Vec<u8>) {
         let served = self.served;
-        let before: &[u8] = if self.written > 0 { b"," } else { b"" };
-        self.written += 1;
-        match &mut self.form {
-            ItemForm::Json => {
-                out.extend_from_slice(before);
+        match self.form {
+            ItemForm::Stored => {
+                // The items of a list do not repeat their type.
+                out.extend_from_slice(if index > 0 { b",{" } else { b"{" });
+                out.extend_from_slice(&record.value_bytes()[served.type_prefix.len()..]);
+            }
+            ItemForm::Converted => {
+                out.extend_from_slice(if index > 0 { b"," } else { b"" });
                 json::write(&without_type(served, record), out);
             }
-            ItemForm::Yaml { .. } => yaml::write(&Value::List(vec![without_type(served, record)]), out),
+            ItemForm::Yaml => yaml::write(&Value::List(vec![without_type(served, record)]), out),
             ItemForm::Partial(version) => {
-                out.extend_from_slice(if self.written > 1 { b"," } else { b"[" });
-                write_partial(&served.to_served(stored::object(record)), *version, out);
+                out.extend_from_slice(if index > 0 { b"," } else { b"[" });
+                write_partial(&served.to_served(stored::object(record)), version, out);
             }
-            ItemForm::Table(table, options) => {
+            ItemForm::Table(options) => {
                 let object = stored::object(record);
                 let shown = served.is_converted().then(|| served.to_served(object.clone()));
                 let shown = shown.as_ref().unwrap_or(&object);
                 let beside = answers::beside_row(served, &object, shown, options.include);
+                let mut table = TableWriter::resume(self.kind(), options, index);
                 table.row(TableObject { stored: &object, served: &beside }, self.now, out);
             }
-            ItemForm::Protobuf(list) => list.item(&stored::message(served, record), out),
-            ItemForm::ProtobufLength { .. } => unreachable!("items are measured before any is written"),
+            ItemForm::Protobuf => ListWriter::item(&stored::message(served, record), out),
         }
     }
 
-    /// Appends what comes after the items.
-    fn tail(&mut self, out: &mut Vec<u8>) {
-        match std::mem::replace(&mut self.form, ItemForm::Json) {
-            ItemForm::Json => out.extend_from_slice(b"]}\n"),
-            ItemForm::Yaml { tail } => out.extend_from_slice(&tail),
-            ItemForm::Partial(_) => {
-                out.extend_from_slice(if self.written == 0 { b"null}\n" } else { b"]}\n" });
-            }
-            ItemForm::Table(table, _) => {
-                table.end(out);
-                out.push(b'\n');
-            }
-            ItemForm::Protobuf(list) => list.end(out),
-            ItemForm::ProtobufLength { .. } => unreachable!("items are measured before the end"),
-        }
+    fn kind(&self) -> (&'static str, &'static str) {
+        (self.served.info.group, self.served.info.kind)
     }
 
-    /// Measures some protobuf items. Returns `true` while there is something left to measure.
-    fn measure(&mut self) -> bool {
-        let ItemForm::ProtobufLength { measured, items_len, meta } = &mut self.form else { return false };
-        let rest = &self.records.as_slice()[*measured..];
-        for record in rest.iter().take(CHUNK_ITEMS) {
-            *items_len += ListWriter::item_len(stored::message(self.served, record).len());
-            *measured += 1;
-        }
-        if *measured < self.records.len() {
-            return true;
-        }
-        let kind = format!("{}List", self.served.info.kind);
-        let list = ListWriter::start(&self.served.api_version(), &kind, meta, *items_len, &mut self.out);
-        self.form = ItemForm::Protobuf(list);
-        false
+    fn list_kind(&self) -> String {
+        format!("{}List", self.served.info.kind)
     }
 }
 
-impl Chunks for ListEncoder {
-    fn next_chunk(&mut self) -> Option<Bytes> {
-        if self.has_ended {
-            return None;
+impl PageMeta {
+    /// Returns the metadata as table writers take it; `revision` is that of the page, printed.
+    pub(super) fn to_list_meta<'a>(&'a self, revision: &'a str) -> ListMeta<'a> {
+        ListMeta {
+            resource_version: revision,
+            continue_token: &self.continue_token,
+            remaining_item_count: self.remaining.and_then(|count| i64::try_from(count).ok()),
         }
-        if self.measure() {
-            return Some(Bytes::new());
-        }
-        let mut out = std::mem::take(&mut self.out);
-        for _ in 0..CHUNK_ITEMS {
-            if out.len() >= CHUNK_BYTES {
-                break;
-            }
-            let Some(record) = self.records.next() else {
-                self.tail(&mut out);
-                self.has_ended = true;
-                break;
-            };
-            self.item(&record, &mut out);
-        }
-        self.out = Vec::with_capacity(if self.has_ended { 0 } else { CHUNK_BYTES });
-        Some(out.into())
     }
 
-    fn held_bytes(&self) -> usize {
-        self.records.len() * size_of::<Record>() + 4 * CHUNK_BYTES
+    fn to_value(&self) -> Value {
+        json::parse(self.to_json().as_bytes()).unwrap_or(Value::Null)
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        let mut meta = format!("{{\"resourceVersion\":\"{}\"", self.revision);
+        if !self.continue_token.is_empty() {
+            meta.push_str(&format!(",\"continue\":\"{}\"", self.continue_token));
+        }
+        if let Some(remaining) = self.remaining {
+            meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+        }
+        meta.push('}');
+        meta
     }
 }
 
-/// An object as it is served in a list: the list has its type.
+/// Returns an object as it is served in a list: the list has its type.
 fn without_type(served: &Served, record: &Record) -> Value {
     let mut value = served.to_served(stored::object(record));
     for field in ["kind", "apiVersion"] {

@@ -19,7 +19,7 @@ use setpoint_api::Revision;
 use setpoint_store::Cursor;
 use tokio::time::Instant;
 
-use crate::media::Form;
+use crate::select::ViewKey;
 
 /// Writes that all watches together make in a second of changes without pause. At about ten microseconds for a write,
 /// that is a twentieth of a core.
@@ -37,7 +37,7 @@ pub struct WatchCoalescer {
     watches: AtomicU32,
     /// Rests end at multiples of their length after this instant.
     start: Instant,
-    groups: Mutex<BTreeMap<GroupKey, Weak<Group>>>,
+    groups: Mutex<BTreeMap<ViewKey, Weak<Group>>>,
 }
 
 impl Default for WatchCoalescer {
@@ -59,20 +59,6 @@ impl WatchCoalescer {
         let rests = earliest.as_nanos().div_ceil(rest.as_nanos());
         self.start + rest * u32::try_from(rests).unwrap_or(u32::MAX)
     }
-}
-
-/// Properties that two watches must have in common to show the same bytes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct GroupKey {
-    /// Index of the served resource.
-    pub served: usize,
-    pub form: Form,
-    /// View and options of the table, printed.
-    pub view: String,
-    pub namespace: String,
-    pub name: String,
-    pub label_selector: String,
-    pub field_selector: String,
 }
 
 /// Watches that show the same bytes.
@@ -127,12 +113,12 @@ impl SharedChunks {
 /// Membership of a watch in the coalescer and in a group.
 pub(super) struct WatchSlot {
     coalescer: Arc<WatchCoalescer>,
-    key: GroupKey,
+    key: ViewKey,
     group: Arc<Group>,
 }
 
 impl WatchSlot {
-    pub fn new(coalescer: &Arc<WatchCoalescer>, key: GroupKey) -> WatchSlot {
+    pub fn new(coalescer: &Arc<WatchCoalescer>, key: ViewKey) -> WatchSlot {
         coalescer.watches.fetch_add(1, Ordering::Relaxed);
         let mut groups = coalescer.groups.lock();
         let known = groups.get(&key).and_then(Weak::upgrade);
@@ -173,10 +159,10 @@ impl Drop for WatchSlot {
 mod tests {
     use super::*;
 
-    fn key(namespace: &str) -> GroupKey {
-        GroupKey {
+    fn key(namespace: &str) -> ViewKey {
+        ViewKey {
             served: 0,
-            form: Form::Json,
+            form: crate::media::Form::Json,
             view: String::new(),
             namespace: namespace.into(),
             name: String::new(),
