@@ -14,12 +14,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use setpoint_api::{Key, Time, Value, value};
+use setpoint_api::{Clock, Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_server::client::Client;
 use setpoint_server::remote::{PATIENCE, Remote};
-use setpoint_store::Clock;
 
 struct TeamCards;
 

@@ -15,6 +15,7 @@
 
 pub mod apply;
 mod base64;
+pub mod clock;
 pub mod decode;
 pub mod field_error;
 pub mod fields;
@@ -39,6 +40,7 @@ pub mod time;
 pub mod value;
 pub mod yaml;
 
+pub use clock::{Clock, ManualClock};
 pub use key::{Key, KeyError, Resource};
 pub use revision::Revision;
 pub use time::Time;

@@ -16,12 +16,12 @@ use http::{HeaderMap, Method};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned};
-use setpoint_api::Time;
+use setpoint_api::{Clock, Time};
 use setpoint_server::api::{self, Api};
 use setpoint_server::certs::Pki;
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::http::{Bounds, Counters, Options, ThreadCounts, Threads, Tls, serve};
-use setpoint_store::{Clock, Retention, Store};
+use setpoint_store::{Retention, Store};
 
 const OBJECTS: usize = 5000;
 const ROUNDS: u32 = 30;

@@ -20,12 +20,13 @@ use std::sync::{Arc, OnceLock};
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use parking_lot::Mutex;
+use setpoint_api::Clock;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_reconcile::Engine;
-use setpoint_store::{Clock, Store};
+use setpoint_store::Store;
 use tokio::time::Instant;
 
 use self::turns::Turns;

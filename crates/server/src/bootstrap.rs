@@ -217,25 +217,17 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use setpoint_api::{Time, json};
-    use setpoint_store::{Clock, Retention};
+    use setpoint_api::{ManualClock, Time, json};
+    use setpoint_store::Retention;
 
     use super::*;
-
-    struct Still;
-
-    impl Clock for Still {
-        fn now(&self) -> Time {
-            Time(1_000_000)
-        }
-    }
 
     #[test]
     fn everything_is_there_after_the_first_start_and_nothing_is_made_twice() {
         let store = Store::in_memory(Retention::default());
         let count = AtomicU64::new(1);
         let mut options = Options {
-            clock: Arc::new(Still),
+            clock: Arc::new(ManualClock::new(Time(1_000_000))),
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: Some(([192, 0, 2, 7], 6443).into()),
@@ -282,7 +274,7 @@ mod tests {
         let store = Store::in_memory(Retention::default());
         let count = AtomicU64::new(1);
         let mut options = Options {
-            clock: Arc::new(Still),
+            clock: Arc::new(ManualClock::new(Time(1_000_000))),
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use setpoint_api::rfc3339::{self, Nanos};
 use setpoint_api::status::Status;
-use setpoint_api::{Key, Time};
+use setpoint_api::{Clock, Key, Time};
 use setpoint_reconcile::Object;
-use setpoint_store::{Clock, Store};
+use setpoint_store::Store;
 use tokio::time::{Sleep, sleep};
 
 use crate::exchange::Frames;

@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
+use setpoint_api::{Clock, Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::election::{Elector, Held, Step, Timing};
 use setpoint_reconcile::{Ask, Engine, Jump, LoopTime, Object, Observed, Outcome, Seed, Ticket, Turn};
-use setpoint_store::Clock;
 use tokio::sync::mpsc;
 
 use self::answering::Answering;

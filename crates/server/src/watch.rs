@@ -18,8 +18,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use setpoint_api::printing::table::{TableObject, TableOptions, write_object_table, write_partial};
 use setpoint_api::status::Status;
-use setpoint_api::{Revision, Value, json, protobuf};
-use setpoint_store::{Change, Clock, Compacted, Cursor, Event, Filter, Record, Store};
+use setpoint_api::{Clock, Revision, Value, json, protobuf};
+use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
 use tokio::time::{Instant, Sleep};
 
 pub use self::coalescer::WatchCoalescer;

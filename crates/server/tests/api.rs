@@ -24,29 +24,22 @@ mod watches;
 mod words;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use setpoint_api::{Key, Resource, Time, Value, json};
+use setpoint_api::{Key, ManualClock, Resource, Time, Value, json};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Body, Identity, Request, Service};
-use setpoint_store::{Clock, Retention, Store};
+use setpoint_store::{Retention, Store};
 
-/// A clock that the test moves.
-#[derive(Clone, Default)]
-struct Hand(Arc<AtomicI64>);
-
-impl Clock for Hand {
-    fn now(&self) -> Time {
-        Time(1_700_000_000_000_000 + self.0.load(Ordering::Relaxed))
-    }
-}
+/// Time at which tests start.
+const START: Time = Time::from_seconds(1_700_000_000);
 
 struct World {
     api: Api,
-    clock: Hand,
+    clock: ManualClock,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -56,7 +49,7 @@ impl World {
     }
 
     fn over(store: Store) -> World {
-        let clock = Hand::default();
+        let clock = ManualClock::new(START);
         let counter = AtomicU64::new(1);
         let options = Options {
             clock: Arc::new(clock.clone()),
@@ -195,7 +188,7 @@ fn pages_show_one_snapshot_and_expire() {
     world.make("bb", "");
     let (_, rest) = world.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
     assert_eq!(names(&rest), ["c"], "what came later is not in this list");
-    world.clock.0.store(301_000_000, Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(301));
     let (code, gone) = world.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
     assert_eq!((code, gone.str_at(&["reason"])), (410, "Expired"));
     let token = gone.str_at(&["metadata", "continue"]).to_owned();
@@ -229,7 +222,7 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
     assert_eq!(apply("one", "a", false).0, 201);
     let (code, again) = apply("one", "a", false);
     assert_eq!(code, 200);
-    world.clock.0.store(5_000_000, Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(5));
     assert_eq!(apply("one", "a", false).1, again, "an apply that changes nothing writes nothing");
     let (code, conflict) = apply("two", "b", false);
     assert_eq!(code, 409);

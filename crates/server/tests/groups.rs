@@ -7,19 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
-use setpoint_api::{Time, Value, json};
+use setpoint_api::{ManualClock, Time, Value, json};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Body, Identity, Request, Service};
-use setpoint_store::{Clock, Retention, Store};
-
-/// A clock that stands still.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Time {
-        Time(1_800_000_000_000_000)
-    }
-}
+use setpoint_store::{Retention, Store};
 
 struct Server {
     api: Api,
@@ -31,7 +22,7 @@ impl Server {
     fn new() -> Server {
         let count = AtomicU64::new(1);
         let options = Options {
-            clock: Arc::new(Still),
+            clock: Arc::new(ManualClock::new(Time::from_seconds(1_800_000_000))),
             entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,

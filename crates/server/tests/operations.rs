@@ -3,31 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use setpoint_api::{Time, Value, json, protobuf, yaml};
+use setpoint_api::{ManualClock, Time, Value, json, protobuf, yaml};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Answer, Body, Identity, Request, Service};
 use setpoint_server::health::Check;
 use setpoint_server::inflight::Inflight;
 use setpoint_server::metrics::Sort;
-use setpoint_store::{Clock, Retention, Store};
-
-/// A clock that the test moves, in seconds.
-#[derive(Clone, Default)]
-struct Hand(Arc<AtomicI64>);
-
-impl Clock for Hand {
-    fn now(&self) -> Time {
-        Time::from_seconds(1_700_000_000 + self.0.load(Ordering::Relaxed))
-    }
-}
+use setpoint_store::{Retention, Store};
 
 struct Server {
     api: Api,
-    clock: Hand,
+    clock: ManualClock,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -49,7 +40,7 @@ impl Got {
 
 impl Server {
     fn new() -> Server {
-        let clock = Hand::default();
+        let clock = ManualClock::new(Time::from_seconds(1_700_000_000));
         let counter = AtomicU64::new(1);
         let options = Options {
             clock: Arc::new(clock.clone()),
@@ -389,7 +380,7 @@ fn bad_options_of_lists_are_refused_in_words_that_people_know() {
     }
     let items = |got: Got| got.value().get("items").and_then(Value::as_list).unwrap().len();
     assert_eq!(items(server.get(&format!("{MAPS}?limit=-1"))), 3, "a negative limit is none");
-    server.clock.0.store(301, Ordering::Relaxed);
+    server.clock.advance(Duration::from_secs(301));
     let gone = server.get(&format!("{MAPS}?limit=1&continue={token}"));
     assert_eq!((gone.code, gone.value().str_at(&["reason"])), (410, "Expired"));
     let next = gone.value().str_at(&["metadata", "continue"]).to_owned();
@@ -455,7 +446,7 @@ fn a_table_that_is_watched_tells_ages_as_of_now() {
         row.get("cells").and_then(Value::as_list).unwrap()[2].as_str().unwrap().to_owned()
     };
     assert_eq!(age(&next()), "0s");
-    server.clock.0.store(90, Ordering::Relaxed);
+    server.clock.advance(Duration::from_secs(90));
     let kind = [("content-type", "application/merge-patch+json")];
     server.send("PATCH", &format!("{MAPS}/a"), &kind, r#"{"data":{"k":"w"}}"#);
     assert_eq!(age(&next()), "90s");

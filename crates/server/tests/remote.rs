@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Key, Time, Value, json, value};
+use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::certs::Pki;
@@ -19,7 +19,7 @@ use setpoint_server::exchange::{Answer, Identity, Request, Service};
 use setpoint_server::http::{Bounds, Counters, Options as Sockets, ThreadCounts, Threads, Tls, serve};
 use setpoint_server::kubeconfig;
 use setpoint_server::remote::{PATIENCE, Remote};
-use setpoint_store::{Clock, Retention, Store};
+use setpoint_store::{Retention, Store};
 use tokio::net::TcpListener;
 
 struct SystemClock;

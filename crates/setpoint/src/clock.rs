@@ -4,8 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use setpoint_api::Time;
-use setpoint_store::Clock;
+use setpoint_api::{Clock, Time};
 
 /// The system's clock.
 #[derive(Clone, Copy, Debug)]

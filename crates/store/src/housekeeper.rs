@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use setpoint_api::Time;
+use setpoint_api::Clock;
 
 use crate::store::{ChoreError, Store};
 
@@ -20,18 +20,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest sleep while a key waits to expire. Expiry is a time of the wall clock, which may be set: a step is
 /// noticed when the sleep ends.
 pub const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(60);
-
-/// Tells the time. Only the shell has a real one.
-pub trait Clock: Send + Sync {
-    /// The wall clock, for timestamps and schedules. It may be set at any moment, in either direction.
-    fn now(&self) -> Time;
-
-    /// The monotonic clock, for waits and ages: time since an arbitrary start, which never goes back. It stands still
-    /// while the machine is suspended. A clock that is never set need not have another one.
-    fn uptime(&self) -> Duration {
-        self.now().since(Time::EPOCH)
-    }
-}
 
 /// A running housekeeper. Dropping it stops the thread and waits for it.
 pub struct Housekeeper {

@@ -26,7 +26,7 @@ mod writer;
 
 pub use commit::{Cause, Commit, Conflict, Draft, Expect, Proposal, Refusal};
 pub use cursor::{Change, Cursor, Event, Filter, Select};
-pub use housekeeper::{Clock, Housekeeper};
+pub use housekeeper::Housekeeper;
 pub use mirror::{Snapshot, Table};
 pub use record::Record;
 pub use retention::Retention;

@@ -18,9 +18,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use setpoint_api::Time;
+use setpoint_api::{Clock, Time};
 use setpoint_reconcile::{Engine, LoopTime, Seed, Turn};
-use setpoint_store::{Clock, Store};
+use setpoint_store::Store;
 use thiserror::Error;
 
 use self::doorbell::Doorbell;

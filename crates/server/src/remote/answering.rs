@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Key, Value, json, value};
+use setpoint_api::{Clock, Key, Value, json, value};
 use setpoint_reconcile::Ask;
-use setpoint_store::Clock;
 use tokio::sync::mpsc;
 
 use super::Report;

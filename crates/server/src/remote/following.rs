@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Key, Resource, Revision, Value, json};
+use setpoint_api::{Clock, Key, Resource, Revision, Value, json};
 use setpoint_reconcile::{Object, Observed};
-use setpoint_store::Clock;
 use tokio::sync::mpsc;
 
 use super::{Report, arrived, meta};
@@ -151,23 +150,21 @@ fn report(
 
 #[cfg(test)]
 mod tests {
-    use setpoint_api::{Time, value};
+    use setpoint_api::{ManualClock, Time, value};
 
     use super::*;
-
-    struct Noon;
-
-    impl Clock for Noon {
-        fn now(&self) -> Time {
-            Time::from_seconds(1_800_000_000)
-        }
-    }
 
     #[test]
     fn a_bookmark_says_how_far_a_resource_is_known() {
         let served = served::find("", "v1", "configmaps").unwrap();
         let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
-        let told = report("BOOKMARK", served, &bookmark, Revision(42), &Noon);
+        let told = report(
+            "BOOKMARK",
+            served,
+            &bookmark,
+            Revision(42),
+            &ManualClock::new(Time::from_seconds(1_800_000_000)),
+        );
         let Some(Report::Reached { resource, revision }) = told else { panic!("a bookmark tells nothing") };
         let mut engine = setpoint_reconcile::Engine::new(Vec::new(), []);
         engine.reach_of(&resource, revision);
@@ -181,7 +178,13 @@ mod tests {
         let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
         let item = value!({"metadata": (metadata), "data": {"x": "y"}});
         for (kind, stays) in [("ADDED", true), ("MODIFIED", true), ("DELETED", false)] {
-            let told = report(kind, served, &item, Revision(7), &Noon);
+            let told = report(
+                kind,
+                served,
+                &item,
+                Revision(7),
+                &ManualClock::new(Time::from_seconds(1_800_000_000)),
+            );
             let Some(Report::Changed(observed)) = told else { panic!("{kind} tells nothing") };
             assert_eq!((observed.after.is_some(), observed.key.name()), (stays, "a"), "{kind}");
         }

@@ -2,14 +2,14 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use setpoint_api::{Key, Resource, Time, json, value};
+use setpoint_api::{Key, ManualClock, Resource, Time, json, value};
 use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, World as Seeing, Write};
 use setpoint_server::exchange::Service;
 use setpoint_server::in_process::Shell;
-use setpoint_store::{Clock, Filter, Retention, Store};
+use setpoint_store::{Filter, Retention, Store};
 
 use super::{MAPS, World, request};
 
@@ -121,16 +121,6 @@ fn more_quotas_than_can_be_charged_at_once_are_a_clear_refusal() {
     assert_eq!(world.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#).0, 201);
 }
 
-/// A clock on which a little time passes whenever somebody looks.
-#[derive(Default)]
-struct Ticking(AtomicI64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Time {
-        Time(self.0.fetch_add(50, Ordering::Relaxed))
-    }
-}
-
 /// How many ConfigMaps the loop is to make.
 const WANTED: usize = 60;
 
@@ -178,7 +168,8 @@ fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
     let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let engine = Engine::new(vec![Box::new(Maker)], []);
     let shell = {
-        let (clock, oracle) = (Arc::new(Ticking::default()), Arc::default());
+        let (clock, oracle) =
+            (Arc::new(ManualClock::with_tick(Time::EPOCH, Duration::from_micros(50))), Arc::default());
         Shell::start(store.clone(), engine, clock, Arc::new(chance), oracle, Default::default()).unwrap()
     };
     std::thread::scope(|scope| {

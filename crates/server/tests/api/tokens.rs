@@ -1,5 +1,7 @@
 //! Tokens of service accounts: issued, checked, bound, ended; and what those may do who have one.
 
+use std::time::Duration;
+
 use setpoint_api::{Value, json};
 use setpoint_server::exchange::{Identity, Service};
 
@@ -34,9 +36,9 @@ fn a_token_names_its_account_until_its_time_is_over() {
     assert_eq!(status.get("authenticated"), Some(&Value::Bool(true)));
     assert_eq!(status.str_at(&["user", "username"]), "system:serviceaccount:default:robot");
     assert_eq!(world.api.authenticate(token).unwrap().groups[1], "system:serviceaccounts:default");
-    world.clock.0.store(660_000_000, std::sync::atomic::Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(660));
     assert!(world.api.authenticate(token).is_some(), "clocks may differ by a minute");
-    world.clock.0.store(661_000_001, std::sync::atomic::Ordering::Relaxed);
+    world.clock.advance(Duration::from_micros(1_000_001));
     assert_eq!(review(&world, token).str_at(&["error"]), "service account token has expired");
     assert!(world.api.authenticate(token).is_none());
 }
@@ -135,8 +137,7 @@ fn a_token_ends_a_minute_after_the_deletion_of_what_it_is_bound_to_was_due() {
     let token = issued.str_at(&["status", "token"]);
     assert_eq!(world.call("DELETE", &format!("{ACCOUNTS}/robot"), "").0, 200);
     assert!(world.api.authenticate(token).is_some(), "within the leeway");
-    let now = world.clock.0.load(std::sync::atomic::Ordering::Relaxed);
-    world.clock.0.store(now + 62_000_000, std::sync::atomic::Ordering::Relaxed);
+    world.clock.advance(Duration::from_secs(62));
     assert_eq!(review(&world, token).str_at(&["error"]), "service account default/robot has been deleted",);
 }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue, Method};
-use setpoint_api::Time;
+use setpoint_api::{ManualClock, Time};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Answer, Body, Identity, Request, Service};
-use setpoint_store::{Clock, Retention, Store};
+use setpoint_store::{Retention, Store};
 
 /// Where the dumps go; set for processes that are measured.
 const DIRECTORY: &str = "SETPOINT_COST_DIRECTORY";
@@ -80,15 +80,6 @@ pub fn run_under_valgrind(name: &str, shards: usize) {
     assert!(failed.is_empty(), "cost grows faster than the request:\n{}", failed.join("\n"));
 }
 
-/// A clock that stands still.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Time {
-        Time(1_800_000_000_000_000)
-    }
-}
-
 /// A request as a case writes it.
 pub struct Call<'a> {
     pub method: Method,
@@ -116,7 +107,7 @@ impl Meter {
     pub fn new() -> Meter {
         let count = AtomicU64::new(1);
         let options = Options {
-            clock: Arc::new(Still),
+            clock: Arc::new(ManualClock::new(Time::from_seconds(1_800_000_000))),
             entropy: Arc::new(move || count.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
             address: "127.0.0.1:6443".into(),
             advertised: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use setpoint_api::rfc3339::Micros;
-use setpoint_api::{Time, Value, json, rfc3339, value};
+use setpoint_api::{Clock, Time, Value, json, rfc3339, value};
 use setpoint_node::Fleet;
 use setpoint_node::fleet::{BOOTED, FLEET, POWER};
 use setpoint_node::simulated::SCHEME;
@@ -14,7 +14,6 @@ use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::Held;
 use setpoint_server::client::Client;
 use setpoint_server::remote::{PATIENCE, Remote};
-use setpoint_store::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::fleet::FleetArguments;

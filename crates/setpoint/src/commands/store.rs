@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
-use setpoint_api::{Resource, Revision};
+use setpoint_api::{Clock, Resource, Revision};
 use setpoint_store::disk::{Disk, OsDisk};
 use setpoint_store::log::disk::{DiskLog, DiskOptions, DiskReader, files::Files};
 use setpoint_store::log::{LogError, LogReader, rebuild};
-use setpoint_store::{Clock, Retention, Snapshot, Store};
+use setpoint_store::{Retention, Snapshot, Store};
 
 use super::{counted, human_bytes};
 use crate::clock::{SystemClock, entropy};

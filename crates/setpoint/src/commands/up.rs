@@ -19,8 +19,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use setpoint_api::Time;
 use setpoint_api::names::ip::Cidr;
+use setpoint_api::{Clock, Time};
 use setpoint_controllers::Settings;
 use setpoint_node::control_plane::Components;
 use setpoint_node::fleet::{DEFAULT_PREFIX, Fleet};
@@ -33,7 +33,7 @@ use setpoint_server::in_process::{LoopEnd, Shell};
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
-use setpoint_store::{Clock, Housekeeper, Retention, Store};
+use setpoint_store::{Housekeeper, Retention, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use setpoint_api::{Key, Resource, Time};
+use setpoint_api::{Key, ManualClock, Resource, Time};
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::{DiskLog, DiskOptions};
-use setpoint_store::{Cause, Clock, Draft, Expect, Housekeeper, Proposal, Retention, Store};
+use setpoint_store::{Cause, Draft, Expect, Housekeeper, Proposal, Retention, Store};
 
 use crate::etcd;
 use crate::meter::{Report, Spent, measure, micros_per};
@@ -33,19 +33,12 @@ pub fn open(dir: &std::path::Path) -> Store {
     Store::open(Box::new(log), Retention::default(), |error| panic!("{error}")).unwrap()
 }
 
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Time {
-        Time(1)
-    }
-}
-
 pub fn sixty_four_writers(report: &mut Report) {
     let dir = directory("writers");
     let store = open(&dir);
     let housekeeper =
-        Housekeeper::start(store.clone(), Arc::new(Still), |error| eprintln!("{error}")).unwrap();
+        Housekeeper::start(store.clone(), Arc::new(ManualClock::new(Time(1))), |error| eprintln!("{error}"))
+            .unwrap();
     let ((), ours) = measure(|| as_tasks(&store));
     let syncs = store.stat().log.syncs;
     let ((), threads) = measure(|| {

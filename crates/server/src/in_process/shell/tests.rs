@@ -1,11 +1,10 @@
 //! The thread of the loop over a real store.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use setpoint_api::{Key, Resource, Time, Value, json, value};
+use setpoint_api::{Key, ManualClock, Resource, Time, Value, json, value};
 use setpoint_reconcile::{Plan, Planner, Seen, Watch, World};
 use setpoint_store::{Cause, Draft, Expect, Proposal, Retention};
 use tokio::time::Instant;
@@ -38,14 +37,8 @@ impl Planner for Probe {
     }
 }
 
-/// A clock that stands still, so that no timer of the engine comes due.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Time {
-        Time::from_seconds(1_800_000_000)
-    }
-}
+/// Time of a clock that stands still, so that no timer of the engine comes due.
+const NOW: Time = Time::from_seconds(1_800_000_000);
 
 /// A store with a thread that writes it.
 struct Driven {
@@ -75,7 +68,7 @@ fn put(store: &Store, name: &str) -> u64 {
     let key = Key::namespaced(&Resource::new("configmaps").unwrap(), "default", name).unwrap();
     let object: Value = value!({"metadata": {"name": (name), "namespace": "default", "uid": (name)}});
     let cause = Cause { user: "user".to_owned(), ..Cause::default() };
-    let proposal = Proposal::new(cause, Still.now()).put(key, Expect::Any, Draft::new(json::to_vec(&object)));
+    let proposal = Proposal::new(cause, NOW).put(key, Expect::Any, Draft::new(json::to_vec(&object)));
     store.commit(proposal).unwrap().revision.0
 }
 
@@ -145,42 +138,13 @@ fn paired_changes_are_planned_though_no_sleep_ends_by_itself() {
     let (sender, planned) = channel();
     let engine = Engine::new(vec![Box::new(Probe(Mutex::new(sender)))], []);
     let driven = Driven::start();
-    let shell = start(&driven.store, engine, Arc::new(Still), Duration::from_secs(3600));
+    let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
     let mut waits = measure_pairs(pairs(), &driven.store, &planned);
     drop(shell);
     waits.sort_unstable();
     let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
     let (median, p90, p99, max) = (at(50), at(90), at(99), at(100));
     eprintln!("{} changes: median {median:?}, p90 {p90:?}, p99 {p99:?}, max {max:?}", waits.len());
-}
-
-/// A clock that a test sets: the wall clock and the monotonic clock, in microseconds.
-#[derive(Default)]
-struct Settable {
-    wall: AtomicI64,
-    uptime: AtomicU64,
-}
-
-impl Settable {
-    fn pass(&self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap();
-        self.wall.fetch_add(i64::try_from(micros).unwrap(), Ordering::SeqCst);
-        self.uptime.fetch_add(micros, Ordering::SeqCst);
-    }
-
-    fn set(&self, seconds: i64) {
-        self.wall.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Settable {
-    fn now(&self) -> Time {
-        Time(self.wall.load(Ordering::SeqCst))
-    }
-
-    fn uptime(&self) -> Duration {
-        Duration::from_micros(self.uptime.load(Ordering::SeqCst))
-    }
 }
 
 /// The period of [`Periodic`].
@@ -224,9 +188,9 @@ impl Planner for Periodic {
 }
 
 /// Lets so many periods pass, and demands a renewal in each.
-fn renews(clock: &Settable, renewed: &Receiver<Time>, periods: u32, when: &str) {
+fn renews(clock: &ManualClock, renewed: &Receiver<Time>, periods: u32, when: &str) {
     for period in 0..periods {
-        clock.pass(PERIOD);
+        clock.advance(PERIOD);
         let result = renewed.recv_timeout(PLANNED_WITHIN);
         assert!(result.is_ok(), "no renewal in period {period} {when}");
     }
@@ -238,15 +202,14 @@ fn clock_that_is_set_and_right_again_stops_no_renewal() {
         let (sender, renewed) = channel();
         let engine = Engine::new(vec![Box::new(Periodic(Mutex::new(sender)))], []);
         let driven = Driven::start();
-        let clock = Arc::new(Settable::default());
-        clock.set(1_800_000_000);
+        let clock = Arc::new(ManualClock::new(NOW));
         let shell = start(&driven.store, engine, Arc::clone(&clock) as _, Duration::from_millis(5));
         put(&driven.store, "a");
         renewed.recv_timeout(PLANNED_WITHIN).unwrap();
         renews(&clock, &renewed, 4, "before the clock is set");
-        clock.set(step);
+        clock.set_wall(Time(clock.now().0 + step * 1_000_000));
         renews(&clock, &renewed, 6, "while the clock is wrong");
-        clock.set(-step);
+        clock.set_wall(Time(clock.now().0 - step * 1_000_000));
         renews(&clock, &renewed, 6, "when the clock is right again");
         drop(shell);
     }
@@ -256,7 +219,7 @@ fn clock_that_is_set_and_right_again_stops_no_renewal() {
 fn loop_that_sleeps_or_turns_is_alive() {
     let driven = Driven::start();
     let engine = Engine::new(Vec::new(), []);
-    let shell = start(&driven.store, engine, Arc::new(Still), Duration::from_secs(3600));
+    let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
     put(&driven.store, "a");
     assert_eq!(shell.pulse.check(), Ok(()));
 }
@@ -291,7 +254,7 @@ fn plan_without_end_does_not_keep_the_process_from_stopping() {
     let (begun, begins) = channel();
     let released = Arc::new(AtomicBool::new(false));
     let engine = Engine::new(vec![Box::new(Endless(Mutex::new(begun), Arc::clone(&released)))], []);
-    let shell = start(&driven.store, engine, Arc::new(Still), SLEEP_MAX);
+    let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), SLEEP_MAX);
     put(&driven.store, "a");
     begins.recv_timeout(PLANNED_WITHIN).unwrap();
     assert_eq!(shell.stop(), LoopEnd::CutOff);

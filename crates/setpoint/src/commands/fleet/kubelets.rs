@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use setpoint_api::labels::Selector;
 use setpoint_api::status::Status;
-use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_api::{Clock, Key, Resource, Revision, Time};
 use setpoint_node::fleet::{FLEET, Power};
 use setpoint_node::rules::file::Rule;
 use setpoint_node::{Fleet, logs, nodes, published};
@@ -19,7 +19,7 @@ use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_server::asks::usage::{Parts, UNSERVED, Usage, Used, Which};
 use setpoint_server::in_process;
 use setpoint_server::nodes::{Nodes, Said};
-use setpoint_store::{Clock, Record, Snapshot, Store};
+use setpoint_store::{Record, Snapshot, Store};
 
 use crate::clock::SystemClock;
 use crate::commands::logging::Rings;

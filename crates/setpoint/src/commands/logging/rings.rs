@@ -8,11 +8,10 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use setpoint_api::Time;
 use setpoint_api::rfc3339::Micros;
+use setpoint_api::{Clock, Time};
 use setpoint_node::control_plane::COMPONENTS;
 use setpoint_server::nodes::Said;
-use setpoint_store::Clock;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;

@@ -16,9 +16,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use setpoint_api::{Key, Resource, Revision};
+use setpoint_api::{Clock, Key, Resource, Revision};
 use setpoint_store::log::disk::DiskOptions;
-use setpoint_store::{Cause, Clock, CommitError, Draft, Expect, Housekeeper, Proposal, Store};
+use setpoint_store::{Cause, CommitError, Draft, Expect, Housekeeper, Proposal, Store};
 
 use super::{SystemClock, entropy, open_with};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use setpoint_api::Clock;
 use setpoint_server::certs::Pki;
-use setpoint_store::Clock;
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::files::LogFile;
 

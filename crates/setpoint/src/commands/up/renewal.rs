@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use setpoint_api::Clock;
 use setpoint_server::certs::Pki;
-use setpoint_store::Clock;
 
 /// How often the wall clock is looked at. The timer behind a sleep stands still while the machine is suspended and
 /// knows nothing of a clock that is set, so no sleep is longer than this.
@@ -42,34 +42,26 @@ pub async fn renew_when_due<S: Future<Output = ()>>(
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::{Context, Poll, Waker};
 
-    use setpoint_api::Time;
+    use setpoint_api::{ManualClock, Time};
 
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     const START: Time = Time::from_seconds(1_790_000_000);
 
-    struct Hand(AtomicI64);
-
-    impl Clock for Hand {
-        fn now(&self) -> Time {
-            Time(self.0.load(Ordering::Relaxed))
-        }
-    }
-
     /// Checks, of so many, at which certificates were made, while `wall` says what the wall clock shows at each.
     fn renewals(checks: u32, wall: impl Fn(u32) -> Time, fails: impl Fn(u32) -> bool) -> Vec<u32> {
         let names = ["localhost".to_owned()];
-        let (clock, check) = (Hand(AtomicI64::new(START.0)), AtomicU32::new(0));
+        let (clock, check) = (ManualClock::new(START), AtomicU32::new(0));
         let mut made = Vec::new();
         let first = Pki::ephemeral(&names, START, 1).unwrap();
         let sleep = |time: Duration| {
             assert!(time <= Duration::from_secs(120), "a suspended machine notices late: {time:?}");
             let number = check.fetch_add(1, Ordering::Relaxed) + 1;
-            clock.0.store(wall(number).0, Ordering::Relaxed);
+            clock.set_wall(wall(number));
             async move {
                 if number > checks {
                     std::future::pending::<()>().await;
