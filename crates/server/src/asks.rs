@@ -27,10 +27,10 @@ use setpoint_reconcile::Ask;
 
 use self::usage::{Unserved, Usage};
 use crate::api::{Entropy, may_do_everything};
-use crate::certs::Pair;
-use crate::certs::signing::{SignError, Signer, Wanted};
 use crate::discovery;
-use crate::x509::Request;
+use setpoint_pki::certs::Pair;
+use setpoint_pki::certs::signing::{SignError, Signer, Wanted};
+use setpoint_pki::x509::Request;
 
 /// Answers what can be answered at once.
 pub struct Oracle {
@@ -115,7 +115,7 @@ mod tests {
     use setpoint_api::json;
 
     use super::*;
-    use crate::certs::Pki;
+    use setpoint_pki::certs::Pki;
 
     const NOW: Time = Time::from_seconds(1_790_000_000);
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_and_signed() {
-        let request = include_str!("../tests/groups/request.b64").trim();
+        let request = include_str!("../../pki/tests/request.b64").trim();
         let facts = answer(&oracle(), "certificate-request", value!({"request": (request)})).unwrap();
         assert_eq!(facts.str_at(&["commonName"]), "someone");
         let fault = answer(&oracle(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
@@ -174,7 +174,7 @@ mod tests {
         let signed = answer(&oracle, "sign", question).unwrap();
         let pem = STANDARD.decode(signed.as_str().unwrap()).unwrap();
         assert!(pem.starts_with(b"-----BEGIN CERTIFICATE-----\n"), "{}", json::to_text(&signed));
-        assert_eq!(crate::x509::certificates_fault(signed.as_str().unwrap()), None);
+        assert_eq!(setpoint_pki::x509::certificates_fault(signed.as_str().unwrap()), None);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use setpoint_store::disk::is_full;
 
-use crate::certs::{ADMIN_NAME, Pki, private_file};
+use setpoint_pki::certs::{ADMIN_NAME, Pki};
+use setpoint_pki::private_file;
 
 /// The first line, by which the server knows its own files.
 const MARK: &str = "# Written by `setpoint up`, and written again at each start.\n";

@@ -1,12 +1,12 @@
 //! Who may say it: the API server.
 //!
 //! [`exchange`] is the border between sockets and meaning: [`exchange::Request`] in, [`exchange::Answer`] out.
-//! Before it, [`mod@http`] has the sockets, [`certs`] proves who is who, as do [`tokens`], [`kubeconfig`] tells clients. Behind it,
+//! Before it, [`mod@http`] has the sockets, [`setpoint_pki::certs`] proves who is who, as do [`tokens`], [`kubeconfig`] tells clients. Behind it,
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
 //! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
 //! at a time. [`in_process`] runs the loop beside the store, through the same pipeline; [`remote`] runs it elsewhere,
-//! through a [`client`]; [`asks`] answers what planners ask the world outside, [`x509`] reads what certificates say.
+//! through a [`client`]; [`asks`] answers what planners ask the world outside, [`setpoint_pki::x509`] reads what certificates say.
 //! [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources there are, [`stored`] in
 //! which form they are kept. [`nodes`] is who answers for nodes.
 
@@ -15,7 +15,6 @@ pub mod api;
 pub mod asks;
 pub mod body;
 pub mod bootstrap;
-pub mod certs;
 pub mod client;
 pub mod discovery;
 pub mod encoded_chunk;
@@ -39,4 +38,3 @@ pub mod stored;
 pub mod tokens;
 pub mod uuid;
 pub mod watch;
-pub mod x509;

@@ -20,10 +20,10 @@ use setpoint_api::{Map, Resource, Time, Value, json, metadata, rfc3339, value};
 use setpoint_store::Snapshot;
 use thiserror::Error;
 
-use crate::certs::private_file;
 use crate::discovery;
 use crate::exchange::Identity;
 use crate::stored;
+use setpoint_pki::private_file;
 
 /// Who issues tokens, and for whom they are if nobody says otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

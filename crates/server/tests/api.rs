@@ -373,7 +373,7 @@ fn the_namespaces_of_the_system_stay() {
 #[test]
 fn a_request_for_a_certificate_names_who_asks() {
     let world = World::new();
-    let pem = include_str!("groups/request.b64").trim();
+    let pem = include_str!("../../pki/tests/request.b64").trim();
     let body = format!(
         r#"{{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{{"name":"c"}},"spec":{{"request":"{pem}","signerName":"a.b/c","usages":["any"],"username":"eve"}}}}"#
     );

@@ -396,7 +396,7 @@ fn a_resize_changes_resources_and_nothing_else() {
 fn an_approval_sets_conditions_with_their_times() {
     let server = Server::new();
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let request = include_str!("groups/request.b64").trim();
+    let request = include_str!("../../pki/tests/request.b64").trim();
     let body = format!(
         r#"{{"metadata":{{"name":"r"}},"spec":{{"request":"{request}","signerName":"example.org/s","usages":["client auth"]}}}}"#
     );

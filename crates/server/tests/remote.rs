@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
+use setpoint_pki::certs::Pki;
 use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::certs::Pki;
 use setpoint_server::client::Client;
 use setpoint_server::exchange::{Answer, Identity, Request, Service};
 use setpoint_server::http::{Bounds, Counters, Options as Sockets, ThreadCounts, Threads, Tls, serve};
@@ -244,7 +244,7 @@ impl Planner for Curious {
     }
 }
 
-const REQUEST: &str = include_str!("groups/request.b64").trim_ascii();
+const REQUEST: &str = include_str!("../../pki/tests/request.b64").trim_ascii();
 
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_are_answered_by_the_server_or_here() {

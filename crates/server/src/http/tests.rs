@@ -29,8 +29,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::answers;
-use crate::certs::{Pair, Pki};
 use crate::exchange::{Admission, Answer, Body, Chunks, Cost, Frames, Part, Request};
+use setpoint_pki::certs::{Pair, Pki};
 
 /// A service with something of each sort.
 struct Sample {

@@ -22,9 +22,9 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::certs::Pki;
 use crate::exchange::Identity;
-use crate::x509::validity;
+use setpoint_pki::certs::Pki;
+use setpoint_pki::x509::{Subject, subject, validity};
 
 /// Time after which the certificate of an open connection is verified again.
 const VERIFIED_FOR: Duration = Duration::from_secs(60);
@@ -249,15 +249,9 @@ fn provider() -> CryptoProvider {
     provider
 }
 
-/// Who a verified certificate says its holder is: the last common name, and the organizations as groups.
+/// Returns the identity of the holder of a verified certificate: the common name is the user, organizations are groups.
 fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    let subject = certificate.subject();
-    let user = subject.iter_common_name().last()?.as_str().ok()?;
-    if user.is_empty() {
-        return None;
-    }
-    let organizations = subject.iter_organization().filter_map(|name| name.as_str().ok());
-    let groups = organizations.chain([AUTHENTICATED]).map(str::to_owned).collect();
-    Some(Identity { user: user.to_owned(), groups })
+    let Subject { common_name, mut organizations } = subject(certificate)?;
+    organizations.push(AUTHENTICATED.to_owned());
+    Some(Identity { user: common_name, groups: organizations })
 }

@@ -3,7 +3,7 @@
 use setpoint_api::Value;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 
-use crate::x509::{Request, X509Fault, certificates_fault};
+use setpoint_pki::x509::{Request, X509Fault, certificates_fault};
 
 /// Who signs certificates by which clients make themselves known.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";

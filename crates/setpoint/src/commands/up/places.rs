@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use setpoint_api::Clock;
-use setpoint_server::certs::Pki;
+use setpoint_pki::certs::Pki;
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::files::LogFile;
 

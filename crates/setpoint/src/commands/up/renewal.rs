@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use setpoint_api::Clock;
-use setpoint_server::certs::Pki;
+use setpoint_pki::certs::Pki;
 
 /// How often the wall clock is looked at. The timer behind a sleep stands still while the machine is suspended and
 /// knows nothing of a clock that is set, so no sleep is longer than this.

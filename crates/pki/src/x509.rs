@@ -200,6 +200,28 @@ fn address(bytes: &[u8]) -> Result<std::net::IpAddr, X509Fault> {
         .map_err(|_| X509Fault::Address(bytes.len()))
 }
 
+/// Subject of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The last common name; never empty.
+    pub common_name: String,
+    /// All organizations.
+    pub organizations: Vec<String>,
+}
+
+/// Returns the subject of a certificate; `None` if it has no common name or cannot be read.
+#[must_use]
+pub fn subject(der: &[u8]) -> Option<Subject> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+    let subject = certificate.subject();
+    let common_name = subject.iter_common_name().last()?.as_str().ok().filter(|name| !name.is_empty())?;
+    let organizations = subject.iter_organization().filter_map(|name| name.as_str().ok());
+    Some(Subject {
+        common_name: common_name.to_owned(),
+        organizations: organizations.map(str::to_owned).collect(),
+    })
+}
+
 /// The life of a certificate in DER: valid from the first time to the second one, both included; none if it is no
 /// certificate. Whoever keeps a connection asks once and compares the times with the clock at each request.
 #[must_use]
@@ -281,7 +303,7 @@ mod tests {
     fn small_and_large_keys_are_known() {
         const LARGE: &str = "MIIBUTCBswIBADAOMQwwCgYDVQQDDANhbm4wgZswEAYHKoZIzj0CAQYFK4EEACMDgYYABAFW6K7sxYzFmrUaaGqorapKtnr2SmJPYQ3u7nKRc+UUhEzTPjKEIAJCcFNUwGiTDgd+I4F0owX0n9wglpcLueirMwG8SuLwaKBLtdqdCtJloBxcJ3jv0gjgNCEV5/plSl0fiKlTF2y8z/C8NVv0esLUgCWj62+U/XPvC6SUyVC5qMR3BqAAMAoGCCqGSM49BAMEA4GMADCBiAJCAQfmwBWnhpddEOlMpkE78HBa9mYhGHBeeeQbTkqRn7/MFTCC7qjuUpHIKhdME68XLRWBHZqr2DclOaR6WI2AnVZvAkIBftd52TZVEXu++7us8phbQf+wUrAVV8SjSmguE7Cc7AQd7EH+WSeOk9QDyWqm2o2TJGlakEO3fHtxWSVRN6LQEn4=";
         assert_eq!(Request::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name, "ann");
-        let small = include_str!("../tests/groups/request.b64").trim();
+        let small = include_str!("../tests/request.b64").trim();
         assert_eq!(Request::from_base64(small).unwrap().common_name, "someone");
     }
 

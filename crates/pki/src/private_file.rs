@@ -5,14 +5,19 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Makes a directory, and those above it, for its owner alone.
-pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+/// Creates a directory and its parents, readable by the owner alone.
+///
+/// # Errors
+/// If the system refuses.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Replaces a file that is written again at each start: readers see the old text or the new one, and so does whoever
-/// comes after a crash.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file that is written at each start. Readers see the old text or the new one, also after a crash.
+///
+/// # Errors
+/// If the system refuses; the old file stays then.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let aside = aside(path);
     let replaced = write_new(&aside, bytes).and_then(|()| std::fs::rename(&aside, path));
     if replaced.is_err() {
@@ -23,11 +28,13 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Replaces files of one directory, in the order given, as [`replace`] does, and returns when all are there to stay.
-/// Fails with the one that failed.
 ///
 /// What is written aside is synced by all at the same time, and the directory once: a start waits for the disk twice,
 /// however many files there are.
-pub(crate) fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)> {
+///
+/// # Errors
+/// The file that could not be written, and why.
+pub fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)> {
     let asides: Vec<PathBuf> = files.iter().map(|(path, _)| aside(path)).collect();
     let written = std::thread::scope(|scope| {
         let writes: Vec<_> = files

@@ -10,7 +10,6 @@
 //! and the administrator are issued again when they are missing, damaged, of another authority or in the last third of
 //! their life, and that of the server when it lacks a name.
 
-pub(crate) mod private_file;
 pub mod signing;
 
 use std::io;
@@ -27,6 +26,8 @@ use time::OffsetDateTime;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
+
+use crate::private_file;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The start of 2023: a clock before it is wrong, for this program is younger.
