@@ -31,6 +31,7 @@ pub mod printing;
 pub mod protobuf;
 pub mod quantity;
 pub mod quote;
+pub mod resource_types;
 pub mod resources;
 pub mod revision;
 pub mod rfc3339;
@@ -42,6 +43,7 @@ pub mod yaml;
 
 pub use clock::{Clock, ManualClock};
 pub use key::{Key, KeyError, Resource};
+pub use resource_types::ResourceType;
 pub use revision::Revision;
 pub use time::Time;
 pub use value::{Map, Value};

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use setpoint_api::decode::decode;
+use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::{Engine, Object, Outcome, Seed, Sent, Turn, Write};
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::{Step, Wish, World, Writer, create};
-use setpoint_server::served;
 use setpoint_store::{Cursor, Filter, Retention, Store};
 
 const NODES: usize = 5000;
@@ -179,7 +179,7 @@ impl Bench {
     }
 
     fn create(&mut self, resource: &str, namespace: &str, mut object: Value) {
-        let served = served::stored_form(&Resource::new(resource).unwrap()).unwrap();
+        let served = resource_types::storage_type(&Resource::new(resource).unwrap()).unwrap();
         object.make_map().insert("kind", served.info.kind);
         object.make_map().insert("apiVersion", served.api_version());
         let object = decode(object, served.stored_schema, &[]).unwrap().value;

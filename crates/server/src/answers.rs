@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use http::{HeaderMap, StatusCode};
+use setpoint_api::ResourceType;
 use setpoint_api::decode::decode;
 use setpoint_api::printing::table::{
     IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
@@ -19,7 +20,6 @@ use crate::body::Expected;
 use crate::exchange::{Answer, Body, Part};
 use crate::media::{Form, View};
 use crate::query::Query;
-use crate::served::Served;
 use crate::stored;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -118,7 +118,7 @@ pub fn to_yaml(mut answer: Answer) -> Answer {
 
 /// An object, given as the bytes of the form in which it is served.
 #[must_use]
-pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool) -> Answer {
+pub fn object(code: u16, served: &ResourceType, bytes: Bytes, form: Form, pretty: bool) -> Answer {
     match form {
         Form::Protobuf => {
             let value = json::parse(&bytes).unwrap_or(Value::Null);
@@ -136,7 +136,7 @@ pub fn object(code: u16, served: &Served, bytes: Bytes, form: Form, pretty: bool
 
 /// A stored object.
 #[must_use]
-pub fn record(code: u16, served: &Served, record: &Record, form: Form, pretty: bool) -> Answer {
+pub fn record(code: u16, served: &ResourceType, record: &Record, form: Form, pretty: bool) -> Answer {
     if form != Form::Protobuf {
         return object(code, served, stored::served_bytes(served, record.value()), form, pretty);
     }
@@ -189,7 +189,7 @@ pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions
 /// What stands beside the row of an object. Its metadata alone is that which all its forms share: without the
 /// annotations in which one of them keeps what it has no fields for.
 pub fn beside_row<'a>(
-    served: &Served,
+    served: &ResourceType,
     stored: &'a Value,
     shown: &'a Value,
     include: IncludeObject,
@@ -212,7 +212,7 @@ pub fn beside_row<'a>(
 }
 
 /// The refusal of a view that is one of lists, or of single objects, where the other is asked for.
-pub fn mismatch(served: &Served, is_list: bool) -> Status {
+pub fn mismatch(served: &ResourceType, is_list: bool) -> Status {
     let group = match served.info.group {
         "" | "events.k8s.io" => "core",
         group => group.split('.').next().unwrap_or_default(),
@@ -236,7 +236,7 @@ pub fn mismatch(served: &Served, is_list: bool) -> Status {
 /// If the options of the view are wrong.
 pub fn view_of_object(
     code: u16,
-    served: &Served,
+    served: &ResourceType,
     object: &Value,
     view: View,
     query: &Query,
@@ -266,7 +266,7 @@ pub fn view_of_object(
 /// # Errors
 /// If the options of the view are wrong.
 pub fn view_of_list(
-    served: &Served,
+    served: &ResourceType,
     objects: &[Value],
     meta: ListMeta<'_>,
     view: View,

@@ -45,7 +45,7 @@ use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
-use crate::{answers, bootstrap, list, stored, watch};
+use crate::{answers, bootstrap, list, stored, unenforced, watch};
 
 pub(crate) use access::may_do_everything;
 pub(crate) use write::commit_status;
@@ -186,7 +186,7 @@ impl Service for Api {
 /// Warnings that follow from the resource alone: it is deprecated, or what is written has no effect.
 fn warnings(request: &Request, target: &Target) -> Vec<String> {
     let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
-    let unenforced = target.served.unenforced().filter(|_| is_write && target.subresource.is_empty());
+    let unenforced = unenforced::warning(target.served).filter(|_| is_write && target.subresource.is_empty());
     target.served.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use setpoint_api::kinds::flowcontrol::builtin;
 use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
+use setpoint_api::resource_types;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata, value};
 use setpoint_store::{Expect, Store, Ticket};
@@ -15,7 +16,7 @@ use crate::pipeline::create::create;
 use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Part, update};
 use crate::pipeline::{Step, Wish, World, Writer};
-use crate::{served, stored};
+use crate::stored;
 
 /// Those of the namespaces without which a cluster cannot work.
 pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
@@ -77,7 +78,7 @@ fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
     let said = &founder.options.service_ranges[..];
     let wanted = known.cluster_with(said);
     let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
-    let there = served::find(RANGES.0, "v1", RANGES.1)
+    let there = resource_types::find(RANGES.0, "v1", RANGES.1)
         .and_then(|served| served.key("", ranges::DEFAULT_NAME).ok())
         .and_then(|key| snapshot.get(&key).map(stored::object));
     match there {
@@ -173,7 +174,7 @@ impl Founder<'_> {
         object: Value,
         replace: bool,
     ) -> Result<Option<Ticket>, Status> {
-        let served = served::find(group, "v1", plural)
+        let served = resource_types::find(group, "v1", plural)
             .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
         let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
         let writer =
@@ -247,7 +248,7 @@ mod tests {
             ("", "v1", "endpoints", "default", "kubernetes"),
             ("discovery.k8s.io", "v1", "endpointslices", "default", "kubernetes"),
         ] {
-            let key = served::find(group, version, plural).unwrap().key(namespace, name).unwrap();
+            let key = resource_types::find(group, version, plural).unwrap().key(namespace, name).unwrap();
             assert!(snapshot.get(&key).is_some(), "{plural} {name}");
         }
         bootstrap(&store, &options).unwrap();
@@ -256,7 +257,8 @@ mod tests {
         options.advertised = Some(([192, 0, 2, 8], 7443).into());
         bootstrap(&store, &options).unwrap();
         let object = |group, plural| {
-            let key = served::find(group, "v1", plural).unwrap().key("default", "kubernetes").unwrap();
+            let key =
+                resource_types::find(group, "v1", plural).unwrap().key("default", "kubernetes").unwrap();
             crate::stored::object(store.snapshot().get(&key).unwrap())
         };
         let subsets =
@@ -289,7 +291,7 @@ mod tests {
             shown.join(",")
         };
         assert_eq!(cidrs(&options, "10.7.0.0/16"), "10.7.0.0/16");
-        let served = served::find("", "v1", "services").unwrap();
+        let served = resource_types::find("", "v1", "services").unwrap();
         let service = store.snapshot().get(&served.key("default", "kubernetes").unwrap()).map(stored::object);
         assert_eq!(service.unwrap().str_at(&["spec", "clusterIP"]), "10.7.0.1");
         assert_eq!(cidrs(&options, "10.7.0.0/16,fd00::/108"), "10.7.0.0/16,fd00::/108");

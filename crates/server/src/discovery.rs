@@ -11,7 +11,7 @@ use bytes::Bytes;
 use setpoint_api::resources::{SubresourceInfo, Verbs};
 use setpoint_api::{Map, Value, json};
 
-use crate::served::{self, Served, api_version};
+use setpoint_api::resource_types::{self, ResourceType, api_version};
 
 /// The version that is reported.
 pub const VERSION: &str = "v1.37.0";
@@ -100,7 +100,7 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
 /// Every group but the core, with its versions.
 fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for served in served::all().iter().filter(|served| !served.info.group.is_empty()) {
+    for served in resource_types::all().iter().filter(|served| !served.info.group.is_empty()) {
         match groups.iter_mut().find(|(group, _)| *group == served.info.group) {
             Some((_, versions)) if versions.contains(&served.info.version) => {}
             Some((_, versions)) => versions.push(served.info.version),
@@ -180,8 +180,10 @@ fn texts(words: &[&str]) -> Value {
     words.iter().map(|word| Value::from(*word)).collect::<Vec<_>>().into()
 }
 
-fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Served> + 'a {
-    served::all().iter().filter(move |served| served.info.group == group && served.info.version == version)
+fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static ResourceType> + 'a {
+    resource_types::all()
+        .iter()
+        .filter(move |served| served.info.group == group && served.info.version == version)
 }
 
 fn resource_list(group: &str, version: &str) -> Value {
@@ -218,13 +220,13 @@ fn resource_list(group: &str, version: &str) -> Value {
 }
 
 /// Tells clients when the version changes in which objects are stored.
-fn storage_version_hash(served: &Served) -> String {
+fn storage_version_hash(served: &ResourceType) -> String {
     let (group, version) = served.storage();
     let text = format!("{group}/{version}/{}", served.info.kind);
     STANDARD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..8])
 }
 
-fn subresource(served: &Served, sub: &SubresourceInfo) -> Value {
+fn subresource(served: &ResourceType, sub: &SubresourceInfo) -> Value {
     let mut entry = map([
         ("name", format!("{}/{}", served.info.plural, sub.name).into()),
         ("singularName", "".into()),
@@ -268,7 +270,7 @@ fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     ])
 }
 
-fn aggregated_resource(served: &Served) -> Value {
+fn aggregated_resource(served: &ResourceType) -> Value {
     let info = served.info;
     let kind = |group: &str, version: &str, kind: &str| {
         map([("group", group.into()), ("version", version.into()), ("kind", kind.into())])
@@ -333,7 +335,7 @@ mod tests {
             ("", "v1", "events", "r2yiGXH7wu8="),
             ("events.k8s.io", "v1", "events", "r2yiGXH7wu8="),
         ] {
-            assert_eq!(storage_version_hash(served::find(group, version, plural).unwrap()), expected);
+            assert_eq!(storage_version_hash(resource_types::find(group, version, plural).unwrap()), expected);
         }
         let core = resource_list("", "v1");
         let hashed = |name: &str| {

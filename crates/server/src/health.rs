@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 use setpoint_api::quote::Quoted;
+use setpoint_api::resource_types;
 use setpoint_store::{Store, StoreStat};
 
+use crate::answers;
 use crate::bootstrap;
 use crate::exchange::Answer;
 use crate::query::Query;
-use crate::{answers, served};
 
 /// How long the store may take to say how it is.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -267,7 +268,9 @@ pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
 
 /// The namespaces that a server makes first and nobody may delete.
 fn missing(store: &Store) -> String {
-    let Some(namespaces) = served::find("", "v1", "namespaces") else { return "namespaces".to_owned() };
+    let Some(namespaces) = resource_types::find("", "v1", "namespaces") else {
+        return "namespaces".to_owned();
+    };
     let snapshot = store.snapshot();
     let table = snapshot.table(&namespaces.resource);
     let mut missing = String::new();

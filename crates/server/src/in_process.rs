@@ -13,6 +13,7 @@ use setpoint_api::decode::decode;
 use setpoint_api::metadata;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
 use setpoint_reconcile::object::Kept;
@@ -24,7 +25,6 @@ use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::update::Part;
 use crate::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
-use crate::served::{self, Served};
 use crate::stored;
 
 pub use shell::{LOOP_STALL_MAX, LoopEnd, SLEEP_MAX, Shell, ShellError};
@@ -105,7 +105,7 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
         reconciler: sent.by.to_string(),
     };
     let resource = sent.write.resource();
-    let served = served::stored_form(resource)
+    let served = resource_types::storage_type(resource)
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
     match &sent.write {
         Write::Create { namespace, object, .. } => make(served, namespace, object.clone(), &writer, world),
@@ -163,7 +163,7 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
 }
 
 fn make(
-    served: &'static Served,
+    served: &'static ResourceType,
     namespace: &str,
     object: Value,
     writer: &Writer,
@@ -174,7 +174,7 @@ fn make(
 }
 
 fn post(
-    served: &Served,
+    served: &ResourceType,
     key: &Key,
     part: &str,
     object: &Value,
@@ -213,19 +213,19 @@ fn part_of(part: &str) -> Result<Part, Status> {
     Part::of(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))
 }
 
-fn changed(served: &Served, key: &Key) -> Status {
+fn changed(served: &ResourceType, key: &Key) -> Status {
     Status::conflict(served.qualified(), key.name(), "the object has been modified")
 }
 
 /// Says of which kind an object of the loop's making is.
-pub(crate) fn identify(object: &mut Value, served: &Served) {
+pub(crate) fn identify(object: &mut Value, served: &ResourceType) {
     let map = object.make_map();
     map.insert("kind", served.info.kind);
     map.insert("apiVersion", served.api_version());
 }
 
 /// An object of the loop's making, read as a client's would be.
-fn typed(served: &Served, mut object: Value) -> Result<Value, Status> {
+fn typed(served: &ResourceType, mut object: Value) -> Result<Value, Status> {
     identify(&mut object, served);
     decode(object, served.stored_schema, &[])
         .map(|decoded| decoded.value)
@@ -234,7 +234,7 @@ fn typed(served: &Served, mut object: Value) -> Result<Value, Status> {
 
 /// An object that a patch of the loop's making changed, read as a client's would be. What the patch does not name is as it
 /// was stored, and is left alone.
-fn typed_where(served: &Served, mut object: Value, patch: &Value) -> Result<Value, Status> {
+fn typed_where(served: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
     let (Some(whole), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
         return typed(served, object);
     };
@@ -249,7 +249,7 @@ fn typed_where(served: &Served, mut object: Value, patch: &Value) -> Result<Valu
     Ok(object)
 }
 
-fn find(served: &Served, key: &Key, world: &World<'_>) -> Result<Record, Status> {
+fn find(served: &ResourceType, key: &Key, world: &World<'_>) -> Result<Record, Status> {
     world.snapshot.get(key).cloned().ok_or_else(|| Status::not_found(served.qualified(), key.name()))
 }
 
@@ -268,6 +268,6 @@ fn refused(write: &Write, status: &Status) -> Outcome {
 
 /// Every resource whose objects are stored.
 pub fn resources() -> impl Iterator<Item = &'static setpoint_api::Resource> {
-    let stored = served::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
+    let stored = resource_types::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
     stored.map(|served| &served.resource)
 }

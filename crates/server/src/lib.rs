@@ -7,8 +7,7 @@
 //! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
 //! at a time. [`in_process`] runs the loop beside the store, through the same pipeline; [`remote`] runs it elsewhere,
 //! through a [`client`]; [`asks`] answers what planners ask the world outside, [`setpoint_pki::x509`] reads what certificates say.
-//! [`bootstrap`] makes what every cluster has from the start. [`served`] says which resources there are, [`stored`] in
-//! which form they are kept. [`nodes`] is who answers for nodes.
+//! [`bootstrap`] makes what every cluster has from the start. [`stored`] says in which form objects are kept. [`nodes`] is who answers for nodes.
 
 pub mod answers;
 pub mod api;
@@ -33,8 +32,8 @@ pub mod query;
 pub mod remote;
 pub mod route;
 pub mod select;
-pub mod served;
 pub mod stored;
 pub mod tokens;
+mod unenforced;
 pub mod uuid;
 pub mod watch;

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use setpoint_api::resource_types;
 use setpoint_store::{Snapshot, StoreStat};
 use tokio::time::Instant;
 
@@ -23,7 +24,6 @@ pub use self::text::{Sort, Text};
 use self::requests::Requests;
 use crate::exchange::{Answer, Body, Frames};
 use crate::inflight::Inflight;
-use crate::served;
 use crate::watch::Watch;
 
 /// Something that writes its own families of series.
@@ -41,7 +41,7 @@ impl Default for Metrics {
     fn default() -> Metrics {
         Metrics {
             requests: Requests::default(),
-            watch_events: served::all().iter().map(|_| AtomicU64::new(0)).collect(),
+            watch_events: resource_types::all().iter().map(|_| AtomicU64::new(0)).collect(),
             sources: RwLock::default(),
         }
     }
@@ -87,7 +87,7 @@ impl Metrics {
     fn write_watch_events(&self, text: &mut Text) {
         let name = "apiserver_watch_events_total";
         text.family(name, Sort::Counter, "Events sent to watches, by resource.");
-        for (served, count) in served::all().iter().zip(&self.watch_events) {
+        for (served, count) in resource_types::all().iter().zip(&self.watch_events) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
                 let info = served.info;
@@ -149,8 +149,8 @@ fn write_inflight(text: &mut Text, inflight: &Inflight) {
 }
 
 fn write_objects(text: &mut Text, snapshot: &Snapshot) {
-    let stored = served::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
-    let counts: Vec<(&served::Served, usize, u64)> = stored
+    let stored = resource_types::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
+    let counts: Vec<(&resource_types::ResourceType, usize, u64)> = stored
         .map(|served| {
             let table = snapshot.table(&served.resource);
             (served, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))

@@ -16,6 +16,7 @@ pub mod quota;
 pub mod service_network;
 pub mod update;
 
+use setpoint_api::ResourceType;
 use setpoint_api::apply::FieldSet;
 use setpoint_api::decode::{Keep, decode_keeping};
 use setpoint_api::field_error::ErrorList;
@@ -29,7 +30,6 @@ use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
 use self::update::Part;
 use crate::exchange::Identity;
-use crate::served::Served;
 use crate::stored;
 
 /// The path that stands for all of an object.
@@ -87,7 +87,7 @@ impl Wish {
     /// stored, but for what is empty and counts. Answers with the object and what is changed.
     fn settle(
         self,
-        served: &Served,
+        served: &ResourceType,
         part: Part,
         writer: &Writer,
         world: &World<'_>,
@@ -177,7 +177,7 @@ impl Writer {
     }
 }
 
-pub(crate) fn metadata_rules(served: &Served) -> MetadataRules {
+pub(crate) fn metadata_rules(served: &ResourceType) -> MetadataRules {
     MetadataRules {
         name: served.rules.name_rule(),
         namespaced: served.info.namespaced,
@@ -186,7 +186,7 @@ pub(crate) fn metadata_rules(served: &Served) -> MetadataRules {
 }
 
 /// Refuses an object with faults.
-pub(crate) fn check(served: &Served, object: &Value, errors: &ErrorList) -> Result<(), Status> {
+pub(crate) fn check(served: &ResourceType, object: &Value, errors: &ErrorList) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -207,7 +207,7 @@ pub(crate) fn place(object: &mut Value, namespace: &str, name: &str) -> Result<(
 ///
 /// # Errors
 /// If it says that it is another one.
-pub(crate) fn check_uid(served: &Served, object: &Value, record: &Record) -> Result<(), Status> {
+pub(crate) fn check_uid(served: &ResourceType, object: &Value, record: &Record) -> Result<(), Status> {
     let found = stored::object(record);
     precondition(served, &found, "UID", metadata::text(object, "uid"), metadata::text(&found, "uid"))
 }
@@ -215,7 +215,7 @@ pub(crate) fn check_uid(served: &Served, object: &Value, record: &Record) -> Res
 /// Refuses a write that is meant for something else than what it found, in the words in which upstream's store says
 /// it: with the key that the object has there.
 pub(crate) fn precondition(
-    served: &Served,
+    served: &ResourceType,
     object: &Value,
     title: &str,
     wanted: &str,
@@ -253,7 +253,7 @@ pub(crate) fn guard_namespace(
     proposal: Proposal,
     world: &World<'_>,
     namespace: &str,
-    served: &Served,
+    served: &ResourceType,
     name: &str,
 ) -> Result<Proposal, Status> {
     if !served.info.namespaced {

@@ -7,8 +7,9 @@
 
 use std::borrow::Cow;
 
+use setpoint_api::resource_types::{self, ResourceType};
+
 use crate::discovery::usage;
-use crate::served::{self, Served};
 
 /// Words of most paths: `apis`, group, version, `namespaces`, namespace, resource, name, subresource.
 const WORDS: usize = 8;
@@ -28,7 +29,7 @@ pub enum Route {
 /// Objects of one resource.
 pub struct Target {
     /// The resource.
-    pub served: &'static Served,
+    pub served: &'static ResourceType,
     /// The namespace; empty for all, and for kinds of the cluster.
     pub namespace: String,
     /// The name; empty for a collection.
@@ -71,11 +72,11 @@ pub fn route(path: &str) -> Route {
     };
     let found = match rest {
         ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => {
-            served::find(group, version, plural)
+            resource_types::find(group, version, plural)
                 .filter(|served| served.info.namespaced)
                 .map(|served| (served, *namespace, rest))
         }
-        [plural, rest @ ..] => served::find(group, version, plural).map(|served| (served, "", rest)),
+        [plural, rest @ ..] => resource_types::find(group, version, plural).map(|served| (served, "", rest)),
         [] => None,
     };
     let Some((served, namespace, rest)) = found else { return Route::Nothing };

@@ -12,7 +12,7 @@ use setpoint_api::schema::Struct;
 use setpoint_api::{Time, Value, json, protobuf};
 use setpoint_store::{Draft, Record};
 
-use crate::served::Served;
+use setpoint_api::ResourceType;
 
 /// What stands in the hole while an object is put together; any text that the decoder keeps.
 const HOLE: &str = "0";
@@ -21,7 +21,7 @@ const HOLE: &str = "0";
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
 /// An object ready to be put now, its fields in the order in which clients know them.
-pub fn draft(served: &Served, mut object: Value, now: Time) -> Option<Draft> {
+pub fn draft(served: &ResourceType, mut object: Value, now: Time) -> Option<Draft> {
     let (bytes, hole) = text(served, &mut object)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
@@ -31,12 +31,12 @@ pub fn draft(served: &Served, mut object: Value, now: Time) -> Option<Draft> {
 }
 
 /// Says when an object goes by itself, if it does.
-pub(crate) fn expiring(draft: Draft, served: &Served, now: Time) -> Draft {
+pub(crate) fn expiring(draft: Draft, served: &ResourceType, now: Time) -> Draft {
     if served.resource.as_str() == "events" { draft.expires(now.after(EVENT_TTL)) } else { draft }
 }
 
 /// The text of an object to be put, and where its revision goes.
-pub(crate) fn text(served: &Served, object: &mut Value) -> Option<(Vec<u8>, u32)> {
+pub(crate) fn text(served: &ResourceType, object: &mut Value) -> Option<(Vec<u8>, u32)> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
     let mut bytes = Vec::with_capacity(2048);
     let hole = write_stored(object, served.stored_schema, &mut bytes)?;
@@ -64,13 +64,13 @@ pub fn object(record: &Record) -> Value {
 
 /// As [`object`], for a write of the status or a binding: also what these need not look into is left as it is written.
 #[must_use]
-pub fn closed(served: &Served, record: &Record) -> Value {
+pub fn closed(served: &ResourceType, record: &Record) -> Value {
     json::parse_closed(&record.value_bytes(), served.rules.closed_to_status()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.
 #[must_use]
-pub fn served_bytes(served: &Served, bytes: Bytes) -> Bytes {
+pub fn served_bytes(served: &ResourceType, bytes: Bytes) -> Bytes {
     if !served.is_converted() {
         return bytes;
     }
@@ -80,7 +80,7 @@ pub fn served_bytes(served: &Served, bytes: Bytes) -> Bytes {
 /// The protobuf message of a stored object in the form in which it is served, without an envelope. It is made once per
 /// object and commit, but for versions that are converted.
 #[must_use]
-pub fn message<'a>(served: &Served, record: &'a Record) -> Cow<'a, [u8]> {
+pub fn message<'a>(served: &ResourceType, record: &'a Record) -> Cow<'a, [u8]> {
     let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), served.schema);
     if served.is_converted() {
         return Cow::Owned(encode(&served_bytes(served, record.value())));
@@ -102,15 +102,15 @@ mod tests {
     use setpoint_store::{Cause, Expect, Proposal, Retention, Store};
 
     use super::*;
-    use crate::served;
+    use setpoint_api::resource_types;
 
     #[test]
     fn an_event_goes_an_hour_after_it_was_written() {
         let store = Store::in_memory(Retention::default());
         let now = Time::from_seconds(1_800_000_000);
-        let key = |plural, name| served::find("", "v1", plural).unwrap().key("a", name).unwrap();
+        let key = |plural, name| resource_types::find("", "v1", plural).unwrap().key("a", name).unwrap();
         for (plural, name) in [("events", "news"), ("configmaps", "facts")] {
-            let served = served::find("", "v1", plural).unwrap();
+            let served = resource_types::find("", "v1", plural).unwrap();
             let object = value!({
                 "kind": (served.info.kind), "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
             });
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_object_is_written_with_its_type_first_and_a_hole_for_its_revision() {
-        let served = served::find("", "v1", "configmaps").unwrap();
+        let served = resource_types::find("", "v1", "configmaps").unwrap();
         let text = br#"{"metadata":{"name":"x","namespace":"a"},"data":{"k":"v"},"apiVersion":"v1","kind":"ConfigMap"}"#;
         let mut object = json::parse(text).unwrap();
         object.ensure_map("metadata").insert("resourceVersion", HOLE);

@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use setpoint_api::ResourceType;
 use setpoint_api::printing::table::{TableObject, TableOptions, write_object_table, write_partial};
 use setpoint_api::status::Status;
 use setpoint_api::{Clock, Revision, Value, json, protobuf};
@@ -30,7 +31,6 @@ use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
-use crate::served::Served;
 use crate::stored;
 
 /// How often a quiet watch says how far it has come, where the client asked for that.
@@ -42,7 +42,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A stream of changes.
 pub struct Watch {
-    served: &'static Served,
+    served: &'static ResourceType,
     slot: WatchSlot,
     cursor: Cursor,
     form: Form,
@@ -159,7 +159,7 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filte
 impl Watch {
     /// What is watched.
     #[must_use]
-    pub fn served(&self) -> &'static Served {
+    pub fn served(&self) -> &'static ResourceType {
         self.served
     }
 

@@ -11,6 +11,7 @@ use fastrand::Rng;
 use setpoint_api::decode::decode;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
@@ -20,7 +21,6 @@ use setpoint_server::exchange::Identity;
 use setpoint_server::in_process::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
 use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
-use setpoint_server::served::{self, Served};
 use setpoint_server::stored;
 use setpoint_store::{CommitError, Committed, Cursor, Filter, Proposal, Refusal, Retention, Store};
 
@@ -684,12 +684,12 @@ impl Watching {
     }
 }
 
-fn kind(resource: &str) -> &'static Served {
+fn kind(resource: &str) -> &'static ResourceType {
     let resource = setpoint_api::Resource::new(resource).expect("a resource");
-    served::stored_form(&resource).unwrap_or_else(|| panic!("there are no {resource}"))
+    resource_types::storage_type(&resource).unwrap_or_else(|| panic!("there are no {resource}"))
 }
 
-fn typed(served: &Served, mut object: Value) -> Value {
+fn typed(served: &ResourceType, mut object: Value) -> Value {
     object.make_map().insert("kind", served.info.kind);
     object.make_map().insert("apiVersion", served.api_version());
     match decode(object, served.stored_schema, &[]) {

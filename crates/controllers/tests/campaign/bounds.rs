@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use setpoint_api::resource_types;
 use setpoint_api::schema::{Shape, Struct};
 use setpoint_api::{Key, Map, Resource, Revision, Time, Value, json, value};
 use setpoint_controllers::api_services::MetricsService;
@@ -18,7 +19,6 @@ use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Controller, Engine, Object, Seed, Write};
 use setpoint_scheduler::Scheduler;
-use setpoint_server::served;
 use setpoint_sim::campaign::faults::Trial;
 use setpoint_sim::campaign::schedule::{Deed, Schedule, Step};
 use setpoint_sim::campaign::users;
@@ -205,7 +205,7 @@ impl Extremes {
 
 /// The type of a resource's objects, as they are stored.
 fn kind_of(resource: &Resource) -> Option<Struct<'static>> {
-    served::stored_form(resource).map(|served| served.stored_schema)
+    resource_types::storage_type(resource).map(|served| served.stored_schema)
 }
 
 /// A world of the campaign, after some rounds of the loop.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use setpoint_api::fields::{self, FieldLabels};
 use setpoint_api::labels;
+use setpoint_api::resource_types;
 use setpoint_api::status::{Generic, Qualified, Status};
 
 use self::shown::{answer_list, answer_one};
@@ -19,7 +20,6 @@ use crate::discovery::usage::GROUP;
 use crate::exchange::{Answer, Request};
 use crate::query::Query;
 use crate::route::Measured;
-use crate::served;
 
 /// Which of what is measured a request wants.
 struct Wanted {
@@ -94,7 +94,7 @@ impl Api {
     /// The refusal of one of which nothing is known: it is not there, or nobody measured it.
     fn unmeasured(&self, about: &Measured, resource: Qualified<'_>) -> Status {
         let Measured { plural, namespace, name } = about;
-        let key = served::find("", "v1", plural).and_then(|served| served.key(namespace, name).ok());
+        let key = resource_types::find("", "v1", plural).and_then(|served| served.key(namespace, name).ok());
         let is_there = key.is_some_and(|key| self.store.snapshot().get(&key).is_some());
         match (*plural, is_there) {
             ("nodes", false) => Status::not_found(Qualified { group: "", name: "node" }, name),

@@ -8,6 +8,7 @@
 use std::sync::OnceLock;
 
 use memchr::memmem;
+use setpoint_api::ResourceType;
 use setpoint_api::json::write_str;
 use setpoint_api::rfc3339::{Seconds, UNSET};
 use setpoint_api::status::Status;
@@ -18,7 +19,6 @@ use setpoint_store::{Draft, Expect, Snapshot};
 use super::typed;
 use crate::exchange::Identity;
 use crate::pipeline::{Step, Wish, World, Writer, create, guard_namespace};
-use crate::served::Served;
 use crate::stored;
 
 /// The texts that every Event has.
@@ -122,7 +122,7 @@ struct Texts<'a> {
 
 /// What the creation of an Event comes to; nothing if the pipeline has to say.
 pub(super) fn create(
-    served: &'static Served,
+    served: &'static ResourceType,
     news: &News,
     writer: &Writer,
     world: &World<'_>,
@@ -215,7 +215,7 @@ impl<'a> Texts<'a> {
 
 impl Form {
     /// Has the pipeline make an Event with marks for texts, and cuts it at them.
-    fn print(served: &Served, texts: &Texts<'_>) -> Option<Form> {
+    fn print(served: &ResourceType, texts: &Texts<'_>) -> Option<Form> {
         let marks = texts.marks();
         let mark = |wanted| marks.iter().find(|(slot, _)| *slot == wanted).map_or("", |(_, mark)| mark);
         let mut event = Value::map();

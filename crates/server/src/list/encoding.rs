@@ -7,6 +7,7 @@
 use std::fmt;
 
 use http::HeaderValue;
+use setpoint_api::ResourceType;
 use setpoint_api::printing::table::{
     ListMeta, MetaVersion, TableObject, TableOptions, TableWriter, write_partial, write_partial_list_head,
 };
@@ -16,7 +17,6 @@ use setpoint_store::Record;
 
 use super::PageMeta;
 use crate::media::{Form, View};
-use crate::served::Served;
 use crate::{answers, stored};
 
 /// Bytes after which a chunk ends.
@@ -27,7 +27,7 @@ pub(super) const CHUNK_ITEMS: usize = 64;
 /// Encoder of lists of one resource in one form.
 #[derive(Clone, Copy)]
 pub(super) struct ItemEncoder {
-    served: &'static Served,
+    served: &'static ResourceType,
     form: ItemForm,
     now: Time,
 }
@@ -52,7 +52,7 @@ enum ItemForm {
 
 impl ItemEncoder {
     pub fn new(
-        served: &'static Served,
+        served: &'static ResourceType,
         (form, view): (Form, View),
         table: TableOptions,
         now: Time,
@@ -225,7 +225,7 @@ impl PageMeta {
 }
 
 /// Returns an object as it is served in a list: the list has its type.
-fn without_type(served: &Served, record: &Record) -> Value {
+fn without_type(served: &ResourceType, record: &Record) -> Value {
     let mut value = served.to_served(stored::object(record));
     for field in ["kind", "apiVersion"] {
         value.make_map().remove(field);

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Method;
+use setpoint_api::resource_types::{self, ResourceType};
 
 use super::text::{Sort, Text};
 use crate::exchange::Request;
 use crate::query::Query;
 use crate::route::{Route, Target};
-use crate::served::{self, Served};
 
 /// The bounds of the buckets in which durations are counted, in seconds: those of upstream's dashboards.
 const BUCKETS: [f64; 23] = [
@@ -144,7 +144,7 @@ fn starts() -> &'static [usize] {
     static STARTS: OnceLock<Vec<usize>> = OnceLock::new();
     STARTS.get_or_init(|| {
         let mut next = 0;
-        let rows = served::all().iter().map(|served| 1 + served.info.subresources.len());
+        let rows = resource_types::all().iter().map(|served| 1 + served.info.subresources.len());
         rows.map(|rows| {
             next += rows;
             next - rows
@@ -161,7 +161,7 @@ fn object_row(target: &Target) -> usize {
 
 /// Places have their rows after those of all resources.
 fn first_place_row() -> usize {
-    let all = served::all();
+    let all = resource_types::all();
     all.last().map_or(0, |last| starts()[last.index] + 1 + last.info.subresources.len())
 }
 
@@ -333,14 +333,14 @@ fn write_histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], series:
 /// What a row is about.
 #[derive(Clone, Copy)]
 struct Named {
-    served: Option<&'static Served>,
+    served: Option<&'static ResourceType>,
     part: &'static str,
 }
 
 impl Named {
     /// In the order of rows.
     fn all() -> impl Iterator<Item = Named> {
-        let objects = served::all().iter().flat_map(|served| {
+        let objects = resource_types::all().iter().flat_map(|served| {
             let parts = served.info.subresources.iter().map(|part| part.name);
             [""].into_iter().chain(parts).map(move |part| Named { served: Some(served), part })
         });

@@ -17,20 +17,20 @@ pub mod service_account;
 pub mod tolerations;
 
 use memchr::memmem;
+use setpoint_api::ResourceType;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot, Table};
 
 use super::World;
-use crate::served::Served;
 use crate::stored;
 
 /// Completes a new object, or refuses it.
 ///
 /// # Errors
 /// If something that it names is not there, or contradicts it.
-pub fn admit(served: &Served, object: &mut Value, world: &World<'_>) -> Result<(), Status> {
+pub fn admit(served: &ResourceType, object: &mut Value, world: &World<'_>) -> Result<(), Status> {
     let snapshot = world.snapshot;
     let refused = match (served.info.group, served.info.plural) {
         ("", "pods") => {
@@ -72,7 +72,7 @@ fn admit_pod(pod: &mut Value, world: &World<'_>) -> Result<(), String> {
 }
 
 /// Completes a changed object.
-pub fn admit_update(served: &Served, new: &mut Value, old: &Value, world: &World<'_>) {
+pub fn admit_update(served: &ResourceType, new: &mut Value, old: &Value, world: &World<'_>) {
     if served.info.group.is_empty() && served.info.plural == "pods" {
         priority::keep(new, old);
         tolerations::admit(new, world.tolerations);
@@ -80,7 +80,7 @@ pub fn admit_update(served: &Served, new: &mut Value, old: &Value, world: &World
 }
 
 /// Complains about what an object says in encoded parts that its kind's own rules do not read.
-pub fn inspect(served: &Served, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+pub fn inspect(served: &ResourceType, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     if served.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
         certificate_request::inspect(object, old, errors);
     }
@@ -94,7 +94,7 @@ pub fn inspect(served: &Served, object: &Value, old: Option<&Value>, errors: &mu
 /// # Errors
 /// If a limit of its namespace, or another object, forbids it.
 pub fn validate(
-    served: &Served,
+    served: &ResourceType,
     object: &Value,
     old: Option<&Value>,
     snapshot: &Snapshot,
@@ -121,11 +121,11 @@ pub fn validate(
 ///
 /// # Errors
 /// If a limit of its namespace forbids them.
-pub fn validate_resize(served: &Served, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
+pub fn validate_resize(served: &ResourceType, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
     limit_range::validate_pod(pod, snapshot).map_err(|why| forbidden(served, pod, &why))
 }
 
-fn forbidden(served: &Served, object: &Value, why: &str) -> Status {
+fn forbidden(served: &ResourceType, object: &Value, why: &str) -> Status {
     let name = match (metadata::name(object), metadata::text(object, "generateName")) {
         ("", "") => "Unknown",
         ("", prefix) => prefix,
@@ -162,7 +162,8 @@ pub(crate) mod testing {
     use setpoint_api::{Time, Value, json};
     use setpoint_store::{Cause, Expect, Proposal, Retention, Snapshot, Store};
 
-    use crate::{served, stored};
+    use crate::stored;
+    use setpoint_api::resource_types;
 
     /// Reads an object.
     pub(crate) fn object(text: &str) -> Value {
@@ -173,7 +174,7 @@ pub(crate) mod testing {
     pub(crate) fn world(objects: &[(&str, &str, &str, &str)]) -> Snapshot {
         let store = Store::in_memory(Retention::default());
         for (group, version, plural, text) in objects {
-            let served = served::find(group, version, plural).unwrap();
+            let served = resource_types::find(group, version, plural).unwrap();
             let object = object(text);
             let (namespace, name) =
                 (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));

@@ -1,5 +1,6 @@
 //! Applying a configuration: what it says is merged in, and its manager owns it from then on.
 
+use setpoint_api::ResourceType;
 use setpoint_api::Value;
 use setpoint_api::decode::decode_sent;
 use setpoint_api::status::Status;
@@ -8,7 +9,6 @@ use setpoint_store::Record;
 use super::create::create;
 use super::update::{Part, update_live};
 use super::{Decided, Wish, World, Writer, ownership, place};
-use crate::served::Served;
 use crate::stored;
 
 /// What somebody applies.
@@ -29,7 +29,7 @@ pub struct Configuration<'a> {
 /// # Errors
 /// If it may not be.
 pub fn apply(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     Configuration { says, force, name, namespace }: Configuration<'_>,
     record: Option<&Record>,

@@ -5,6 +5,7 @@ mod in_place;
 use setpoint_api::apply::{FieldSet, Path};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::pod;
+use setpoint_api::resource_types;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
@@ -12,7 +13,7 @@ use setpoint_store::Expect;
 
 use super::update::Part;
 use super::{Step, World, Writer, precondition, unstorable};
-use crate::{served, stored};
+use crate::stored;
 
 /// Pods, as messages name them.
 const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
@@ -37,7 +38,7 @@ pub fn check(binding: &Value) -> Result<(), Status> {
 pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>) -> Result<Step, Status> {
     let name = metadata::name(binding);
     let missing = || Status::not_found(PODS, name);
-    let pods = served::find("", "v1", "pods").ok_or_else(missing)?;
+    let pods = resource_types::find("", "v1", "pods").ok_or_else(missing)?;
     let key = pods.key(namespace, name).map_err(|_| missing())?;
     let record = world.snapshot.get(&key).ok_or_else(missing)?;
     let now = Seconds(world.now).to_string();

@@ -1,5 +1,6 @@
 //! Making an object.
 
+use setpoint_api::ResourceType;
 use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::validate;
@@ -15,7 +16,6 @@ use super::{
     Decided, Step, Wish, World, Writer, admission, check, guard_namespace, metadata_rules, quota,
     service_network, unstorable,
 };
-use crate::served::Served;
 use crate::{stored, uuid};
 
 /// Makes what is wished for in `namespace`.
@@ -23,7 +23,7 @@ use crate::{stored, uuid};
 /// # Errors
 /// If it may not be made.
 pub fn create(
-    served: &Served,
+    served: &ResourceType,
     namespace: &str,
     mut wish: Wish,
     writer: &Writer,
@@ -67,7 +67,12 @@ pub(crate) struct Made {
 ///
 /// # Errors
 /// If it may not be made.
-pub(crate) fn make(served: &Served, wish: Wish, writer: &Writer, world: &World<'_>) -> Result<Made, Status> {
+pub(crate) fn make(
+    served: &ResourceType,
+    wish: Wish,
+    writer: &Writer,
+    world: &World<'_>,
+) -> Result<Made, Status> {
     let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
     admission::admit(served, &mut object, world)?;
     wipe(&mut object);
@@ -92,7 +97,7 @@ pub(crate) fn make(served: &Served, wish: Wish, writer: &Writer, world: &World<'
 }
 
 /// The name is taken; by an object that is about to go, perhaps.
-fn taken(served: &Served, name: &str, record: &Record) -> Status {
+fn taken(served: &ResourceType, name: &str, record: &Record) -> Status {
     let mut status = Status::already_exists(served.qualified(), name);
     if metadata::deletion_timestamp(&stored::object(record)).is_some() {
         status.message = format!("object is being deleted: {}", status.message).into();

@@ -1,5 +1,6 @@
 //! Deleting an object.
 
+use setpoint_api::ResourceType;
 use setpoint_api::Value;
 use setpoint_api::apply::{FieldSet, Path};
 use setpoint_api::field_error::ErrorList;
@@ -13,7 +14,6 @@ use setpoint_store::{Expect, Record};
 
 use super::update::Part;
 use super::{Step, World, Writer, service_network, unstorable};
-use crate::served::Served;
 use crate::stored;
 
 /// The namespaces that a cluster cannot do without.
@@ -24,7 +24,7 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// # Errors
 /// If it may not be deleted.
 pub fn delete(
-    served: &Served,
+    served: &ResourceType,
     record: &Record,
     options: &DeleteOptions<'_>,
     writer: &Writer,
@@ -52,7 +52,7 @@ pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
 /// # Errors
 /// If it may not be deleted.
 pub fn delete_object(
-    served: &Served,
+    served: &ResourceType,
     record: &Record,
     object: Value,
     options: &DeleteOptions<'_>,

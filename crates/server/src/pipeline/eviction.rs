@@ -5,6 +5,7 @@ use setpoint_api::kinds::policy::eviction;
 use setpoint_api::kinds::workload::{expressions, match_labels};
 use setpoint_api::labels::Selector;
 use setpoint_api::metadata::options::DeleteOptions;
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Cause, Qualified, Status};
 use setpoint_api::{Map, Value, metadata};
@@ -13,7 +14,6 @@ use setpoint_store::{Expect, Proposal, Record};
 use super::delete::delete_object;
 use super::update::Part;
 use super::{Step, World, Writer, ownership, unstorable};
-use crate::served::{self, Served};
 use crate::stored;
 
 /// How many evictions can be under way before whoever keeps the budget has seen them.
@@ -42,7 +42,7 @@ pub fn check_wish(wish: &Value, name: &str) -> Result<(), Status> {
 /// # Errors
 /// If its budget does not allow it, or it may not be deleted.
 pub fn evict(
-    pods: &Served,
+    pods: &ResourceType,
     record: &Record,
     options: &DeleteOptions<'_>,
     writer: &Writer,
@@ -67,12 +67,12 @@ fn budget_of(
     pod: &Value,
     record: &Record,
     world: &World<'_>,
-) -> Result<Option<(&'static Served, Record)>, Status> {
+) -> Result<Option<(&'static ResourceType, Record)>, Status> {
     let phase = pod.str_at(&["status", "phase"]);
     if matches!(phase, "Succeeded" | "Failed" | "Pending") || metadata::deletion_timestamp(pod).is_some() {
         return Ok(None);
     }
-    let Some(budgets) = served::find("policy", "v1", "poddisruptionbudgets") else { return Ok(None) };
+    let Some(budgets) = resource_types::find("policy", "v1", "poddisruptionbudgets") else { return Ok(None) };
     let Some(table) = world.snapshot.table(&budgets.resource) else { return Ok(None) };
     let prefix = format!("{}/", metadata::namespace(pod));
     let tags = record.tags();
@@ -105,7 +105,7 @@ impl Charge {
 
 /// Charges a budget; nothing where the pod does not count, since it is not ready.
 fn charge(
-    budgets: &Served,
+    budgets: &ResourceType,
     record: &Record,
     pod: &Value,
     writer: &Writer,

@@ -2,12 +2,12 @@
 
 use setpoint_api::Value;
 use setpoint_api::apply::{self, Applied, Comparison, FieldSet, Filter, Updated, Versions};
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::update::Part;
 use super::{World, Writer};
-use crate::served::{self, Served};
 
 /// Who owns what after an apply.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Owners {
 /// Notes in `new` who owns what, after any write but an apply, and answers with what it changed; nothing of a create,
 /// which makes everything.
 pub fn note(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     writer: &Writer,
     world: &World<'_>,
@@ -45,7 +45,7 @@ pub fn note(
 /// # Errors
 /// If it does not fit the kind, or others own what it changes.
 pub fn merge(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     writer: &Writer,
     world: &World<'_>,
@@ -72,14 +72,15 @@ pub fn set(object: &mut Value, managed: Value) {
 }
 
 fn with_writer<T>(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     writer: &Writer,
     world: &World<'_>,
     act: impl FnOnce(&apply::Writer<'_>) -> T,
 ) -> T {
     let api_version = served.api_version();
-    let versions = Forms { forms: served::forms(&served.resource).collect(), filter: filter(served, part) };
+    let versions =
+        Forms { forms: resource_types::forms(&served.resource).collect(), filter: filter(served, part) };
     act(&apply::Writer {
         versions: &versions,
         api_version: &api_version,
@@ -91,7 +92,7 @@ fn with_writer<T>(
 }
 
 /// What a write of a part can own.
-fn filter(served: &Served, part: Part) -> Option<Filter> {
+fn filter(served: &ResourceType, part: Part) -> Option<Filter> {
     Some(match part {
         Part::Whole if served.rules.reset_fields().is_empty() => return None,
         Part::Whole => Filter::exclude(served.rules.reset_fields()),
@@ -105,12 +106,12 @@ fn filter(served: &Served, part: Part) -> Option<Filter> {
 
 /// All forms in which the objects of a resource are served.
 struct Forms {
-    forms: Vec<&'static Served>,
+    forms: Vec<&'static ResourceType>,
     filter: Option<Filter>,
 }
 
 impl Forms {
-    fn find(&self, api_version: &str) -> Option<&'static Served> {
+    fn find(&self, api_version: &str) -> Option<&'static ResourceType> {
         self.forms.iter().copied().find(|form| form.has_api_version(api_version))
     }
 }

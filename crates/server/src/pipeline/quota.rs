@@ -10,6 +10,7 @@
 //! quota is then written as it is, so that a count which began before does not stand.
 
 use setpoint_api::apply::{FieldSet, Path};
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Value, json, metadata};
 use setpoint_reconcile::quota::{Usage, amounts, is_counted_of, unstated, usage};
@@ -21,7 +22,6 @@ use setpoint_store::{Expect, Proposal, Record};
 use super::admission;
 use super::update::Part;
 use super::{World, Writer, ownership, unstorable};
-use crate::served::{self, Served};
 use crate::{in_process, stored};
 
 /// The most quotas that an object can be charged to: their commits and its own are made together.
@@ -44,7 +44,7 @@ struct Charge {
 /// # Errors
 /// If it is too much, or cannot be known.
 pub fn charge(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     new: &Value,
     old: Option<&Value>,
@@ -78,7 +78,7 @@ impl Charges {
     pub fn commit(self, proposal: Proposal, writer: &Writer, world: &World<'_>) -> Result<Proposal, Status> {
         let server = Writer { manager: "kube-apiserver".to_owned(), ..writer.clone() };
         self.0.into_iter().try_fold(proposal, |proposal, Charge { key, seen, mut quota }| {
-            let served = served::stored_form(key.resource()).ok_or_else(unstorable)?;
+            let served = resource_types::storage_type(key.resource()).ok_or_else(unstorable)?;
             let live = world.snapshot.get(&key).map(stored::object);
             ownership::note(served, Part::Status, &server, world, live.as_ref(), &mut quota);
             let draft = stored::draft(served, quota, world.now).ok_or_else(unstorable)?;
@@ -106,7 +106,7 @@ pub fn is_quota(key: &Key) -> bool {
 }
 
 /// Whether a write can make its namespace use more: it makes an object, or changes what is counted of one.
-fn may_use_more(served: &Served, part: Part, new: &Value, old: Option<&Value>) -> bool {
+fn may_use_more(served: &ResourceType, part: Part, new: &Value, old: Option<&Value>) -> bool {
     let Some(old) = old else { return true };
     match (served.resource.as_str(), part) {
         ("pods", Part::Whole) => has_deadline(new) != has_deadline(old),
@@ -134,7 +134,8 @@ struct Quota<'a> {
 
 impl<'a> Quota<'a> {
     fn read(record: &'a Record, resource: &str) -> Option<Quota<'a>> {
-        let key = Key::from_path(&served::find("", "v1", "resourcequotas")?.resource, record.path()).ok()?;
+        let key = Key::from_path(&resource_types::find("", "v1", "resourcequotas")?.resource, record.path())
+            .ok()?;
         let object = in_process::object(key, record)?;
         let quota = object.view::<ResourceQuota>()?;
         let mut hard = amounts(&quota.status.hard);
@@ -250,7 +251,7 @@ fn add_up(
     Ok(charges)
 }
 
-fn object(served: &Served, value: &Value, world: &World<'_>) -> Option<Object> {
+fn object(served: &ResourceType, value: &Value, world: &World<'_>) -> Option<Object> {
     let key = served.key(metadata::namespace(value), metadata::name(value)).ok()?;
     Object::read(key, world.snapshot.revision(), world.now, json::to_vec(value)).ok()
 }

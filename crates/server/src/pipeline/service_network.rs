@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 use setpoint_api::kinds::core::service::NO_CLUSTER_IP;
 use setpoint_api::kinds::core::service::families::{prepare_create, prepare_update};
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Map, Resource, Value, metadata, value};
@@ -22,7 +23,6 @@ use setpoint_store::{Draft, Expect, Proposal, Snapshot};
 
 use self::ranges::Ranges;
 use super::{World, Writer, check, unstorable};
-use crate::served::{self, Served};
 use crate::stored;
 
 /// What a commit of a Service takes and gives back.
@@ -46,7 +46,7 @@ struct Wanted {
 /// # Errors
 /// If it asks for what it cannot have, or nothing is left.
 pub fn allocate(
-    served: &Served,
+    served: &ResourceType,
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
@@ -84,7 +84,7 @@ pub fn allocate(
 
 /// What goes with a Service that is deleted.
 #[must_use]
-pub fn release(served: &Served, service: &Value) -> Claims {
+pub fn release(served: &ResourceType, service: &Value) -> Claims {
     let released = if is_service(served) { addresses(service) } else { Vec::new() };
     Claims { released, ..Claims::default() }
 }
@@ -109,7 +109,8 @@ impl Claims {
             proposal.after(change(writer.proposal(world)))
         };
         for object in self.taken {
-            let served = served::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
+            let served =
+                resource_types::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
             let key = served.key("", metadata::name(&object)).map_err(|_| unstorable())?;
             let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
             proposal = add(proposal, &|it| it.put(key.clone(), Expect::Absent, draft.clone()));
@@ -133,7 +134,7 @@ impl Claims {
     }
 }
 
-fn is_service(served: &Served) -> bool {
+fn is_service(served: &ResourceType) -> bool {
     served.info.group.is_empty() && served.info.plural == "services"
 }
 
@@ -171,7 +172,7 @@ fn is_free(ip: IpAddr, snapshot: &Snapshot) -> bool {
 
 /// Gives a Service an address for each of its families but the first ones: those that it asks for, or others.
 fn take_addresses(
-    served: &Served,
+    served: &ResourceType,
     service: &mut Value,
     skipped: usize,
     wanted: &Wanted,
@@ -228,7 +229,7 @@ fn asked(text: &str, wanted: &Wanted, world: &World<'_>) -> Result<IpAddr, Strin
     }
 }
 
-fn refusal(served: &Served, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
+fn refusal(served: &ResourceType, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
     let mut errors = ErrorList::new();
     let root = Path::root("spec");
     let detail = format!("failed to allocate IP {}: {fault}", ips[at]);

@@ -1,5 +1,6 @@
 //! Changing an object.
 
+use setpoint_api::ResourceType;
 use setpoint_api::apply::keep_times;
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
@@ -14,7 +15,6 @@ use super::{
     Decided, Step, Wish, World, Writer, admission, check, metadata_rules, ownership, quota, service_network,
     unstorable,
 };
-use crate::served::Served;
 use crate::stored;
 
 /// Which part of an object a write may change.
@@ -39,7 +39,7 @@ pub enum Part {
 /// # Errors
 /// If it may not be.
 pub fn update(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     wish: Wish,
     record: &Record,
@@ -54,7 +54,7 @@ pub fn update(
 /// # Errors
 /// If it may not be.
 pub fn update_live(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     wish: Wish,
     (record, old): (&Record, Value),
@@ -101,7 +101,7 @@ pub fn update_live(
 
 /// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.
 fn judge(
-    served: &Served,
+    served: &ResourceType,
     part: Part,
     new: &mut Value,
     old: &Value,
@@ -185,14 +185,14 @@ fn open(object: Value) -> Value {
 }
 
 /// Whether nothing holds back any longer an object that was deleted. A namespace is also held by its contents.
-fn released(served: &Served, new: &Value, old: &Value) -> bool {
+fn released(served: &ResourceType, new: &Value, old: &Value) -> bool {
     match served.resource.as_str() {
         "namespaces" => namespace::is_released(new, old),
         _ => is_released(new, old),
     }
 }
 
-fn revision_status(served: &Served, name: &str, error: &RevisionError) -> Status {
+fn revision_status(served: &ResourceType, name: &str, error: &RevisionError) -> Status {
     match error.field_errors() {
         Some(errors) => Status::invalid(served.qualified(), name, &errors),
         None if matches!(error, RevisionError::Malformed { .. }) => Status::bad_request(error.to_string()),

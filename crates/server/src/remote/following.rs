@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::{Clock, Key, Resource, Revision, Value, json};
 use setpoint_reconcile::{Object, Observed};
 use tokio::sync::mpsc;
 
 use super::{Report, arrived, meta};
 use crate::client::{Client, ClientError, part};
-use crate::served::{self, Served};
 
 /// How long to wait before a list is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ pub(super) struct Following {
 impl Following {
     /// Follows a resource until nobody listens.
     pub async fn follow(self, resource: &'static Resource) {
-        let Some(served) = served::stored_form(resource) else { return };
+        let Some(served) = resource_types::storage_type(resource) else { return };
         let path = collection(served);
         while !self.reports.is_closed() {
             if let Some((objects, revision)) = self.list(&path, served).await {
@@ -60,7 +60,7 @@ impl Following {
         }
     }
 
-    async fn list(&self, path: &str, served: &Served) -> Option<(Vec<Object>, u64)> {
+    async fn list(&self, path: &str, served: &ResourceType) -> Option<(Vec<Object>, u64)> {
         let asked = self.client.ask(Method::GET, path, None, Bytes::new());
         let (status, body) = tokio::time::timeout(self.patience, asked).await.ok()?.ok()?;
         if status.as_u16() == 404 {
@@ -74,7 +74,7 @@ impl Following {
     }
 
     /// Watches from `after`, which moves on with what was seen.
-    async fn watch(&self, path: &str, served: &Served, after: &mut u64) -> Result<Ended, ClientError> {
+    async fn watch(&self, path: &str, served: &ResourceType, after: &mut u64) -> Result<Ended, ClientError> {
         let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
         let asked = self.client.send(Method::GET, &path, None, Bytes::new());
         let Ok(Ok(response)) = tokio::time::timeout(self.patience, asked).await else {
@@ -114,7 +114,7 @@ impl Following {
 }
 
 /// The path of all objects of a resource.
-fn collection(served: &Served) -> String {
+fn collection(served: &ResourceType) -> String {
     let (group, version, plural) = (served.info.group, served.info.version, served.info.plural);
     if group.is_empty() {
         format!("/api/{version}/{plural}")
@@ -123,20 +123,20 @@ fn collection(served: &Served) -> String {
     }
 }
 
-fn object(served: &Served, item: &Value, clock: &dyn Clock) -> Option<Object> {
+fn object(served: &ResourceType, item: &Value, clock: &dyn Clock) -> Option<Object> {
     let revision = meta(item, "resourceVersion").parse().ok()?;
     let key = key(served, item)?;
     Object::read(key, Revision(revision), arrived(clock), json::to_vec(item)).ok()
 }
 
-fn key(served: &Served, item: &Value) -> Option<Key> {
+fn key(served: &ResourceType, item: &Value) -> Option<Key> {
     served.key(meta(item, "namespace"), meta(item, "name")).ok()
 }
 
 /// What an event of a watch tells the loop; nothing if it is about what cannot be named.
 fn report(
     kind: &str,
-    served: &Served,
+    served: &ResourceType,
     item: &Value,
     revision: Revision,
     clock: &dyn Clock,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_bookmark_says_how_far_a_resource_is_known() {
-        let served = served::find("", "v1", "configmaps").unwrap();
+        let served = resource_types::find("", "v1", "configmaps").unwrap();
         let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
         let told = report(
             "BOOKMARK",
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn changes_are_told_with_what_became_of_the_object() {
-        let served = served::find("", "v1", "configmaps").unwrap();
+        let served = resource_types::find("", "v1", "configmaps").unwrap();
         let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
         let item = value!({"metadata": (metadata), "data": {"x": "y"}});
         for (kind, stays) in [("ADDED", true), ("MODIFIED", true), ("DELETED", false)] {

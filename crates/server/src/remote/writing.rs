@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use setpoint_api::patch::PatchType;
+use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::resources::Verb;
 use setpoint_api::{Map, Revision, Value, json};
 use setpoint_reconcile::plan::Sort;
@@ -15,7 +16,6 @@ use tokio::sync::mpsc;
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
 use crate::in_process::identify;
-use crate::served::{self, Served};
 
 /// Sends a write, and reports what became of it. One that takes too long is lost, so that its key is planned again.
 pub(super) async fn write(
@@ -69,7 +69,7 @@ type Asked = (Method, String, &'static str, Value);
 /// Nothing for every other write, and for what is not there or has become another; the server says so then.
 async fn whole(client: &Client, write: &Write) -> Option<Asked> {
     let Write::Patch { key, part, sort, patch, uid, .. } = write else { return None };
-    let served = served::stored_form(key.resource())?;
+    let served = resource_types::storage_type(key.resource())?;
     if part.is_empty() || served.info.subresource(part)?.verbs.contains(Verb::Patch) {
         return None;
     }
@@ -89,7 +89,7 @@ async fn whole(client: &Client, write: &Write) -> Option<Asked> {
 }
 
 fn request(sent: &Sent) -> Option<Asked> {
-    let served = served::stored_form(sent.write.resource())?;
+    let served = resource_types::storage_type(sent.write.resource())?;
     let manager = format!("?fieldManager={}", sent.manager);
     Some(match &sent.write {
         Write::Create { namespace, object, .. } => {
@@ -150,13 +150,13 @@ fn request(sent: &Sent) -> Option<Asked> {
     })
 }
 
-fn typed(served: &Served, mut object: Value) -> Value {
+fn typed(served: &ResourceType, mut object: Value) -> Value {
     identify(&mut object, served);
     object
 }
 
 /// The path of an object, of its part, or of all objects in a namespace.
-fn place(served: &Served, namespace: &str, name: Option<&str>, part: &str) -> String {
+fn place(served: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
     let info = served.info;
     let mut path = if info.group.is_empty() {
         format!("/api/{}", info.version)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use setpoint_api::Value;
 use setpoint_api::quote::Quoted;
+use setpoint_api::resource_types;
 use setpoint_api::status::Status;
 use setpoint_store::Snapshot;
 
@@ -15,7 +16,7 @@ use crate::exchange::{Answer, Body};
 use crate::nodes::{Following, Nodes, Wanted};
 use crate::query::Query;
 use crate::route::Target;
-use crate::{answers, in_process, served, stored};
+use crate::{answers, in_process, stored};
 
 impl Api {
     /// Answers what takes a node.
@@ -114,7 +115,7 @@ impl Api {
 
 /// Whether a node says that it is simulated.
 fn is_simulated(snapshot: &Snapshot, node: &str) -> bool {
-    let key = || served::find("", "v1", "nodes")?.key("", node).ok();
+    let key = || resource_types::find("", "v1", "nodes")?.key("", node).ok();
     let found = key().and_then(|key| snapshot.get(&key)).map(stored::object).unwrap_or_default();
     found.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://")
 }
@@ -153,7 +154,7 @@ fn name_and_port(text: &str) -> Option<(&str, &str)> {
 
 /// An address of a service that is ready, or may be.
 fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
-    let slices = served::find("discovery.k8s.io", "v1", "endpointslices");
+    let slices = resource_types::find("discovery.k8s.io", "v1", "endpointslices");
     let table = slices.and_then(|slices| snapshot.table(&slices.resource))?;
     let prefix = format!("{namespace}/");
     let mut slices = table

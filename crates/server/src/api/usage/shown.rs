@@ -7,6 +7,7 @@ use setpoint_api::printing::table::{
     IncludeObject, ListMeta, MetaVersion, partial, write_partial, write_partial_list,
 };
 use setpoint_api::quantity::{Format, Quantity};
+use setpoint_api::resource_types::api_version;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Map, Time, Value, json, value};
@@ -17,7 +18,6 @@ use crate::discovery::usage::{GROUP, VERSION, kind};
 use crate::exchange::Answer;
 use crate::media::View;
 use crate::query::Query;
-use crate::served::api_version;
 
 /// One, as the client wants it.
 pub(super) fn answer_one(

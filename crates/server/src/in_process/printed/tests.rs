@@ -1,6 +1,7 @@
 //! What is printed is what the pipeline makes, to the byte.
 
 use proptest::prelude::*;
+use setpoint_api::resource_types;
 use setpoint_api::{Key, Revision};
 use setpoint_reconcile::Severity;
 use setpoint_reconcile::plan::Subject;
@@ -8,7 +9,6 @@ use setpoint_store::Proposal;
 
 use super::*;
 use crate::pipeline::admission::testing;
-use crate::served;
 
 const NAMESPACES: [&str; 3] = ["default", "shop", "v1"];
 
@@ -18,8 +18,8 @@ fn snapshot(more: &[(&str, &str, &str, &str)]) -> Snapshot {
     testing::world(&namespaces.chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
-fn events() -> &'static Served {
-    served::find("", "v1", "events").unwrap()
+fn events() -> &'static ResourceType {
+    resource_types::find("", "v1", "events").unwrap()
 }
 
 fn writer() -> Writer {
@@ -59,7 +59,7 @@ fn told(step: Result<Step, Status>) -> String {
 }
 
 fn key(plural: &str, path: &str) -> Key {
-    Key::from_path(&served::find("", "v1", plural).unwrap().resource, path).unwrap()
+    Key::from_path(&resource_types::find("", "v1", plural).unwrap().resource, path).unwrap()
 }
 
 fn news(namespace: Option<&str>, [name, message, host]: [&str; 3], options: [bool; 3]) -> News {

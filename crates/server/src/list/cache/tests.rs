@@ -1,13 +1,13 @@
 //! Tests of the cache alone. That cached answers equal uncached ones is shown in `tests/api/lists.rs`.
 
 use setpoint_api::printing::table::TableOptions;
+use setpoint_api::resource_types;
 
 use super::*;
 use crate::list::encoding::ItemEncoder;
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::{Route, route};
-use crate::served;
 
 fn key(labels: &str) -> ViewKey {
     let Route::Objects(target) = route("/api/v1/configmaps") else { panic!("no objects") };
@@ -16,7 +16,7 @@ fn key(labels: &str) -> ViewKey {
 }
 
 fn items() -> Arc<Items> {
-    let served = served::find("", "v1", "configmaps").unwrap();
+    let served = resource_types::find("", "v1", "configmaps").unwrap();
     let form = (Form::Json, View::Whole);
     Items::new(Vec::new(), ItemEncoder::new(served, form, TableOptions::default(), Time::EPOCH), None)
 }

@@ -1,15 +1,15 @@
 use setpoint_api::printing::table::TableOptions;
+use setpoint_api::resource_types;
 use setpoint_api::{Revision, Time};
 use setpoint_store::{Cause, Draft, Expect, Proposal, Retention, Store};
 
 use super::*;
 use crate::media::{Form, View};
-use crate::served;
 
 /// Twenty ConfigMaps of 20,000 bytes each.
 fn records() -> Vec<Record> {
     let store = Store::in_memory(Retention::default());
-    let served = served::find("", "v1", "configmaps").unwrap();
+    let served = resource_types::find("", "v1", "configmaps").unwrap();
     for n in 0..20 {
         let name = format!("c{n:02}");
         let text = format!(
@@ -25,7 +25,7 @@ fn records() -> Vec<Record> {
 }
 
 fn encoder(form: Form) -> ItemEncoder {
-    let served = served::find("", "v1", "configmaps").unwrap();
+    let served = resource_types::find("", "v1", "configmaps").unwrap();
     ItemEncoder::new(served, (form, View::Whole), TableOptions::default(), Time::EPOCH)
 }
 

@@ -5,12 +5,12 @@
 
 mod checks;
 
+use setpoint_api::ResourceType;
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot};
 
 use super::mentions;
-use crate::served::Served;
 use crate::stored;
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
@@ -113,7 +113,12 @@ pub fn validate(pod: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result
 }
 
 /// What to warn whoever makes or changes an object with pods in it of.
-pub fn warnings(served: &Served, object: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Vec<String> {
+pub fn warnings(
+    served: &ResourceType,
+    object: &Value,
+    old: Option<&Value>,
+    snapshot: &Snapshot,
+) -> Vec<String> {
     let template: &[&str] = match (served.info.group, served.info.plural) {
         ("", "pods") => &[],
         ("", "podtemplates") => &["template"],

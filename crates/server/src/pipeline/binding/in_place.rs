@@ -11,13 +11,13 @@ use setpoint_api::kinds::core::pod;
 use setpoint_api::schema::{Shape, Struct};
 use setpoint_store::{Draft, Record};
 
-use crate::served::Served;
+use setpoint_api::ResourceType;
 
 /// The field that names the node, as it can be selected by.
 const NODE_FIELD: &str = "spec.nodeName";
 
 /// The pod of a record with the node of a binding; nothing if there is more to it, or something wrong.
-pub(super) fn bound(pods: &Served, record: &Record, binding: &Value, now: &str) -> Option<Draft> {
+pub(super) fn bound(pods: &ResourceType, record: &Record, binding: &Value, now: &str) -> Option<Draft> {
     let said = |field| binding.at(&["metadata", field]).is_some_and(|value| !value.is_empty());
     if ["resourceVersion", "labels", "annotations"].into_iter().any(said) || record.expires().is_some() {
         return None;
@@ -120,7 +120,7 @@ fn after(text: &str, at: usize, name: &str) -> Option<usize> {
     text.get(at..)?.starts_with(name).then_some(at + name.len())
 }
 
-fn struct_of<'s>(pods: &'s Served, part: &str) -> Option<Struct<'s>> {
+fn struct_of<'s>(pods: &'s ResourceType, part: &str) -> Option<Struct<'s>> {
     match pods.stored_schema.field(part)?.ty().shape() {
         Shape::Struct(of) => Some(of),
         _ => None,

@@ -9,8 +9,8 @@ use super::*;
 
 const NOW: &str = "2027-01-15T08:00:01Z";
 
-fn pods() -> &'static served::Served {
-    served::find("", "v1", "pods").unwrap()
+fn pods() -> &'static resource_types::ResourceType {
+    resource_types::find("", "v1", "pods").unwrap()
 }
 
 /// What the store makes of a draft.

@@ -51,7 +51,7 @@ fn store(quotas: &[Value]) -> Store {
 }
 
 fn put(store: &Store, plural: &str, object: Value) {
-    let served = served::find("", "v1", plural).unwrap();
+    let served = resource_types::find("", "v1", plural).unwrap();
     let key = served.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
     let draft = stored::draft(served, object, Time::EPOCH).unwrap();
     store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft)).unwrap();
@@ -66,7 +66,7 @@ fn pod(name: &str, resources: Value) -> Value {
 
 /// Makes an object and says why not.
 fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
-    let served = served::find("", "v1", plural).unwrap();
+    let served = resource_types::find("", "v1", plural).unwrap();
     let object = testing::object(&json::to_text(&object));
     let snapshot = store.snapshot();
     let step = create(served, "a", Wish::of(object), &writer(false), &world(&snapshot));
@@ -74,7 +74,7 @@ fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
 }
 
 fn change(store: &Store, plural: &str, part: Part, object: Value) -> Result<(), String> {
-    let served = served::find("", "v1", plural).unwrap();
+    let served = resource_types::find("", "v1", plural).unwrap();
     let snapshot = store.snapshot();
     let key = served.key("a", metadata::name(&object)).unwrap();
     let record = snapshot.get(&key).unwrap();
@@ -90,7 +90,7 @@ fn commit(store: &Store, step: Result<Step, Status>) -> Result<(), String> {
 }
 
 fn get(store: &Store, plural: &str, name: &str) -> Value {
-    let key = served::find("", "v1", plural).unwrap().key("a", name).unwrap();
+    let key = resource_types::find("", "v1", plural).unwrap().key("a", name).unwrap();
     store.snapshot().get(&key).map(stored::object).unwrap()
 }
 
@@ -310,7 +310,7 @@ fn a_claim_is_charged_to_its_class_too() {
 #[test]
 fn a_dry_run_is_judged_and_charged_nothing() {
     let store = store(&[quota("q", value!({}), value!({"pods": "1"}), value!({"pods": "0"}))]);
-    let served = served::find("", "v1", "pods").unwrap();
+    let served = resource_types::find("", "v1", "pods").unwrap();
     let snapshot = store.snapshot();
     let wish = Wish::of(pod("x", value!({})));
     let step = create(served, "a", wish, &writer(true), &world(&snapshot)).unwrap().step;
@@ -322,7 +322,7 @@ fn a_dry_run_is_judged_and_charged_nothing() {
 }
 
 /// Makes a pod as a server does: decided again for as long as others are faster.
-fn insist(store: &Store, served: &Served, pod: &Value) -> Result<(), String> {
+fn insist(store: &Store, served: &ResourceType, pod: &Value) -> Result<(), String> {
     loop {
         let snapshot = store.snapshot();
         let wish = Wish::of(pod.clone());
@@ -346,7 +346,7 @@ fn many_who_come_at_once_get_what_there_is_and_not_more() {
     let one = quota("one", value!({}), value!({"pods": (hard.as_str())}), value!({"pods": "0"}));
     let two = quota("two", value!({}), value!({"requests.cpu": "50"}), value!({"requests.cpu": "0"}));
     let store = store(&[one, two]);
-    let served = served::find("", "v1", "pods").unwrap();
+    let served = resource_types::find("", "v1", "pods").unwrap();
     let (admitted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -372,7 +372,7 @@ fn many_who_come_at_once_get_what_there_is_and_not_more() {
         loop {
             let snapshot = store.snapshot();
             let there = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
-            let key = served::find("", "v1", "resourcequotas").unwrap().key("a", "one").unwrap();
+            let key = resource_types::find("", "v1", "resourcequotas").unwrap().key("a", "one").unwrap();
             let quota = stored::object(snapshot.get(&key).unwrap());
             assert_eq!(quota.str_at(&["status", "used", "pods"]), there.to_string());
             if there == HARD {

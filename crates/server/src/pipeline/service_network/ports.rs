@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use setpoint_api::ResourceType;
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::status::Status;
 use setpoint_api::{Resource, Value};
 use setpoint_store::Snapshot;
 
 use super::super::{World, check};
-use crate::served::Served;
 use crate::stored;
 
 /// The range, as people write it.
@@ -18,7 +18,7 @@ const LAST: i64 = 32767;
 
 /// Gives a Service its ports, and says whether it took any that it did not have.
 pub(super) fn allocate(
-    served: &Served,
+    served: &ResourceType,
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,

@@ -1,5 +1,7 @@
 //! Claims about the module above, held by tests.
 
+use setpoint_api::metadata::options::DeleteOptions;
+use setpoint_api::resource_types;
 use setpoint_api::{Time, json};
 use setpoint_store::{Retention, Store};
 
@@ -9,8 +11,6 @@ use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Part, update};
 use crate::pipeline::{Decided, Step, Wish, Writer};
-use crate::served;
-use setpoint_api::metadata::options::DeleteOptions;
 
 /// A store with a namespace, and what a client does to Services in it.
 struct Cluster {
@@ -58,7 +58,7 @@ impl Cluster {
         };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
-            served::find(group, "v1", plural).unwrap(),
+            resource_types::find(group, "v1", plural).unwrap(),
             namespace,
             Wish::of(object),
             &self.writer,
@@ -81,7 +81,7 @@ impl Cluster {
             entropy: [9; 3],
             tolerations: Default::default(),
         };
-        let served = served::find("", "v1", "services").unwrap();
+        let served = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
         let mut object = stored::object(record);
         object.make_map().insert("spec", json::parse(spec.as_bytes()).unwrap());
@@ -97,7 +97,7 @@ impl Cluster {
             entropy: [9; 3],
             tolerations: Default::default(),
         };
-        let served = served::find("", "v1", "services").unwrap();
+        let served = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
         let options = Value::map();
         let step =
@@ -211,7 +211,7 @@ fn a_port_of_two_protocols_has_one_node_port() {
 #[test]
 fn of_two_that_decide_at_once_one_decides_again() {
     let cluster = Cluster::new();
-    let served = served::find("", "v1", "services").unwrap();
+    let served = resource_types::find("", "v1", "services").unwrap();
     let snapshot = cluster.store.snapshot();
     let world = World { snapshot: &snapshot, now: Time(1), entropy: [7; 3], tolerations: Default::default() };
     let decide = |name: &str, spec: &str, entropy: u64| {

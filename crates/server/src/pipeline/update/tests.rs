@@ -1,13 +1,13 @@
 //! Claims about the module above, held by tests.
 
 use setpoint_api::patch::PatchType;
+use setpoint_api::resource_types;
 use setpoint_api::{Key, Time, value};
 use setpoint_store::{Retention, Store};
 
 use super::*;
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
-use crate::served;
 
 struct Cluster {
     store: Store,
@@ -20,9 +20,9 @@ impl Cluster {
         let writer = Writer { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
         let cluster = Cluster { store: Store::in_memory(Retention::default()), writer };
         let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
-        cluster.make(served::find("", "v1", "namespaces").unwrap(), "", namespace);
+        cluster.make(resource_types::find("", "v1", "namespaces").unwrap(), "", namespace);
         let account = value!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": "a"}});
-        cluster.make(served::find("", "v1", "serviceaccounts").unwrap(), "a", account);
+        cluster.make(resource_types::find("", "v1", "serviceaccounts").unwrap(), "a", account);
         cluster
     }
 
@@ -40,7 +40,7 @@ impl Cluster {
         }
     }
 
-    fn make(&self, served: &Served, namespace: &str, object: Value) -> Record {
+    fn make(&self, served: &ResourceType, namespace: &str, object: Value) -> Record {
         let object = decode(object, served.stored_schema, &[]).unwrap().value;
         self.act(|world| create(served, namespace, Wish::of(object), &self.writer, world))
     }
@@ -48,7 +48,7 @@ impl Cluster {
     /// Writes a status, on what `read` makes of the record.
     fn report(
         &self,
-        served: &Served,
+        served: &ResourceType,
         key: &Key,
         status: &Value,
         read: impl FnOnce(&Record) -> Value,
@@ -101,7 +101,7 @@ fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it(
         ("apps", "replicasets", "ReplicaSet", set.clone(), counts.clone()),
         ("apps", "deployments", "Deployment", set, counts),
     ] {
-        let served = served::find(group, "v1", plural).unwrap();
+        let served = resource_types::find(group, "v1", plural).unwrap();
         assert!(!served.rules.closed_to_status().is_empty());
         let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
         let object = value!({
@@ -130,7 +130,7 @@ fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it(
 
 #[test]
 fn who_is_answered_with_an_object_gets_all_of_it_open() {
-    let served = served::find("", "v1", "pods").unwrap();
+    let served = resource_types::find("", "v1", "pods").unwrap();
     let mut cluster = Cluster::new();
     let object = value!({
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x", "namespace": "a"}, "spec": (pod_spec()),

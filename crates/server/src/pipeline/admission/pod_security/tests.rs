@@ -2,10 +2,10 @@
 
 use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::resource_types;
 
 use super::super::testing::{object, world};
 use super::{inspect, validate, warnings};
-use crate::served;
 
 fn pod(spec: &str) -> Value {
     let containers = r#""containers":[{"name":"main","image":"i"}]"#;
@@ -82,7 +82,7 @@ fn who_makes_templates_is_warned_and_only_new_images_are_judged_again() {
     let deployment = object(
         r#"{"metadata":{"name":"d","namespace":"n"},"spec":{"template":{"spec":{"hostPID":true,"containers":[]}}}}"#,
     );
-    let of = |group, plural| served::find(group, "v1", plural).unwrap();
+    let of = |group, plural| resource_types::find(group, "v1", plural).unwrap();
     assert_eq!(
         warnings(of("apps", "deployments"), &deployment, None, &snapshot),
         ["would violate PodSecurity \"baseline:v1.30\": host namespaces (hostPID=true)"]

@@ -1,92 +1,66 @@
-//! What is served: each resource in each version, with the rules of its kind and the form it is stored in.
+//! Registry of resource types: every resource in every served version, with the rules of its kind and its storage
+//! version.
+//!
+//! Look a type up by its path with [`find`], or by its place in the store with [`storage_type`].
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use setpoint_api::decode::decode;
-use setpoint_api::field_error::ErrorList;
-use setpoint_api::kinds::autoscaling::convert;
-use setpoint_api::kinds::core::event_convert;
-use setpoint_api::kinds::{self, Rules};
-use setpoint_api::resources::{self, ResourceInfo};
-use setpoint_api::schema::{self, Struct};
-use setpoint_api::status::Qualified;
-use setpoint_api::{Key, KeyError, Resource, Value};
+use crate::decode::decode;
+use crate::field_error::ErrorList;
+use crate::kinds::autoscaling::convert;
+use crate::kinds::core::event_convert;
+use crate::kinds::{self, Rules};
+use crate::resources::{self, ResourceInfo};
+use crate::schema::{self, Struct};
+use crate::status::Qualified;
+use crate::{Key, KeyError, Resource, Value};
 
-/// How objects go between the form in which they are served and that in which they are stored.
+/// Conversion between a served version and the storage version.
 #[derive(Clone, Copy)]
 struct Conversion {
-    /// Group and version of the stored form.
+    /// Group and version of the storage version.
     storage: (&'static str, &'static str),
     to_served: fn(&mut Value),
     to_stored: fn(&mut Value),
 }
 
-/// Kinds whose objects are stored and have no effect yet, by group, and what the server does instead.
-const UNENFORCED: [(&str, &[&str], &str); 6] = [
-    (
-        "admissionregistration.k8s.io",
-        &[
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
-            "MutatingWebhookConfiguration",
-        ],
-        "requests are admitted without it",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
-        "the group system:masters has all rights and no one else has any",
-    ),
-    ("apiregistration.k8s.io", &["APIService"], "requests are not forwarded to other API servers"),
-    ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        &["FlowSchema", "PriorityLevelConfiguration"],
-        "requests are not queued by priority",
-    ),
-    ("storagemigration.k8s.io", &["StorageVersionMigration"], "no object is rewritten for it"),
-];
-
 /// A resource in one version.
-pub struct Served {
-    /// Its place among all that is served.
+pub struct ResourceType {
+    /// Index in [`all`].
     pub index: usize,
-    /// Its names, scope and verbs.
+    /// Names, scope and verbs.
     pub info: &'static ResourceInfo,
-    /// The definition of its objects, as clients see them.
+    /// Schema of the served version.
     pub schema: Struct<'static>,
-    /// The definition of its objects as they are stored.
+    /// Schema of the storage version.
     pub stored_schema: Struct<'static>,
-    /// What is particular to its kind.
+    /// Validation, defaulting and printing of the kind.
     pub rules: &'static dyn Rules,
-    /// Where its objects are kept.
+    /// Table of the store that has the objects.
     pub resource: Resource,
-    /// How a stored object begins: its type, in the storage version.
+    /// First bytes of every stored object: its kind and storage version.
     pub type_prefix: String,
-    /// Whether there is nothing to store: an object is a question, and the answer is all there is.
+    /// `true` if no object is stored: a request carries a review or a binding, and the response is its result.
     pub is_virtual: bool,
     conversion: Option<Conversion>,
 }
 
-impl Served {
+impl ResourceType {
     /// `group/version`, or `version` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         api_version(self.info.group, self.info.version)
     }
 
-    /// Whether this is its `group/version`.
+    /// `true` if this is its `group/version`.
     #[must_use]
     pub fn has_api_version(&self, text: &str) -> bool {
         let (group, version) = text.split_once('/').unwrap_or(("", text));
         self.info.group == group && self.info.version == version
     }
 
-    /// What clients are told who still use the resource.
+    /// Returns the deprecation warning of the resource.
     #[must_use]
     pub fn deprecation(&self) -> Option<&'static str> {
         match (self.info.group, self.info.kind) {
@@ -98,42 +72,32 @@ impl Served {
         }
     }
 
-    /// The warning for clients that write objects of a kind without effect.
-    #[must_use]
-    pub fn unenforced(&self) -> Option<String> {
-        let kind = self.info.kind;
-        let mut entries = UNENFORCED.iter();
-        let (_, _, instead) =
-            entries.find(|(group, kinds, _)| *group == self.info.group && kinds.contains(&kind))?;
-        Some(format!("{kind} is stored but not enforced by this server yet: {instead}"))
-    }
-
-    /// The resource as messages name it.
+    /// Returns the resource as messages name it.
     #[must_use]
     pub fn qualified(&self) -> Qualified<'static> {
         Qualified { group: self.info.group, name: self.info.plural }
     }
 
-    /// The kind as messages name it: that of the stored form.
+    /// Returns the kind as messages name it: with the group of the storage version.
     #[must_use]
     pub fn qualified_kind(&self) -> Qualified<'static> {
         let group = self.conversion.map_or(self.info.group, |conversion| conversion.storage.0);
         Qualified { group, name: self.info.kind }
     }
 
-    /// Whether objects are served in another form than they are stored in.
+    /// `true` if the served version is not the storage version.
     #[must_use]
     pub fn is_converted(&self) -> bool {
         self.conversion.is_some()
     }
 
-    /// Group and version of the form in which objects are stored.
+    /// Returns group and version of the storage version.
     #[must_use]
     pub fn storage(&self) -> (&'static str, &'static str) {
         self.conversion.map_or((self.info.group, self.info.version), |conversion| conversion.storage)
     }
 
-    /// A stored object in the form in which it is served.
+    /// Converts an object from the storage version to the served version.
     #[must_use]
     pub fn to_served(&self, mut object: Value) -> Value {
         let Some(conversion) = self.conversion else { return object };
@@ -141,7 +105,7 @@ impl Served {
         in_order(object, self.schema)
     }
 
-    /// A served object in the form in which it is stored.
+    /// Converts an object from the served version to the storage version.
     #[must_use]
     pub fn to_stored(&self, mut object: Value) -> Value {
         let Some(conversion) = self.conversion else { return object };
@@ -149,10 +113,10 @@ impl Served {
         in_order(object, self.stored_schema)
     }
 
-    /// The key of an object.
+    /// Returns the store key of an object.
     ///
     /// # Errors
-    /// If the name cannot be one.
+    /// If the namespace or the name is not valid in a key.
     pub fn key(&self, namespace: &str, name: &str) -> Result<Key, KeyError> {
         if self.info.namespaced {
             Key::namespaced(&self.resource, namespace, name)
@@ -168,44 +132,45 @@ pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Everything that is served.
+/// Returns every resource type.
 #[must_use]
-pub fn all() -> &'static [Served] {
-    static ALL: LazyLock<Vec<Served>> = LazyLock::new(|| {
-        let all = resources::all().iter().filter_map(served).enumerate();
-        all.map(|(index, served)| Served { index, ..served }).collect()
+pub fn all() -> &'static [ResourceType] {
+    static ALL: LazyLock<Vec<ResourceType>> = LazyLock::new(|| {
+        let all = resources::all().iter().filter_map(resource_type).enumerate();
+        all.map(|(index, served)| ResourceType { index, ..served }).collect()
     });
     &ALL
 }
 
-/// The resource with this plural name.
+/// Returns the resource type with this plural name.
 #[must_use]
-pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Served> {
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static ResourceType> {
     type Name = (&'static str, &'static str, &'static str);
-    static BY_NAME: LazyLock<BTreeMap<Name, &'static Served>> = LazyLock::new(|| {
-        let name = |served: &'static Served| (served.info.plural, served.info.group, served.info.version);
+    static BY_NAME: LazyLock<BTreeMap<Name, &'static ResourceType>> = LazyLock::new(|| {
+        let name =
+            |served: &'static ResourceType| (served.info.plural, served.info.group, served.info.version);
         all().iter().map(|served| (name(served), served)).collect()
     });
     BY_NAME.get(&(plural, group, version)).copied()
 }
 
-/// The form in which the objects of a resource are stored.
+/// Returns the resource type of the storage version of a resource.
 #[must_use]
-pub fn stored_form(resource: &Resource) -> Option<&'static Served> {
+pub fn storage_type(resource: &Resource) -> Option<&'static ResourceType> {
     forms(resource).find(|served| !served.is_converted())
 }
 
-/// Every form in which the objects of a resource are served.
-pub fn forms(resource: &Resource) -> impl Iterator<Item = &'static Served> + '_ {
+/// Returns the resource types of all served versions of a resource.
+pub fn forms(resource: &Resource) -> impl Iterator<Item = &'static ResourceType> + '_ {
     all().iter().filter(move |served| served.resource == *resource)
 }
 
-/// Brings the fields of an object that was converted into the order in which clients know them.
+/// Orders the fields of a converted object as its schema does.
 fn in_order(object: Value, schema: Struct<'static>) -> Value {
     decode(object.clone(), schema, &[]).map_or(object, |decoded| decoded.value)
 }
 
-/// How the objects of a second version or group are kept as those of the first.
+/// Returns the conversion of a version that is not the storage version.
 fn conversion(info: &ResourceInfo) -> Option<Conversion> {
     match (info.group, info.version, info.kind) {
         ("autoscaling", "v1", _) => Some(Conversion {
@@ -222,7 +187,7 @@ fn conversion(info: &ResourceInfo) -> Option<Conversion> {
     }
 }
 
-/// Whether there are answers to objects of a kind that is not stored.
+/// `true` for kinds that are not stored but have a response.
 fn is_answered(info: &ResourceInfo) -> bool {
     matches!(
         info.kind,
@@ -237,18 +202,18 @@ fn is_answered(info: &ResourceInfo) -> bool {
     )
 }
 
-/// The rules of what only the server itself says.
-struct Told;
+/// Rules of a kind that only the server itself makes: none.
+struct Unwritable;
 
-impl Rules for Told {
+impl Rules for Unwritable {
     fn validate(&self, _object: &Value, _errors: &mut ErrorList) {}
 }
 
-fn served(info: &'static ResourceInfo) -> Option<Served> {
-    let is_told = (info.group, info.kind) == ("", "ComponentStatus");
-    let rules = kinds::rules(info.group, info.kind).or(is_told.then_some(&Told as &dyn Rules))?;
+fn resource_type(info: &'static ResourceInfo) -> Option<ResourceType> {
+    let is_read_only = (info.group, info.kind) == ("", "ComponentStatus");
+    let rules = kinds::rules(info.group, info.kind).or(is_read_only.then_some(&Unwritable as &dyn Rules))?;
     let schema = schema::builtin().kind(info.group, info.version, info.kind)?;
-    let is_virtual = is_told || !info.verbs.contains(resources::Verb::List);
+    let is_virtual = is_read_only || !info.verbs.contains(resources::Verb::List);
     if is_virtual && !is_answered(info) {
         return None;
     }
@@ -256,7 +221,7 @@ fn served(info: &'static ResourceInfo) -> Option<Served> {
     let (group, version) = conversion.map_or((info.group, info.version), |conversion| conversion.storage);
     let name = if group.is_empty() { info.plural.to_owned() } else { format!("{}.{group}", info.plural) };
     let api_version = api_version(group, version);
-    Some(Served {
+    Some(ResourceType {
         index: 0,
         info,
         schema,

@@ -1,0 +1,40 @@
+//! Kinds that are stored but have no effect yet.
+
+use setpoint_api::ResourceType;
+
+/// Kinds without effect by group, and the behavior of the server without them.
+const UNENFORCED: [(&str, &[&str], &str); 6] = [
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "ValidatingWebhookConfiguration",
+            "MutatingWebhookConfiguration",
+        ],
+        "requests are admitted without it",
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
+        "the group system:masters has all rights and no one else has any",
+    ),
+    ("apiregistration.k8s.io", &["APIService"], "requests are not forwarded to other API servers"),
+    ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["FlowSchema", "PriorityLevelConfiguration"],
+        "requests are not queued by priority",
+    ),
+    ("storagemigration.k8s.io", &["StorageVersionMigration"], "no object is rewritten for it"),
+];
+
+/// Returns the warning for clients that write objects of a kind without effect.
+#[must_use]
+pub(crate) fn warning(resource_type: &ResourceType) -> Option<String> {
+    let (group, kind) = (resource_type.info.group, resource_type.info.kind);
+    let (_, _, instead) = UNENFORCED.iter().find(|(of, kinds, _)| *of == group && kinds.contains(&kind))?;
+    Some(format!("{kind} is stored but not enforced by this server yet: {instead}"))
+}
