@@ -20,7 +20,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use setpoint_api::{Value, json};
-use setpoint_server::client::{Client, ClientError, part};
+use setpoint_runtime::client::{Client, ClientError, part};
 
 /// How often the directory is looked at.
 const LOOK: Duration = Duration::from_millis(100);

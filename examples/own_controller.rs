@@ -17,8 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use setpoint_api::{Clock, Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
-use setpoint_server::client::Client;
-use setpoint_server::remote::{PATIENCE, Remote};
+use setpoint_runtime::client::Client;
+use setpoint_runtime::remote::{PATIENCE, Remote};
 
 struct TeamCards;
 
@@ -101,7 +101,7 @@ fn main() -> anyhow::Result<()> {
         identity: format!("team-cards_{:x}", chance()),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(chance),
-        oracle: Arc::default(),
+        queries: Arc::default(),
         patience: PATIENCE,
         timing: Default::default(),
     };

@@ -17,6 +17,7 @@ pub mod apply;
 mod base64;
 pub mod clock;
 pub mod decode;
+pub mod entropy;
 pub mod field_error;
 pub mod fields;
 pub mod json;
@@ -42,6 +43,7 @@ pub mod value;
 pub mod yaml;
 
 pub use clock::{Clock, ManualClock};
+pub use entropy::Entropy;
 pub use key::{Key, KeyError, Resource};
 pub use resource_types::ResourceType;
 pub use revision::Revision;

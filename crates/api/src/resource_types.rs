@@ -113,6 +113,13 @@ impl ResourceType {
         in_order(object, self.stored_schema)
     }
 
+    /// Sets the kind and the version of an object.
+    pub fn set_type(&self, object: &mut Value) {
+        let map = object.make_map();
+        map.insert("kind", self.info.kind);
+        map.insert("apiVersion", self.api_version());
+    }
+
     /// Returns the store key of an object.
     ///
     /// # Errors
@@ -140,6 +147,11 @@ pub fn all() -> &'static [ResourceType] {
         all.map(|(index, served)| ResourceType { index, ..served }).collect()
     });
     &ALL
+}
+
+/// Returns the storage versions of all resources whose objects are stored.
+pub fn stored() -> impl Iterator<Item = &'static ResourceType> {
+    all().iter().filter(|resource_type| !resource_type.is_virtual && !resource_type.is_converted())
 }
 
 /// Returns the resource type with this plural name.

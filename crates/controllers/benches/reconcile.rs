@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
+use setpoint_api::resource_types;
 use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_controllers::{Settings, indexes};
 use setpoint_reconcile::engine::{RESYNC, RESYNC_WHOLE};
 use setpoint_reconcile::{Controller, Engine, Plan, Planner, Seed, Seen, Watch, World};
-use setpoint_server::in_process::resources;
 use setpoint_sim::cluster::{Cluster, Controllers};
 
 const DEPLOYMENTS: usize = 1000;
@@ -102,7 +102,7 @@ fn turns(engine: &mut Engine, now: Time) -> Option<Time> {
 fn loop_over(cluster: &Cluster, controllers: Vec<Box<dyn Controller>>) -> Engine {
     let mut engine = Engine::new(controllers, indexes::all());
     let world = cluster.engine.world();
-    for resource in resources() {
+    for resource in resource_types::stored().map(|stored| &stored.resource) {
         let objects = world.all(resource.as_str()).cloned().collect();
         engine.relist(resource, objects, world.revision().max(Revision(1)), cluster.now);
     }

@@ -32,6 +32,7 @@ pub mod stats;
 mod to_value;
 pub mod views;
 pub mod world;
+pub mod write_executor;
 
 pub use clock::{Jump, LoopTime};
 pub use engine::{Engine, Observed, Outcome, Refusal, Sent, Ticket, Turn};
@@ -40,3 +41,4 @@ pub use object::{Meta, Object, Owner, View};
 pub use plan::{Act, Ask, Note, Plan, Severity, Write};
 pub use planner::{Controller, Failure, Planner, Role, Seed, Seen, Watch};
 pub use world::{Index, World};
+pub use write_executor::WriteExecutor;

@@ -15,9 +15,10 @@ use setpoint_api::decode::decode;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::{Engine, Object, Outcome, Seed, Sent, Turn, Write};
+use setpoint_runtime::objects;
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
-use setpoint_server::in_process::{self, Prepared};
+use setpoint_server::loop_writes::{self, Prepared};
 use setpoint_server::pipeline::{Step, Wish, World, Writer, create};
 use setpoint_store::{Cursor, Filter, Retention, Store};
 
@@ -157,7 +158,7 @@ impl Bench {
         let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
         let engine = Engine::new(vec![Box::new(Scheduler::default())], []);
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
-        let cursors = in_process::resources().map(follow).collect();
+        let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         let mut bench = Bench {
             store,
             engine,
@@ -269,7 +270,7 @@ impl Bench {
         for (resource, cursor) in &mut self.cursors {
             while let Some(event) = cursor.try_next().unwrap() {
                 let key = Key::from_path(resource, event.after.path()).unwrap();
-                if let Some(observed) = in_process::observed(key, &event) {
+                if let Some(observed) = objects::observed(key, &event) {
                     self.engine.observe(observed, self.now);
                 }
             }
@@ -279,14 +280,14 @@ impl Bench {
 
     fn write(&mut self, sent: &Sent) -> Outcome {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let outcome = match in_process::prepare(
+        let outcome = match loop_writes::prepare(
             sent,
             &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => {
                 drop(snapshot);
-                in_process::outcome(self.store.commit(*proposal), name)
+                loop_writes::outcome(self.store.commit(*proposal), name)
             }
         };
         self.writes += 1;

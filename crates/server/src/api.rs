@@ -20,22 +20,22 @@ use std::sync::{Arc, OnceLock};
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use parking_lot::Mutex;
-use setpoint_api::Clock;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
+use setpoint_api::{Clock, Entropy};
 use setpoint_reconcile::Engine;
+use setpoint_runtime::queries::usage::Usage;
 use setpoint_store::Store;
 use tokio::time::Instant;
 
 use self::turns::Turns;
-use crate::asks::usage::Usage;
 use crate::exchange::{Admission, Answer, Body, Identity, Request, Service};
 use crate::health::{Check, Endpoint, Health};
-use crate::in_process::report;
 use crate::inflight::Inflight;
 use crate::list::ListCache;
+use crate::loop_report;
 use crate::media::{self, Form, View};
 use crate::metrics::{Counted, Key, Metrics};
 use crate::nodes::Nodes;
@@ -47,11 +47,8 @@ use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
 use crate::{answers, bootstrap, list, stored, unenforced, watch};
 
-pub(crate) use access::may_do_everything;
+pub use access::review_access;
 pub(crate) use write::commit_status;
-
-/// Chance, from outside.
-pub type Entropy = dyn Fn() -> u64 + Send + Sync;
 
 /// What a service needs from outside.
 #[derive(Clone)]
@@ -138,7 +135,7 @@ impl Api {
     pub fn show(&self, engine: &Arc<Mutex<Engine>>) {
         let shown = Arc::clone(engine);
         if self.engine.set(Arc::clone(engine)).is_ok() {
-            self.metrics.register(move |text| report::write_metrics(&shown.lock(), text));
+            self.metrics.register(move |text| loop_report::write_metrics(&shown.lock(), text));
         }
     }
 

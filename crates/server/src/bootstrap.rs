@@ -11,7 +11,6 @@ use setpoint_store::{Expect, Store, Ticket};
 
 use crate::api::{Options, commit_status};
 use crate::exchange::Identity;
-use crate::in_process::identify;
 use crate::pipeline::create::create;
 use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Part, update};
@@ -180,7 +179,7 @@ impl Founder<'_> {
         let writer =
             Writer { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
         let mut wanted = object.clone();
-        identify(&mut wanted, served);
+        served.set_type(&mut wanted);
         metadata::create::ensure_namespace(&mut wanted, namespace).map_err(Status::internal_error)?;
         let snapshot = self.store.snapshot();
         let key = served.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;

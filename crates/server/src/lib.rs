@@ -5,31 +5,29 @@
 //! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
 //! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
 //! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
-//! at a time. [`in_process`] runs the loop beside the store, through the same pipeline; [`remote`] runs it elsewhere,
-//! through a [`client`]; [`asks`] answers what planners ask the world outside, [`setpoint_pki::x509`] reads what certificates say.
+//! at a time. [`loop_writes`] executes what the reconciliation loop writes, through the same pipeline, and
+//! [`loop_report`] shows the state of the loop.
 //! [`bootstrap`] makes what every cluster has from the start. [`stored`] says in which form objects are kept. [`nodes`] is who answers for nodes.
 
 pub mod answers;
 pub mod api;
-pub mod asks;
 pub mod body;
 pub mod bootstrap;
-pub mod client;
 pub mod discovery;
 pub mod encoded_chunk;
 pub mod exchange;
 pub mod health;
 pub mod http;
-pub mod in_process;
 pub mod inflight;
 pub mod kubeconfig;
 pub mod list;
+pub mod loop_report;
+pub mod loop_writes;
 pub mod media;
 pub mod metrics;
 pub mod nodes;
 pub mod pipeline;
 pub mod query;
-pub mod remote;
 pub mod route;
 pub mod select;
 pub mod stored;

@@ -13,11 +13,11 @@ use setpoint_api::rfc3339::{self, Nanos};
 use setpoint_api::status::Status;
 use setpoint_api::{Clock, Key, Time};
 use setpoint_reconcile::Object;
+use setpoint_runtime::objects;
 use setpoint_store::Store;
 use tokio::time::{Sleep, sleep};
 
 use crate::exchange::Frames;
-use crate::in_process;
 use crate::query::Query;
 
 /// How often one who follows a log looks whether the container still runs.
@@ -141,7 +141,7 @@ impl Following {
 
     fn said(&self) -> Option<Said> {
         let snapshot = self.store.snapshot();
-        let pod = in_process::object(self.key.clone(), snapshot.get(&self.key)?)?;
+        let pod = objects::object(self.key.clone(), snapshot.get(&self.key)?)?;
         self.nodes.said(&pod, &self.wanted.container, self.wanted.previous, self.clock.now()).ok()
     }
 }

@@ -95,22 +95,10 @@ fn unescape(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A text as the value of a parameter.
-#[must_use]
-pub fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
+    use setpoint_runtime::client::percent_encode;
+
     use super::*;
 
     #[test]
@@ -138,6 +126,9 @@ mod tests {
     #[test]
     fn what_is_encoded_is_read_back() {
         let text = "app in (a,b),x!=y&z=+%ä";
-        assert_eq!(Query::parse(&format!("labelSelector={}", encode(text))).get("labelSelector"), text);
+        assert_eq!(
+            Query::parse(&format!("labelSelector={}", percent_encode(text))).get("labelSelector"),
+            text
+        );
     }
 }

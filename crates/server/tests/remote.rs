@@ -13,12 +13,12 @@ use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_pki::certs::Pki;
 use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_runtime::client::Client;
+use setpoint_runtime::remote::{PATIENCE, Remote};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::client::Client;
 use setpoint_server::exchange::{Answer, Identity, Request, Service};
 use setpoint_server::http::{Bounds, Counters, Options as Sockets, ThreadCounts, Threads, Tls, serve};
 use setpoint_server::kubeconfig;
-use setpoint_server::remote::{PATIENCE, Remote};
 use setpoint_store::{Retention, Store};
 use tokio::net::TcpListener;
 
@@ -96,7 +96,7 @@ fn run(kubeconfig: &str, patience: Duration, engine: fn() -> Engine) {
         identity: "test_1".to_owned(),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(|| 7),
-        oracle: Arc::default(),
+        queries: Arc::default(),
         timing: Default::default(),
         patience,
     };

@@ -17,8 +17,9 @@ use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
     Ask, Controller, Engine, Index, Jump, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
 };
+use setpoint_runtime::objects;
 use setpoint_server::exchange::Identity;
-use setpoint_server::in_process::{self, Prepared};
+use setpoint_server::loop_writes::{self, Prepared};
 use setpoint_server::pipeline::update::Part;
 use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
 use setpoint_server::stored;
@@ -143,7 +144,8 @@ impl Cluster {
         let follows = |resource: &&setpoint_api::Resource| {
             self.follows.is_empty() || self.follows.contains(&resource.as_str())
         };
-        self.watches = in_process::resources()
+        self.watches = resource_types::stored()
+            .map(|stored| &stored.resource)
             .filter(follows)
             .map(|resource| Watching { resource: resource.clone(), cursor: None, told: VecDeque::new() })
             .collect();
@@ -357,12 +359,12 @@ impl Cluster {
     fn write(&mut self, sent: &Sent) -> Outcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        let outcome = match in_process::prepare(
+        let outcome = match loop_writes::prepare(
             sent,
             &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         ) {
             Prepared::Settled(outcome) => outcome,
-            Prepared::Commit(proposal, name) => in_process::outcome(self.commit(*proposal), name),
+            Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
         };
         if let Outcome::Done { revision, .. } = outcome {
             self.origins.entry(revision).or_insert(Origin { seen: sent.seen, is_late: false });
@@ -662,7 +664,7 @@ impl Watching {
                 _ => return,
             };
             let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { continue };
-            let Some(observed) = in_process::observed(key, &event) else { continue };
+            let Some(observed) = objects::observed(key, &event) else { continue };
             if self.told.len() == TOLD_MAX {
                 self.told.pop_front();
             }
@@ -676,7 +678,7 @@ impl Watching {
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
             let key = Key::from_path(&self.resource, record.path()).ok()?;
-            in_process::object(key, record)
+            objects::object(key, record)
         });
         engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
         self.told.clear();

@@ -4,6 +4,7 @@
 //! who they are may ask who they are and what they may do, and read what the API consists of.
 
 use http::{HeaderMap, HeaderName, Method};
+use setpoint_api::Value;
 use setpoint_api::status::{Qualified, Status};
 
 use super::Api;
@@ -27,8 +28,15 @@ impl Api {
 
 /// Whether somebody in these groups may do everything. Whoever may not do everything may do nothing: this is the
 /// rule that requests, reviews of access and the loop are all judged by.
-pub(crate) fn may_do_everything<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
+pub(super) fn may_do_everything<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
     groups.any(|group| group == ADMINISTRATORS)
+}
+
+/// Decides a SubjectAccessReview, given its `spec`.
+#[must_use]
+pub fn review_access(spec: &Value) -> bool {
+    let groups = spec.get("groups").and_then(Value::as_list).unwrap_or_default();
+    may_do_everything(groups.iter().filter_map(Value::as_str))
 }
 
 /// Whether somebody may do everything.

@@ -17,7 +17,7 @@ use setpoint_api::{Time, json, value};
 
 use super::{Api, check_accept, not_allowed, unknown, wanted_whole};
 use crate::exchange::{Answer, Body, Request};
-use crate::in_process::report;
+use crate::loop_report;
 use crate::query::Query;
 use crate::tokens::ISSUER;
 use crate::{answers, discovery, health, media};
@@ -109,8 +109,8 @@ impl Api {
             return answers::status(&Status::service_unavailable(message));
         };
         let document = match rest {
-            [] => Some(report::controllers(&engine)),
-            [controller] => report::keys(&engine, controller),
+            [] => Some(loop_report::controllers(&engine)),
+            [controller] => loop_report::keys(&engine, controller),
             _ => None,
         };
         document.map_or_else(nothing, |document| answers::document(&document))

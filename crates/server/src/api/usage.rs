@@ -11,11 +11,11 @@ use setpoint_api::fields::{self, FieldLabels};
 use setpoint_api::labels;
 use setpoint_api::resource_types;
 use setpoint_api::status::{Generic, Qualified, Status};
+use setpoint_runtime::queries::usage::{Usage, Used, Which};
 
 use self::shown::{answer_list, answer_one};
 use super::{Api, wanted_view};
 use crate::answers;
-use crate::asks::usage::{Usage, Used, Which};
 use crate::discovery::usage::GROUP;
 use crate::exchange::{Answer, Request};
 use crate::query::Query;

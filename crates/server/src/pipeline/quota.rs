@@ -16,13 +16,14 @@ use setpoint_api::{Key, Revision, Value, json, metadata};
 use setpoint_reconcile::quota::{Usage, amounts, is_counted_of, unstated, usage};
 use setpoint_reconcile::views::resource_quota::ResourceQuota;
 use setpoint_reconcile::{Object, View};
+use setpoint_runtime::objects;
 use setpoint_store::commit::CHAIN_COMMITS_MAX;
 use setpoint_store::{Expect, Proposal, Record};
 
 use super::admission;
 use super::update::Part;
 use super::{World, Writer, ownership, unstorable};
-use crate::{in_process, stored};
+use crate::stored;
 
 /// The most quotas that an object can be charged to: their commits and its own are made together.
 pub const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
@@ -136,7 +137,7 @@ impl<'a> Quota<'a> {
     fn read(record: &'a Record, resource: &str) -> Option<Quota<'a>> {
         let key = Key::from_path(&resource_types::find("", "v1", "resourcequotas")?.resource, record.path())
             .ok()?;
-        let object = in_process::object(key, record)?;
+        let object = objects::object(key, record)?;
         let quota = object.view::<ResourceQuota>()?;
         let mut hard = amounts(&quota.status.hard);
         hard.retain(|name, _| is_counted_of(name, resource));

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use setpoint_api::{Key, ManualClock, Resource, Time, json, value};
+use setpoint_api::{Entropy, Key, ManualClock, Resource, Time, json, value};
 use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, World as Seeing, Write};
+use setpoint_runtime::in_process::Shell;
 use setpoint_server::exchange::Service;
-use setpoint_server::in_process::Shell;
+use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_store::{Filter, Retention, Store};
 
 use super::{MAPS, World, request};
@@ -168,9 +169,11 @@ fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
     let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let engine = Engine::new(vec![Box::new(Maker)], []);
     let shell = {
-        let (clock, oracle) =
-            (Arc::new(ManualClock::with_tick(Time::EPOCH, Duration::from_micros(50))), Arc::default());
-        Shell::start(store.clone(), engine, clock, Arc::new(chance), oracle, Default::default()).unwrap()
+        let clock = Arc::new(ManualClock::with_tick(Time::EPOCH, Duration::from_micros(50)));
+        let entropy: Arc<Entropy> = Arc::new(chance);
+        let executor =
+            InFlightWrites::new(store.clone(), clock.clone(), Arc::clone(&entropy), Default::default());
+        Shell::start(store.clone(), engine, clock, entropy, Arc::default(), Box::new(executor)).unwrap()
     };
     std::thread::scope(|scope| {
         let world = &world;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use setpoint_api::{Time, Value, json};
-use setpoint_server::asks::usage::{Usage, Used, Which};
+use setpoint_runtime::queries::usage::{Usage, Used, Which};
 use setpoint_server::exchange::Identity;
 
 use super::World;

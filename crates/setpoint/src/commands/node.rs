@@ -12,8 +12,8 @@ use setpoint_node::fleet::{BOOTED, FLEET, POWER};
 use setpoint_node::simulated::SCHEME;
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::Held;
-use setpoint_server::client::Client;
-use setpoint_server::remote::{PATIENCE, Remote};
+use setpoint_runtime::client::Client;
+use setpoint_runtime::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::fleet::FleetArguments;
@@ -113,7 +113,7 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
         identity,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
-        oracle: Arc::default(),
+        queries: Arc::default(),
         timing: Default::default(),
         patience: PATIENCE,
     };

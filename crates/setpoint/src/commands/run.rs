@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::Timing;
-use setpoint_server::client::Client;
-use setpoint_server::remote::{PATIENCE, Remote};
+use setpoint_runtime::client::Client;
+use setpoint_runtime::remote::{PATIENCE, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::patience::{ControllerArguments, ElectionArguments};
@@ -110,7 +110,7 @@ async fn lead(
         timing,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
-        oracle: Arc::default(),
+        queries: Arc::default(),
         patience: PATIENCE,
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -20,16 +20,18 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use setpoint_api::names::ip::Cidr;
-use setpoint_api::{Clock, Time};
+use setpoint_api::{Clock, Entropy, Time};
 use setpoint_controllers::Settings;
 use setpoint_node::control_plane::Components;
 use setpoint_node::fleet::{DEFAULT_PREFIX, Fleet};
 use setpoint_pki::certs::Pki;
+use setpoint_runtime::in_process::{LoopEnd, Shell};
+use setpoint_runtime::queries::QueryHandler;
 use setpoint_server::api::Api;
-use setpoint_server::asks::Oracle;
 use setpoint_server::exchange::{Identity, Request, Service};
+use setpoint_server::health::Check;
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
-use setpoint_server::in_process::{LoopEnd, Shell};
+use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
@@ -281,9 +283,9 @@ async fn serve(
     let tls = Arc::new(Tls::new(&pki)?);
     let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let (reconciling, oracle) = reconcile(arguments, places, &pki, store, &api, beginning.clone())?;
+    let (reconciling, queries) = reconcile(arguments, places, &pki, store, &api, beginning.clone())?;
     api.show(reconciling.engine());
-    let api = Arc::new(api.with_check(reconciling.check()));
+    let api = Arc::new(api.with_check(Check::new("loop", false, reconciling.check())));
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
     say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
@@ -294,7 +296,7 @@ async fn serve(
     let options = http::Options { bounds, threads, entropy: entropy(), drain: DRAIN, counters };
     let announcing =
         tokio::spawn(announce(Arc::clone(&service), url.clone(), beginning.begun, beginning.rings));
-    let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), oracle };
+    let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), queries };
     let renewing = tokio::spawn(renewed.renew(pki));
     let stop = async move {
         std::future::poll_fn(|context| {
@@ -323,7 +325,7 @@ fn reconcile(
     store: Store,
     api: &Api,
     Beginning { begun, rings, fleet: mut nodes, .. }: Beginning,
-) -> anyhow::Result<(Shell, Arc<Oracle>)> {
+) -> anyhow::Result<(Shell, Arc<QueryHandler>)> {
     let ranges = Ranges::of(&store.snapshot());
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
@@ -339,12 +341,13 @@ fn reconcile(
     api.ask_usage(Arc::clone(&kubelets) as _);
     let engine = arguments.controllers.engine_of_store(&settings, nodes, arguments.scheduler_config.as_ref());
     let engine = first_pass::guard(engine, places.data_dir.as_deref(), &arguments.controllers);
-    let oracle = Arc::new(Oracle::new(kubelets));
-    oracle.sign_with(&pki.ca)?;
-    let (answering, tolerations) = (Arc::clone(&oracle), arguments.tolerations.tolerations());
-    let clock = Arc::new(SystemClock);
-    let shell = Shell::start(store, engine, clock, Arc::new(entropy), answering, tolerations)?;
-    Ok((shell, oracle))
+    let queries = Arc::new(QueryHandler::new(kubelets).with_access_review(api::review_access));
+    queries.sign_with(&pki.ca)?;
+    let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
+    let tolerations = arguments.tolerations.tolerations();
+    let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations);
+    let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
+    Ok((shell, queries))
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -395,7 +398,7 @@ struct Renewed {
     names: Vec<String>,
     url: String,
     tls: Arc<Tls>,
-    oracle: Arc<Oracle>,
+    queries: Arc<QueryHandler>,
 }
 
 impl Renewed {
@@ -407,7 +410,7 @@ impl Renewed {
     fn renew_now(&self) -> anyhow::Result<Pki> {
         let pki = self.places.pki(&self.names)?;
         self.tls.replace(&pki)?;
-        self.oracle.sign_with(&pki.ca)?;
+        self.queries.sign_with(&pki.ca)?;
         kubeconfig::write(&self.places.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
         Ok(pki)
     }

@@ -1,7 +1,7 @@
 //! A client for tests, as short as they want to say it.
 
 use serde_json::{Value, json};
-use setpoint_server::client::{Client, ClientError, part};
+use setpoint_runtime::client::{Client, ClientError, part};
 
 use crate::server::Server;
 

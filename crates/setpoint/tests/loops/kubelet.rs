@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use setpoint_server::client::ClientError;
+use setpoint_runtime::client::ClientError;
 
 use crate::api::Api;
 use crate::server::Server;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use setpoint_server::client::Client;
+use setpoint_runtime::client::Client;
 
 use crate::api::Api;
 use crate::server::{ALONE, Server};

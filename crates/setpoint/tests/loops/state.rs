@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use setpoint_server::client::ClientError;
+use setpoint_runtime::client::ClientError;
 
 use crate::api::Api;
 

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision};
 use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Object, World};
-use setpoint_server::in_process;
+use setpoint_runtime::objects;
 use setpoint_store::{Cursor, Event, Filter, Store};
 
 use crate::cluster::Origin;
@@ -81,7 +82,7 @@ impl Truth {
     #[must_use]
     pub fn of(store: &Store) -> Truth {
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
-        let cursors = in_process::resources().map(follow).collect();
+        let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         Truth {
             world: World::default(),
             last_work: Revision::ZERO,
@@ -135,7 +136,7 @@ impl Truth {
         self.last = revision;
         let cause = event.after.cause();
         let after =
-            if event.after.is_tombstone() { None } else { in_process::object(key.clone(), &event.after) };
+            if event.after.is_tombstone() { None } else { objects::object(key.clone(), &event.after) };
         let before = match &after {
             Some(object) => self.world.put(object.clone()),
             None => self.world.remove(key, revision),

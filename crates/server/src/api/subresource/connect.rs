@@ -9,6 +9,7 @@ use setpoint_api::Value;
 use setpoint_api::quote::Quoted;
 use setpoint_api::resource_types;
 use setpoint_api::status::Status;
+use setpoint_runtime::objects;
 use setpoint_store::Snapshot;
 
 use super::Api;
@@ -16,7 +17,7 @@ use crate::exchange::{Answer, Body};
 use crate::nodes::{Following, Nodes, Wanted};
 use crate::query::Query;
 use crate::route::Target;
-use crate::{answers, in_process, stored};
+use crate::{answers, stored};
 
 impl Api {
     /// Answers what takes a node.
@@ -62,7 +63,7 @@ impl Api {
         let record = self.find(target, &self.store.snapshot())?;
         let missing = || Status::not_found(target.served.qualified(), &target.name);
         let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
-        let pod = in_process::object(key.clone(), &record).ok_or_else(missing)?;
+        let pod = objects::object(key.clone(), &record).ok_or_else(missing)?;
         let said = nodes.said(&pod, &wanted.container, wanted.previous, now)?;
         let mut answer = answers::text(200, "");
         answer.body = if wanted.follow {

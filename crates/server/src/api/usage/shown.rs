@@ -11,9 +11,9 @@ use setpoint_api::resource_types::api_version;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Map, Time, Value, json, value};
+use setpoint_runtime::queries::usage::Used;
 
 use crate::answers::{self, table_options};
-use crate::asks::usage::Used;
 use crate::discovery::usage::{GROUP, VERSION, kind};
 use crate::exchange::Answer;
 use crate::media::View;

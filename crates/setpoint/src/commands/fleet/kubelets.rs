@@ -16,8 +16,8 @@ use setpoint_node::rules::file::Rule;
 use setpoint_node::{Fleet, logs, nodes, published};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::node::SIMULATED;
-use setpoint_server::asks::usage::{Parts, UNSERVED, Usage, Used, Which};
-use setpoint_server::in_process;
+use setpoint_runtime::objects;
+use setpoint_runtime::queries::usage::{Parts, UNSERVED, Usage, Used, Which};
 use setpoint_server::nodes::{Nodes, Said};
 use setpoint_store::{Record, Snapshot, Store};
 
@@ -240,7 +240,7 @@ fn place(namespace: &str) -> String {
 }
 
 fn object(resource: &str, record: &Record) -> Option<Object> {
-    in_process::object(Key::from_path(&Resource::new(resource).ok()?, record.path()).ok()?, record)
+    objects::object(Key::from_path(&Resource::new(resource).ok()?, record.path()).ok()?, record)
 }
 
 /// The object at a path.

@@ -6,8 +6,10 @@ use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_reconcile::Engine;
 use setpoint_store::{Compacted, Cursor, Event, Filter, Store};
 
-use super::super::{object, observed, resources};
-use super::lane::{Changes, Drained, Lane};
+use setpoint_api::resource_types;
+
+use super::resource_feed::{Changes, Drained, ResourceFeed};
+use crate::objects::{object, observed};
 
 /// The changes of every resource that the engine follows.
 pub(super) struct Feed {
@@ -17,7 +19,7 @@ pub(super) struct Feed {
 struct Followed {
     resource: Resource,
     /// Nothing before the resource is listed.
-    lane: Option<Lane<Cursor>>,
+    lane: Option<ResourceFeed<Cursor>>,
 }
 
 impl Changes for Cursor {
@@ -35,7 +37,8 @@ impl Changes for Cursor {
 
 impl Feed {
     pub(super) fn open(engine: &Engine) -> Feed {
-        let followed = resources().filter(|resource| engine.follows(resource));
+        let stored = resource_types::stored().map(|stored| &stored.resource);
+        let followed = stored.filter(|resource| engine.follows(resource));
         Feed {
             resources: followed.map(|resource| Followed { resource: resource.clone(), lane: None }).collect(),
         }
@@ -97,6 +100,6 @@ impl Followed {
             object(key, record)
         });
         engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
-        self.lane = Some(Lane::new(cursor));
+        self.lane = Some(ResourceFeed::new(cursor));
     }
 }

@@ -3,9 +3,9 @@
 //! Each resource has a task that lists and watches it; writes go out together. Only one task touches the loop, so
 //! that it needs no lock.
 
-mod answering;
-mod following;
-mod writing;
+mod queries;
+mod watch;
+mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,17 +13,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Clock, Key, Resource, Revision, Time, Value, json, value};
+use setpoint_api::{Clock, Entropy, Key, Resource, Revision, Time, Value, json, resource_types, value};
 use setpoint_reconcile::election::{Elector, Held, Step, Timing};
 use setpoint_reconcile::{Ask, Engine, Jump, LoopTime, Object, Observed, Outcome, Seed, Ticket, Turn};
 use tokio::sync::mpsc;
 
-use self::answering::Answering;
-use self::following::Following;
-use crate::api::Entropy;
-use crate::asks::Oracle;
+use self::queries::RemoteQueries;
+use self::watch::ResourceWatch;
 use crate::client::{Client, ClientError};
-use crate::in_process::{SLEEP_MAX, resources};
+use crate::in_process::SLEEP_MAX;
+use crate::queries::QueryHandler;
 
 /// How many reports may wait to be taken in.
 const REPORTS_MAX: usize = 4096;
@@ -59,8 +58,8 @@ pub struct Remote {
     pub clock: Arc<dyn Clock>,
     /// Gives random numbers.
     pub entropy: Arc<Entropy>,
-    /// Answers what the server need not be asked.
-    pub oracle: Arc<Oracle>,
+    /// Answers queries that do not need the server.
+    pub queries: Arc<QueryHandler>,
     /// How long a write or a list may take before it counts as lost; [`PATIENCE`] unless there is a reason.
     pub patience: Duration,
 }
@@ -189,15 +188,16 @@ impl Remote {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
         // A list may come again before all have come once.
+        let resources = || resource_types::stored().map(|stored| &stored.resource);
         let mut unknown: BTreeSet<&Resource> = resources().collect();
         for resource in resources() {
-            let following = Following {
+            let watch = ResourceWatch {
                 client: Arc::clone(&self.watches),
                 clock: Arc::clone(&self.clock),
                 patience: self.patience,
                 reports: reports.clone(),
             };
-            tasks.spawn(following.follow(resource));
+            tasks.spawn(watch.follow(resource));
         }
         let mut known = Known::default();
         let mut wake = watch.now();
@@ -235,20 +235,20 @@ impl Remote {
             }
             for sent in turn.writes {
                 let client = Arc::clone(&self.writes);
-                tasks.spawn(writing::write(client, sent, self.patience, reports.clone()));
+                tasks.spawn(writes::write(client, sent, self.patience, reports.clone()));
             }
             for asked in turn.asks {
-                tasks.spawn(self.answering().answer(asked, reports.clone()));
+                tasks.spawn(self.queries().answer(asked, reports.clone()));
             }
             while tasks.try_join_next().is_some() {}
         }
         // Dropping the tasks ends what is under way; whether a write was done is found in the world next time.
     }
 
-    fn answering(&self) -> Answering {
-        Answering {
+    fn queries(&self) -> RemoteQueries {
+        RemoteQueries {
             client: Arc::clone(&self.writes),
-            oracle: Arc::clone(&self.oracle),
+            local: Arc::clone(&self.queries),
             clock: Arc::clone(&self.clock),
             entropy: Arc::clone(&self.entropy),
         }

@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
-use crate::in_process::identify;
 
 /// Sends a write, and reports what became of it. One that takes too long is lost, so that its key is planned again.
 pub(super) async fn write(
@@ -151,7 +150,7 @@ fn request(sent: &Sent) -> Option<Asked> {
 }
 
 fn typed(served: &ResourceType, mut object: Value) -> Value {
-    identify(&mut object, served);
+    served.set_type(&mut object);
     object
 }
 

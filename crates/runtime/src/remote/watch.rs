@@ -1,4 +1,4 @@
-//! Following one resource: a list, then a watch, and a list again when the watch is lost.
+//! ResourceWatch one resource: a list, then a watch, and a list again when the watch is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,8 @@ enum Ended {
     Lost,
 }
 
-/// What it takes to follow.
-pub(super) struct Following {
+/// Reflector of one resource: lists it, watches it, and reports changes to the loop.
+pub(super) struct ResourceWatch {
     pub client: Arc<Client>,
     pub clock: Arc<dyn Clock>,
     /// How long a list, or the begin of a watch, may take.
@@ -35,7 +35,7 @@ pub(super) struct Following {
     pub reports: mpsc::Sender<Report>,
 }
 
-impl Following {
+impl ResourceWatch {
     /// Follows a resource until nobody listens.
     pub async fn follow(self, resource: &'static Resource) {
         let Some(served) = resource_types::storage_type(resource) else { return };

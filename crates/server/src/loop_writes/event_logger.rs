@@ -1,59 +1,58 @@
-//! What the loop tells people in Events is in the log of the component that tells it too: what went wrong, and what
-//! happens to nodes and to pods that must go. The rest is there for those who look closer.
+//! Event logger: new Events of the control plane as lines of the process's log.
 //!
-//! Many pods that fit nowhere are many lines. So many come in a second and no more; how many were left out is said.
+//! Warnings and the [`NOTABLE`] reasons are logged at info level, at most [`LINES_MAX`] lines in a second; the number of
+//! lines left out is logged in the next second. All other Events are logged at debug level.
 
 use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::{News, Sent, Severity, Write};
 
-/// How many lines come in a second.
+/// Maximum number of lines in a second.
 const LINES_MAX: u32 = 20;
-/// What is a second.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Events that everybody wants to know of though nothing went wrong.
-const WORTH_TELLING: [&str; 5] =
+/// Reasons that are logged although their Events are not warnings.
+const NOTABLE: [&str; 5] =
     ["NodeNotReady", "Preempted", "RegisteredNode", "RemovingNode", "TaintManagerEviction"];
 
-/// How much was told lately.
+/// Lines of the current second.
 #[derive(Default)]
-pub(super) struct Telling {
+pub(super) struct EventLogger {
     second: Time,
-    told: u32,
+    logged: u32,
     left_out: u32,
 }
 
-impl Telling {
-    /// Writes a line about an Event that is told for the first time.
-    pub(super) fn tell(&mut self, Sent { write, manager, .. }: &Sent, now: impl FnOnce() -> Time) {
+impl EventLogger {
+    /// Logs an Event that is created.
+    pub(super) fn log(&mut self, Sent { write, manager, .. }: &Sent, now: impl FnOnce() -> Time) {
         let Write::Tell(news) = write else { return };
-        // What nodes tell is not what a component of the control plane does.
+        // Simulated nodes are not a component of the control plane.
         if *manager == "kubelet" {
             return;
         }
-        // A field called message would be one with the text of the line.
+        // A field called `message` would replace the text of the line.
         let (reason, note) = (news.reason, news.message.as_str());
-        if news.severity != Severity::Warning && !WORTH_TELLING.contains(&reason) {
+        if news.severity != Severity::Warning && !NOTABLE.contains(&reason) {
             tracing::debug!(component = *manager, about = about(news), reason, note, "event");
         } else if self.has_room(manager, now()) {
             tracing::info!(component = *manager, about = about(news), reason, note, "event");
         }
     }
 
-    /// Whether a further line may come now.
+    /// `true` if another line may be logged now.
     fn has_room(&mut self, manager: &'static str, now: Time) -> bool {
         let second = now.whole(SECOND);
         if second != self.second {
             if self.left_out > 0 {
                 tracing::info!(component = manager, lines = self.left_out, "events were left out of the log");
             }
-            *self = Telling { second, ..Telling::default() };
+            *self = EventLogger { second, ..EventLogger::default() };
         }
-        let has_room = self.told < LINES_MAX;
+        let has_room = self.logged < LINES_MAX;
         if has_room {
-            self.told += 1
+            self.logged += 1
         } else {
             self.left_out += 1
         }
@@ -61,7 +60,7 @@ impl Telling {
     }
 }
 
-/// What news is about.
+/// Returns the object that an Event is about, for the log.
 fn about(news: &News) -> String {
     format!("{} {}", news.about.kind, news.about.key.path())
 }
@@ -71,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_lines_come_in_a_second_and_no_more() {
-        let mut telling = Telling::default();
+    fn lines_of_a_second_are_bounded() {
+        let mut logger = EventLogger::default();
         let mut lines =
-            |at: i64| (0..50).filter(|_| telling.has_room("kube-scheduler", Time::from_seconds(at))).count();
+            |at: i64| (0..50).filter(|_| logger.has_room("kube-scheduler", Time::from_seconds(at))).count();
         assert_eq!((lines(1), lines(1), lines(2)), (20, 0, 20));
-        assert_eq!(telling.left_out, 30);
+        assert_eq!(logger.left_out, 30);
     }
 }

@@ -1,19 +1,17 @@
-//! Questions of the loop: what the server knows it is asked, the rest is answered here.
+//! Queries of a remote loop: access and metrics go to the API server, the rest to the local handler.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Clock, Key, Value, json, value};
+use setpoint_api::{Clock, Entropy, Key, Value, json, value};
 use setpoint_reconcile::Ask;
 use tokio::sync::mpsc;
 
 use super::Report;
-use crate::api::Entropy;
-use crate::asks::{Oracle, usage};
-use crate::client::Client;
-use crate::query::encode;
+use crate::client::{Client, percent_encode};
+use crate::queries::{QueryHandler, usage};
 
 /// How long the server may take to answer. It is shorter than the period in which autoscalers ask.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,15 +20,15 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Where it is told what pods use.
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// What it takes to answer.
-pub(super) struct Answering {
+/// Query handler that asks the API server.
+pub(super) struct RemoteQueries {
     pub client: Arc<Client>,
-    pub oracle: Arc<Oracle>,
+    pub local: Arc<QueryHandler>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<Entropy>,
 }
 
-impl Answering {
+impl RemoteQueries {
     /// Answers a question, and reports it.
     pub async fn answer(
         self,
@@ -43,7 +41,7 @@ impl Answering {
             "metrics" => {
                 tokio::time::timeout(PATIENCE, self.metrics(&ask.question)).await.unwrap_or_else(late)
             }
-            _ => self.oracle.answer(&ask, self.clock.now(), &*self.entropy),
+            _ => self.local.answer(&ask, self.clock.now(), &*self.entropy),
         };
         // A loop that is gone does not mind.
         let _ = reports.send(Report::Replied { controller, key, ask, answer }).await;
@@ -64,7 +62,8 @@ impl Answering {
             return Err(error);
         }
         let (namespace, selector) = (question.str_at(&["namespace"]), question.str_at(&["selector"]));
-        let path = format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", encode(selector));
+        let path =
+            format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", percent_encode(selector));
         let list = self.ask(Method::GET, &path, Bytes::new()).await;
         let list = list.map_err(|error| usage::unfetched(&error))?;
         usage::told(question, &usage::from_list(&list))

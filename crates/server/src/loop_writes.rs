@@ -1,13 +1,11 @@
-//! The loop beside the store: its writes go through the same pipeline as any client's, by function call.
+//! Writes of the reconciliation loop: they go through the same pipeline as a client's, by function call.
 //!
-//! [`prepare`] and [`outcome`] are pure, so that a simulator uses them too; [`Shell`] is the thread that runs the
-//! loop in a server.
+//! [`prepare`] and [`outcome`] are pure, so that the simulator uses them too. [`InFlightWrites`] executes them for a loop
+//! that runs beside the store.
 
-mod printed;
-pub mod report;
-mod shell;
-
-use std::borrow::Cow;
+mod event_logger;
+mod event_templates;
+mod in_flight;
 
 use setpoint_api::decode::decode;
 use setpoint_api::metadata;
@@ -16,10 +14,9 @@ use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
-use setpoint_reconcile::object::Kept;
 use setpoint_reconcile::plan::Sort;
-use setpoint_reconcile::{Object, Observed, Outcome, Refusal, Sent, Write};
-use setpoint_store::{CommitError, Committed, Event, Proposal, Record, Refusal as Refused};
+use setpoint_reconcile::{Outcome, Refusal, Sent, Write};
+use setpoint_store::{CommitError, Committed, Proposal, Record, Refusal as Refused};
 
 use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
@@ -27,7 +24,7 @@ use crate::pipeline::update::Part;
 use crate::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
 use crate::stored;
 
-pub use shell::{LOOP_STALL_MAX, LoopEnd, SLEEP_MAX, Shell, ShellError};
+pub use in_flight::InFlightWrites;
 
 /// What a write comes to before it is committed.
 pub enum Prepared {
@@ -67,35 +64,6 @@ pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Out
     }
 }
 
-/// A change of the store as the loop takes it in; nothing for one that cannot be read.
-#[must_use]
-pub fn observed(key: Key, event: &Event) -> Option<Observed> {
-    let record = &event.after;
-    let by = record.tags().reconciler().map(Into::into);
-    let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };
-    Some(Observed { key, revision: record.revision(), after, by })
-}
-
-/// A stored object as the loop takes it in; nothing if it cannot be read.
-#[must_use]
-pub fn object(key: Key, record: &Record) -> Option<Object> {
-    let (revision, time, kept) = (record.revision(), record.time(), Stored(record.clone()));
-    // Hardly any planner looks at Events, and there are many.
-    if key.resource().as_str() == "events" {
-        return Some(Object::unread(key, revision, time, kept));
-    }
-    Object::read(key, revision, time, kept).ok()
-}
-
-/// The store keeps what the loop reads.
-struct Stored(Record);
-
-impl Kept for Stored {
-    fn bytes(&self) -> Cow<'_, [u8]> {
-        self.0.value_bytes()
-    }
-}
-
 fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
     let user = sent.user.to_string();
     let writer = Writer {
@@ -109,7 +77,7 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
     match &sent.write {
         Write::Create { namespace, object, .. } => make(served, namespace, object.clone(), &writer, world),
-        Write::Tell(news) => printed::create(served, news, &writer, world)
+        Write::Tell(news) => event_templates::create(served, news, &writer, world)
             .unwrap_or_else(|| make(served, news.namespace(), news.to_value(), &writer, world)),
         Write::Patch { key, part, sort, patch, uid, revision } => {
             let record = find(served, key, world)?;
@@ -136,7 +104,7 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
                 return Err(changed(served, key));
             }
             let mut says = config.clone();
-            identify(&mut says, served);
+            served.set_type(&mut says);
             says.ensure_map("metadata").insert("name", key.name());
             let namespace = key.namespace().unwrap_or_default();
             let config = Configuration { says: &says, force: true, name: key.name(), namespace };
@@ -217,16 +185,9 @@ fn changed(served: &ResourceType, key: &Key) -> Status {
     Status::conflict(served.qualified(), key.name(), "the object has been modified")
 }
 
-/// Says of which kind an object of the loop's making is.
-pub(crate) fn identify(object: &mut Value, served: &ResourceType) {
-    let map = object.make_map();
-    map.insert("kind", served.info.kind);
-    map.insert("apiVersion", served.api_version());
-}
-
 /// An object of the loop's making, read as a client's would be.
 fn typed(served: &ResourceType, mut object: Value) -> Result<Value, Status> {
-    identify(&mut object, served);
+    served.set_type(&mut object);
     decode(object, served.stored_schema, &[])
         .map(|decoded| decoded.value)
         .map_err(|error| Status::bad_request(error.to_string()))
@@ -264,10 +225,4 @@ fn refused(write: &Write, status: &Status) -> Outcome {
             message: status.message.to_string(),
         }),
     }
-}
-
-/// Every resource whose objects are stored.
-pub fn resources() -> impl Iterator<Item = &'static setpoint_api::Resource> {
-    let stored = resource_types::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
-    stored.map(|served| &served.resource)
 }

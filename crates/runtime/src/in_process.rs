@@ -1,15 +1,16 @@
-//! The thread that runs the loop: it follows the store, sends writes into it, and sleeps when nothing is to do.
+//! The loop beside its store: a thread that follows the store, plans, has writes executed, and sleeps when idle.
+//!
+//! No change is missed: before each sleep every [`resource_feed`] has registered the loop's waker, or the loop turns
+//! again. `tests/wakeups.rs` checks every interleaving of that. Start at [`Shell::start`].
 
 mod doorbell;
 mod feed;
-mod lane;
 mod pulse;
-mod sending;
+mod resource_feed;
 /// Primitives of `doorbell`, which a model checker replaces.
 mod sync {
     pub(super) use parking_lot::{Condvar, Mutex};
 }
-mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +19,15 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use setpoint_api::{Clock, Time};
-use setpoint_reconcile::{Engine, LoopTime, Seed, Turn};
+use setpoint_api::{Clock, Entropy, Time};
+use setpoint_reconcile::{Engine, LoopTime, Seed, Turn, WriteExecutor};
 use setpoint_store::Store;
 use thiserror::Error;
 
 use self::doorbell::Doorbell;
 use self::feed::Feed;
 use self::pulse::Pulse;
-use self::sending::Sending;
-use crate::api::Entropy;
-use crate::asks::Oracle;
-use crate::health::Check;
-use crate::pipeline::admission::tolerations::Tolerations;
+use crate::queries::QueryHandler;
 
 pub use pulse::LOOP_STALL_MAX;
 
@@ -60,7 +57,7 @@ pub struct Shell {
 pub struct ShellError(#[from] std::io::Error);
 
 impl Shell {
-    /// Starts `engine` over `store`. What its planners ask, `oracle` answers.
+    /// Starts `engine` over `store`. Its planners' queries go to `queries`, its writes to `executor`.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -69,39 +66,38 @@ impl Shell {
         engine: Engine,
         clock: Arc<dyn Clock>,
         entropy: Arc<Entropy>,
-        oracle: Arc<Oracle>,
-        tolerations: Tolerations,
+        queries: Arc<QueryHandler>,
+        executor: Box<dyn WriteExecutor>,
     ) -> Result<Shell, ShellError> {
         let time = LoopTime::new(clock.now(), clock.uptime());
-        let (feed, sending, bell) = (Feed::open(&engine), Sending::default(), Arc::new(Doorbell::default()));
+        let (feed, bell) = (Feed::open(&engine), Arc::new(Doorbell::default()));
         let pulse = Arc::new(Pulse::new());
-        let running = Running {
+        let thread = LoopThread {
             store,
             feed,
             clock,
             time,
             entropy,
-            oracle,
-            tolerations,
-            sending,
+            queries,
+            executor,
             bell: Arc::clone(&bell),
             pulse: Arc::clone(&pulse),
             sleep_max: SLEEP_MAX,
         };
-        Shell::run(engine, running)
+        Shell::run(engine, thread)
     }
 
     /// Runs the loop in a thread of its own.
-    fn run(engine: Engine, running: Running) -> Result<Shell, ShellError> {
+    fn run(engine: Engine, looping: LoopThread) -> Result<Shell, ShellError> {
         let stop = Arc::new(AtomicBool::new(false));
         let engine = Arc::new(Mutex::new(engine));
-        let (bell, pulse) = (Arc::clone(&running.bell), Arc::clone(&running.pulse));
+        let (bell, pulse) = (Arc::clone(&looping.bell), Arc::clone(&looping.pulse));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let (ending, ended) = sync_channel(0);
         let thread = std::thread::Builder::new().name("loop".to_owned());
         thread.spawn(move || {
             let _ending: SyncSender<()> = ending;
-            running.run(&run, &stopped);
+            looping.run(&run, &stopped);
         })?;
         Ok(Shell { engine, stop, bell, pulse, ended })
     }
@@ -128,11 +124,11 @@ impl Shell {
         LoopEnd::Stopped
     }
 
-    /// A health check that fails when the loop has not turned for [`LOOP_STALL_MAX`].
+    /// Returns a health check that fails when the loop has not turned for [`LOOP_STALL_MAX`].
     #[must_use]
-    pub fn check(&self) -> Check {
+    pub fn check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
         let pulse = Arc::clone(&self.pulse);
-        Check::new("loop", false, move || pulse.check())
+        move || pulse.check()
     }
 }
 
@@ -153,22 +149,21 @@ pub enum LoopEnd {
     CutOff,
 }
 
-struct Running {
+struct LoopThread {
     store: Store,
     feed: Feed,
     clock: Arc<dyn Clock>,
     time: LoopTime,
     entropy: Arc<Entropy>,
-    oracle: Arc<Oracle>,
-    tolerations: Tolerations,
-    sending: Sending,
+    queries: Arc<QueryHandler>,
+    executor: Box<dyn WriteExecutor>,
     bell: Arc<Doorbell>,
     pulse: Arc<Pulse>,
     /// [`SLEEP_MAX`], but for tests in which no sleep may end by itself.
     sleep_max: Duration,
 }
 
-impl Running {
+impl LoopThread {
     fn run(mut self, engine: &Mutex<Engine>, stop: &AtomicBool) {
         let waker = Waker::from(Arc::clone(&self.bell));
         let mut context = Context::from_waker(&waker);
@@ -183,7 +178,7 @@ impl Running {
             // The loop goes on at once when its own writes are done; otherwise what happens together is taken in
             // together, for taking changes in one by one costs many times what each is worth. The next turn clears
             // the bell and looks at everything, so nothing that happens now is lost.
-            if self.sending.is_empty() {
+            if self.executor.is_idle() {
                 std::thread::park_timeout(GATHER);
             }
         }
@@ -201,17 +196,18 @@ impl Running {
         self.bell.clear();
         let is_armed = self.feed.drain(&self.store, engine, self.now(), context);
         let mut turn = Turn::default();
-        self.take_answers(engine, &mut turn, context);
+        for (ticket, outcome) in self.executor.poll(context) {
+            engine.answer(ticket, outcome, self.now(), &mut turn);
+        }
         let now = self.now();
         let planned = engine.turn(now, Seed((self.entropy)()));
         turn.writes.extend(planned.writes);
         // An answer wakes the key that asked, as a write may.
         let asked_any = !turn.writes.is_empty() || !planned.asks.is_empty();
-        self.send(engine, turn);
-        // A commit that was begun must be polled once, to ring the bell when it is done.
-        let did_any = self.sending.take_begun() || asked_any;
+        // A write that was started must be polled once, to ring the bell when it ends.
+        let did_any = self.send(engine, turn) || asked_any;
         for (controller, key, ask) in planned.asks {
-            let answer = self.oracle.answer(&ask, now, &*self.entropy);
+            let answer = self.queries.answer(&ask, now, &*self.entropy);
             if let Err(error) = &answer {
                 tracing::debug!(controller, %key, whom = ask.whom, error, "a question has no answer");
             }
@@ -223,7 +219,22 @@ impl Running {
         planned.wake.map_or(self.sleep_max, |wake| wake.since(self.now()).min(self.sleep_max))
     }
 
-    /// Follows the wall clock, and has planned anew what waits if it was set.
+    /// Executes writes. Returns `true` if one is in flight that was not polled yet.
+    fn send(&mut self, engine: &mut Engine, mut turn: Turn) -> bool {
+        // A write that is settled without a commit may lead to more at once.
+        while !turn.writes.is_empty() {
+            let mut next = Turn::default();
+            for sent in turn.writes {
+                if let Some((ticket, outcome)) = self.executor.start(sent) {
+                    engine.answer(ticket, outcome, self.now(), &mut next);
+                }
+            }
+            turn = next;
+        }
+        self.executor.submit()
+    }
+
+    /// Follows the wall clock, and requeues what waits if it was set.
     fn follow_clock(&mut self, engine: &mut Engine) {
         if let Some(jump) = self.time.follow(self.clock.now(), self.clock.uptime()) {
             let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());

@@ -277,3 +277,17 @@ impl http_body::Body for Whole {
         http_body::SizeHint::with_exact(self.0.as_ref().map_or(0, |body| body.len() as u64))
     }
 }
+
+/// Encodes a text as the value of a query parameter.
+#[must_use]
+pub fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}

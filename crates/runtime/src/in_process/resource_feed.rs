@@ -1,4 +1,4 @@
-//! One resource's changes, taken in up to a revision.
+//! Feed of one resource: its changes, taken in up to a revision.
 //!
 //! `tests/wakeups.rs` compiles this file too, over a model of the store.
 
@@ -20,7 +20,7 @@ pub(super) trait Changes {
     fn revision(change: &Self::Change) -> Revision;
 }
 
-/// Result of draining a lane.
+/// Result of draining a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Drained {
     /// Everything is taken in, and the waker is registered.
@@ -32,17 +32,17 @@ pub(super) enum Drained {
 }
 
 /// The changes of one resource, and the one that was read too early.
-pub(super) struct Lane<C: Changes> {
+pub(super) struct ResourceFeed<C: Changes> {
     changes: C,
     ahead: Option<C::Change>,
 }
 
-impl<C: Changes> Lane<C> {
-    pub(super) fn new(changes: C) -> Lane<C> {
-        Lane { changes, ahead: None }
+impl<C: Changes> ResourceFeed<C> {
+    pub(super) fn new(changes: C) -> ResourceFeed<C> {
+        ResourceFeed { changes, ahead: None }
     }
 
-    /// Takes in the changes up to `newest`, so that all lanes together show the state at one revision.
+    /// Takes in the changes up to `newest`, so that all feeds together show the state at one revision.
     pub(super) fn drain(
         &mut self,
         newest: Revision,

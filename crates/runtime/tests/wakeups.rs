@@ -1,6 +1,6 @@
 //! The wakeups of the loop under a model checker: every interleaving of two writers and the loop with a few preemptions.
 //!
-//! The bell and the lanes are the very files of the server, over primitives of the checker. The store is a model of the
+//! The bell and the feeds are the very files of the runtime, over primitives of the checker. The store is a model of the
 //! real one: a commit is published under a lock, and the wakers of its lane are taken and woken after that.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,12 +12,12 @@ use loom::thread;
 use setpoint_api::Revision;
 
 use self::doorbell::Doorbell;
-use self::lane::{Changes, Drained, Lane};
+use self::resource_feed::{Changes, Drained, ResourceFeed};
 
-#[path = "../src/in_process/shell/doorbell.rs"]
+#[path = "../src/in_process/doorbell.rs"]
 mod doorbell;
-#[path = "../src/in_process/shell/lane.rs"]
-mod lane;
+#[path = "../src/in_process/resource_feed.rs"]
+mod resource_feed;
 
 /// The checker's primitives with the interface of those that the server uses.
 mod sync {
@@ -143,7 +143,7 @@ fn run_loop(store: &Store, commits: usize, may_sleep_unarmed: bool) -> bool {
     let bell = &ringing.bell;
     let waker = Waker::from(std::sync::Arc::clone(&ringing));
     let mut context = Context::from_waker(&waker);
-    let mut lanes = [0, 1].map(|lane| Lane::new(Cursor { store: store.clone(), lane, next: 0 }));
+    let mut lanes = [0, 1].map(|lane| ResourceFeed::new(Cursor { store: store.clone(), lane, next: 0 }));
     let mut taken = Vec::new();
     loop {
         ringing.is_rung.store(false, Ordering::SeqCst);

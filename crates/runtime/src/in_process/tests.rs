@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use setpoint_api::{Key, ManualClock, Resource, Time, Value, json, value};
-use setpoint_reconcile::{Plan, Planner, Seen, Watch, World};
+use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Sent, Ticket, Watch, World};
 use setpoint_store::{Cause, Draft, Expect, Proposal, Retention};
 use tokio::time::Instant;
 
@@ -115,22 +115,42 @@ fn pairs() -> usize {
     std::env::var("SETPOINT_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
 }
 
+/// Executor for planners that write nothing.
+struct NoWrites;
+
+impl WriteExecutor for NoWrites {
+    fn start(&mut self, sent: Sent) -> Option<(Ticket, Outcome)> {
+        panic!("unexpected write: {:?}", sent.write)
+    }
+
+    fn submit(&mut self) -> bool {
+        false
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>) -> Vec<(Ticket, Outcome)> {
+        Vec::new()
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
 /// Starts a loop that sleeps for at most `sleep_max`.
 fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Duration) -> Shell {
-    let running = Running {
+    let thread = LoopThread {
         store: store.clone(),
         feed: Feed::open(&engine),
         time: LoopTime::new(clock.now(), clock.uptime()),
         clock,
         entropy: Arc::new(|| 7),
-        oracle: Arc::default(),
-        tolerations: Tolerations::default(),
-        sending: Sending::default(),
+        queries: Arc::default(),
+        executor: Box::new(NoWrites),
         bell: Arc::default(),
         pulse: Arc::new(Pulse::new()),
         sleep_max,
     };
-    Shell::run(engine, running).unwrap()
+    Shell::run(engine, thread).unwrap()
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Who answers what planners ask the world outside of the API.
+//! Query handlers: answers to planners' questions that are not in the API.
 //!
-//! A planner is pure: secret arithmetic, the authority's key, what a request says in its bytes and how busy pods are
-//! come to it as answers. [`Oracle`] has those that this process can give without waiting; a loop in a process of
-//! its own asks the server for the rest. Whoever cannot answer says why, and the loop asks again after a pause.
+//! A planner is pure, so signatures, codes, the contents of certificate requests and resource metrics come to it as
+//! answers to queries. [`QueryHandler`] answers without waiting; a remote loop sends queries about access and metrics to
+//! the API server. A query that fails is repeated after a pause.
 //!
-//! | whom | the question | the answer |
+//! | target | question | answer |
 //! |---|---|---|
 //! | `access` | a SubjectAccessReview's `spec` | `{"allowed"}` |
-//! | `certificate-request` | `{"request"}` | what the request says, see [`Request::facts`] |
+//! | `certificate-request` | `{"request"}` | fields of the request, see [`Request::facts`] |
 //! | `hmac-sha256` | `{"key", "text"}` | the code, in base64 for addresses |
 //! | `metrics` | see [`usage`] | see [`usage`] |
 //! | `sha256` | `{"text"}` | the digest, in hexadecimal digits |
@@ -18,38 +18,50 @@ pub mod usage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::hmac;
+use aws_lc_rs::{digest, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::RwLock;
-use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::Ask;
-
-use self::usage::{Unserved, Usage};
-use crate::api::{Entropy, may_do_everything};
-use crate::discovery;
+use setpoint_api::{Entropy, Time, Value, value};
 use setpoint_pki::certs::Pair;
 use setpoint_pki::certs::signing::{SignError, Signer, Wanted};
 use setpoint_pki::x509::Request;
+use setpoint_reconcile::Ask;
 
-/// Answers what can be answered at once.
-pub struct Oracle {
+use self::usage::{Unserved, Usage};
+
+/// Decides if the subject of a SubjectAccessReview's `spec` may do what it describes.
+pub type AccessReview = dyn Fn(&Value) -> bool + Send + Sync;
+
+/// Answers queries from this process alone.
+pub struct QueryHandler {
     signer: RwLock<Option<Signer>>,
     usage: Arc<dyn Usage>,
+    access: Option<Box<AccessReview>>,
 }
 
-impl Default for Oracle {
-    /// One that signs nothing, and knows of no pod what it uses.
-    fn default() -> Oracle {
-        Oracle::new(Arc::new(Unserved))
+impl Default for QueryHandler {
+    /// A handler without signer, metrics and access reviews.
+    fn default() -> QueryHandler {
+        QueryHandler::new(Arc::new(Unserved))
     }
 }
 
-impl Oracle {
-    /// One that signs nothing, and knows of pods what `usage` tells.
+impl QueryHandler {
+    /// A handler with resource metrics, without signer and access reviews.
     #[must_use]
-    pub fn new(usage: Arc<dyn Usage>) -> Oracle {
-        Oracle { signer: RwLock::new(None), usage }
+    pub fn new(usage: Arc<dyn Usage>) -> QueryHandler {
+        QueryHandler { signer: RwLock::new(None), usage, access: None }
+    }
+
+    /// Reviews access with this function.
+    #[must_use]
+    pub fn with_access_review(
+        mut self,
+        review: impl Fn(&Value) -> bool + Send + Sync + 'static,
+    ) -> QueryHandler {
+        self.access = Some(Box::new(review));
+        self
     }
 
     /// Signs with this authority from now on.
@@ -69,19 +81,15 @@ impl Oracle {
         let question = &ask.question;
         match ask.whom {
             "access" => {
-                let groups = question.get("groups").and_then(Value::as_list).unwrap_or_default();
-                let allowed = may_do_everything(groups.iter().filter_map(Value::as_str));
-                Ok(value!({"allowed": (allowed)}))
+                let review = self.access.as_ref().ok_or("this process does not review access")?;
+                Ok(value!({"allowed": (review(question))}))
             }
             "certificate-request" => request(question).map(|request| request.facts()),
             "hmac-sha256" => Ok(Value::from(code(question.str_at(&["key"]), question.str_at(&["text"])))),
             "metrics" => usage::answer(question, &*self.usage),
-            "sha256" => {
-                let tag = discovery::tag(question.str_at(&["text"]).as_bytes());
-                Ok(Value::from(tag.to_ascii_lowercase()))
-            }
+            "sha256" => Ok(Value::from(sha256(question.str_at(&["text"])))),
             "sign" => self.sign(question, now, entropy),
-            other => Err(format!("nobody here answers questions to {other}")),
+            other => Err(format!("no handler for queries to {other}")),
         }
     }
 
@@ -104,7 +112,13 @@ fn request(question: &Value) -> Result<Request, String> {
     Request::from_base64(question.str_at(&["request"])).map_err(|fault| fault.to_string())
 }
 
-/// The code by which somebody who knows the key knows the text.
+/// Returns the SHA-256 digest of a text, in hexadecimal digits.
+fn sha256(text: &str) -> String {
+    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the HMAC-SHA256 code of a text, in base64 for URLs.
 fn code(key: &str, text: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     URL_SAFE_NO_PAD.encode(hmac::sign(&key, text.as_bytes()))
@@ -123,12 +137,12 @@ mod tests {
         Ask { whom, id: "q".to_owned(), question }
     }
 
-    fn answer(oracle: &Oracle, whom: &'static str, question: Value) -> Result<Value, String> {
-        oracle.answer(&ask(whom, question), NOW, &|| 7)
+    fn answer(handler: &QueryHandler, whom: &'static str, question: Value) -> Result<Value, String> {
+        handler.answer(&ask(whom, question), NOW, &|| 7)
     }
 
-    fn oracle() -> Oracle {
-        Oracle::default()
+    fn handler() -> QueryHandler {
+        QueryHandler::default()
     }
 
     #[test]
@@ -136,50 +150,51 @@ mod tests {
         let question = value!({"key": "Jefe", "text": "what do ya want for nothing?"});
         // RFC 4231, test case 2.
         let known = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        let answer = answer(&oracle(), "hmac-sha256", question).unwrap();
+        let answer = answer(&handler(), "hmac-sha256", question).unwrap();
         let bytes = URL_SAFE_NO_PAD.decode(answer.as_str().unwrap()).unwrap();
         assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), known);
     }
 
     #[test]
     fn digests_are_those_that_everybody_computes() {
-        let answer = answer(&oracle(), "sha256", value!({"text": "abc"})).unwrap();
+        let answer = answer(&handler(), "sha256", value!({"text": "abc"})).unwrap();
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(answer.as_str(), Some(known));
     }
 
     #[test]
-    fn access_is_what_the_api_itself_grants() {
-        for (group, allowed) in [("system:masters", true), ("system:nodes", false)] {
-            let answer = answer(&oracle(), "access", value!({"user": "u", "groups": [(group)]})).unwrap();
-            assert_eq!(answer.get("allowed"), Some(&Value::from(allowed)), "{group}");
+    fn access_is_reviewed_by_the_given_function() {
+        let handler = handler().with_access_review(|spec| spec.str_at(&["user"]) == "admin");
+        for (user, allowed) in [("admin", true), ("somebody", false)] {
+            let answer = answer(&handler, "access", value!({"user": (user)})).unwrap();
+            assert_eq!(answer.get("allowed"), Some(&Value::from(allowed)), "{user}");
         }
-        let nobody = answer(&oracle(), "access", value!({"user": "u"})).unwrap();
-        assert_eq!(nobody.get("allowed"), Some(&Value::from(false)));
+        let error = answer(&QueryHandler::default(), "access", value!({"user": "admin"})).unwrap_err();
+        assert_eq!(error, "this process does not review access");
     }
 
     #[test]
     fn requests_are_read_and_signed() {
         let request = include_str!("../../pki/tests/request.b64").trim();
-        let facts = answer(&oracle(), "certificate-request", value!({"request": (request)})).unwrap();
+        let facts = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
         assert_eq!(facts.str_at(&["commonName"]), "someone");
-        let fault = answer(&oracle(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
+        let fault = answer(&handler(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
         assert_eq!(fault, "PEM block type must be CERTIFICATE REQUEST");
         let question = value!({"request": (request), "usages": ["client auth"], "expirationSeconds": 3600});
-        let oracle = oracle();
-        let none = answer(&oracle, "sign", question.clone()).unwrap_err();
+        let handler = handler();
+        let none = answer(&handler, "sign", question.clone()).unwrap_err();
         assert_eq!(none, "this process has no key to sign certificates with");
         let pki = Pki::ephemeral(&["localhost".to_owned()], NOW, 1).unwrap();
-        oracle.sign_with(&pki.ca).unwrap();
-        let signed = answer(&oracle, "sign", question).unwrap();
+        handler.sign_with(&pki.ca).unwrap();
+        let signed = answer(&handler, "sign", question).unwrap();
         let pem = STANDARD.decode(signed.as_str().unwrap()).unwrap();
         assert!(pem.starts_with(b"-----BEGIN CERTIFICATE-----\n"), "{}", json::to_text(&signed));
         assert_eq!(setpoint_pki::x509::certificates_fault(signed.as_str().unwrap()), None);
     }
 
     #[test]
-    fn what_nobody_answers_is_said() {
-        let error = answer(&oracle(), "oracle of delphi", Value::Null).unwrap_err();
-        assert_eq!(error, "nobody here answers questions to oracle of delphi");
+    fn query_without_handler_fails() {
+        let error = answer(&handler(), "oracle of delphi", Value::Null).unwrap_err();
+        assert_eq!(error, "no handler for queries to oracle of delphi");
     }
 }

@@ -1,0 +1,24 @@
+//! Executor of the loop's writes in the process of the store.
+//!
+//! The loop plans, an API server decides and commits. This trait is the seam between the two: a runtime drives it, a
+//! server implements it, and neither links the other.
+
+use std::task::Context;
+
+use crate::{Outcome, Sent, Ticket};
+
+/// Decides writes and commits them.
+pub trait WriteExecutor: Send {
+    /// Starts a write. Returns its outcome if there is nothing to commit.
+    fn start(&mut self, sent: Sent) -> Option<(Ticket, Outcome)>;
+
+    /// Submits the writes that were started. Writes of one turn are submitted together, so that they share a sync.
+    /// Returns `true` if any was started since the last call: it must be polled once to wake the context later.
+    fn submit(&mut self) -> bool;
+
+    /// Returns the outcomes of writes that have ended. The context is woken when another one ends.
+    fn poll(&mut self, context: &mut Context<'_>) -> Vec<(Ticket, Outcome)>;
+
+    /// `true` if no write is in flight.
+    fn is_idle(&self) -> bool;
+}

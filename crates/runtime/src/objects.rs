@@ -1,0 +1,37 @@
+//! Stored objects and changes as the loop takes them in. The loop shares the bytes of the store.
+
+use std::borrow::Cow;
+
+use setpoint_api::Key;
+use setpoint_reconcile::object::Kept;
+use setpoint_reconcile::{Object, Observed};
+use setpoint_store::{Event, Record};
+
+/// Returns a change of the store as the loop observes it; `None` if the object cannot be read.
+#[must_use]
+pub fn observed(key: Key, event: &Event) -> Option<Observed> {
+    let record = &event.after;
+    let by = record.tags().reconciler().map(Into::into);
+    let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };
+    Some(Observed { key, revision: record.revision(), after, by })
+}
+
+/// Returns a stored object as planners see it; `None` if it cannot be read.
+#[must_use]
+pub fn object(key: Key, record: &Record) -> Option<Object> {
+    let (revision, time, kept) = (record.revision(), record.time(), Stored(record.clone()));
+    // Hardly any planner looks at Events, and there are many.
+    if key.resource().as_str() == "events" {
+        return Some(Object::unread(key, revision, time, kept));
+    }
+    Object::read(key, revision, time, kept).ok()
+}
+
+/// Bytes that the loop shares with the store.
+struct Stored(Record);
+
+impl Kept for Stored {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        self.0.value_bytes()
+    }
+}

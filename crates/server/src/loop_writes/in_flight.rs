@@ -1,0 +1,199 @@
+//! Writes of the loop in flight: decided by the pipeline, on their way into the store.
+//!
+//! Writes are decided one after the other and committed together. Writes that are charged to quotas of one namespace
+//! cannot be committed together: each must see the charge of the one before. They wait for each other, and a write whose
+//! quota changed meanwhile is decided again. The loop notices neither.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use setpoint_api::{Clock, Entropy};
+use setpoint_reconcile::{Outcome, Refusal as Refused, Sent, Ticket, WriteExecutor};
+use setpoint_store::{CommitError, Committed, Proposal, Refusal, Store};
+
+use super::event_logger::EventLogger;
+use super::{Prepared, outcome, prepare};
+use crate::pipeline::admission::tolerations::Tolerations;
+use crate::pipeline::{World, quota};
+
+/// Maximum number of times that a write is decided again because its quotas changed.
+const CONFLICTS_MAX: usize = 100;
+
+/// Commits that are queued before the store is woken. They share a sync, and the first waits only for a moment.
+const TOGETHER: usize = 256;
+
+/// Executor of the loop's writes over a store.
+pub struct InFlightWrites {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<Entropy>,
+    tolerations: Tolerations,
+    commits: Vec<UnderWay>,
+    /// Namespaces in which a charged commit is in flight, and the writes that wait for it.
+    held: BTreeMap<Box<str>, VecDeque<Wanted>>,
+    /// `true` if a commit was queued since the last submit.
+    has_queued: bool,
+    logger: EventLogger,
+}
+
+/// A write to make, and the number of times its quotas changed first.
+struct Wanted {
+    sent: Sent,
+    conflicts: usize,
+}
+
+/// A commit in flight.
+struct UnderWay {
+    ticket: Ticket,
+    name: Box<str>,
+    charged: Option<Charged>,
+    commit: setpoint_store::Ticket,
+}
+
+/// A write that is charged to quotas. Only such a write may be decided again, so only these are kept.
+struct Charged {
+    namespace: Box<str>,
+    wanted: Wanted,
+}
+
+impl InFlightWrites {
+    /// An executor without writes.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<Entropy>,
+        tolerations: Tolerations,
+    ) -> InFlightWrites {
+        InFlightWrites {
+            store,
+            clock,
+            entropy,
+            tolerations,
+            commits: Vec::new(),
+            held: BTreeMap::new(),
+            has_queued: false,
+            logger: EventLogger::default(),
+        }
+    }
+
+    /// Decides a write, and queues its commit unless it has to wait for another one.
+    fn begin(&mut self, wanted: Wanted) -> Option<(Ticket, Outcome)> {
+        match self.prepare(&wanted.sent) {
+            Prepared::Settled(outcome) => {
+                log_rejected(&wanted.sent, &outcome);
+                Some((wanted.sent.ticket, outcome))
+            }
+            Prepared::Commit(proposal, name) => {
+                let (ticket, namespace) = (wanted.sent.ticket, charged_namespace(&proposal));
+                if let Some(namespace) = &namespace {
+                    if let Some(waiting) = self.held.get_mut(namespace) {
+                        waiting.push_back(wanted);
+                        return None;
+                    }
+                    self.held.insert(namespace.clone(), VecDeque::new());
+                }
+                let charged = namespace.map(|namespace| Charged { namespace, wanted });
+                let commit = self.store.enqueue(*proposal);
+                self.commits.push(UnderWay { ticket, name, charged, commit });
+                self.has_queued = true;
+                if self.commits.len().is_multiple_of(TOGETHER) {
+                    self.store.wake();
+                }
+                None
+            }
+        }
+    }
+
+    fn prepare(&self, sent: &Sent) -> Prepared {
+        let snapshot = self.store.snapshot();
+        let entropy = [(); 3].map(|()| (self.entropy)());
+        prepare(
+            sent,
+            &World { snapshot: &snapshot, now: self.clock.now(), entropy, tolerations: self.tolerations },
+        )
+    }
+
+    fn end_charged(
+        &mut self,
+        Charged { namespace, mut wanted }: Charged,
+        name: Box<str>,
+        committed: Result<Committed, CommitError>,
+        ended: &mut Vec<(Ticket, Outcome)>,
+    ) {
+        let mut waiting = self.held.remove(&namespace).unwrap_or_default();
+        if was_forestalled(&committed) && wanted.conflicts < CONFLICTS_MAX {
+            wanted.conflicts += 1;
+            waiting.push_front(wanted);
+        } else {
+            ended.push((wanted.sent.ticket, outcome(committed, name)));
+        }
+        while let Some(next) = waiting.pop_front() {
+            ended.extend(self.begin(next));
+            if let Some(held) = self.held.get_mut(&namespace) {
+                held.append(&mut waiting);
+            }
+        }
+    }
+}
+
+impl WriteExecutor for InFlightWrites {
+    fn start(&mut self, sent: Sent) -> Option<(Ticket, Outcome)> {
+        self.logger.log(&sent, || self.clock.now());
+        self.begin(Wanted { sent, conflicts: 0 })
+    }
+
+    fn submit(&mut self) -> bool {
+        if self.has_queued {
+            self.store.wake();
+        }
+        std::mem::take(&mut self.has_queued)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Vec<(Ticket, Outcome)> {
+        let mut done = Vec::new();
+        let mut pending = Vec::new();
+        for mut one in self.commits.drain(..) {
+            match Pin::new(&mut one.commit).poll(context) {
+                Poll::Ready(committed) => done.push((one.ticket, one.name, one.charged, committed)),
+                Poll::Pending => pending.push(one),
+            }
+        }
+        self.commits = pending;
+        let mut ended = Vec::with_capacity(done.len());
+        for (ticket, name, charged, committed) in done {
+            match charged {
+                None => ended.push((ticket, outcome(committed, name))),
+                Some(charged) => self.end_charged(charged, name, committed, &mut ended),
+            }
+        }
+        ended
+    }
+
+    fn is_idle(&self) -> bool {
+        self.commits.is_empty()
+    }
+}
+
+/// Logs a write that was rejected.
+fn log_rejected(Sent { write, manager, by, .. }: &Sent, outcome: &Outcome) {
+    if let Outcome::Refused(Refused { reason, message }) = outcome {
+        let (verb, resource, by) = (write.verb(), write.resource(), &**by);
+        tracing::warn!(component = *manager, by, verb, %resource, reason, why = message, "write rejected");
+    }
+}
+
+fn charged_namespace(proposal: &Proposal) -> Option<Box<str>> {
+    quota::charged(proposal)?.namespace().map(Into::into)
+}
+
+/// `true` if a quota that the write is charged to changed meanwhile.
+fn was_forestalled(committed: &Result<Committed, CommitError>) -> bool {
+    matches!(
+        committed,
+        Err(CommitError::Refused(Refusal::Conflict(conflict))) if quota::is_quota(&conflict.key)
+    )
+}
