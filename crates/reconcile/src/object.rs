@@ -7,10 +7,11 @@
 mod pairs;
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use memchr::memmem;
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -46,13 +47,33 @@ pub struct Before<'a, V> {
 
 /// Whoever keeps the bytes of an object. They never change.
 pub trait Kept: Send + Sync + 'static {
-    /// The bytes: made anew for each who asks, if they are not kept as they are.
-    fn bytes(&self) -> Cow<'_, [u8]>;
+    /// The bytes: made for each who asks, if they are not kept as they are.
+    fn bytes(&self) -> ObjectBytes<'_>;
+}
+
+/// The bytes of an object.
+#[derive(Clone, Debug)]
+pub enum ObjectBytes<'a> {
+    /// Where they lie.
+    Borrowed(&'a [u8]),
+    /// Shared with whoever keeps them, or unpacked.
+    Shared(Bytes),
+}
+
+impl Deref for ObjectBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            ObjectBytes::Borrowed(bytes) => bytes,
+            ObjectBytes::Shared(bytes) => bytes,
+        }
+    }
 }
 
 impl<T: AsRef<[u8]> + Send + Sync + 'static> Kept for T {
-    fn bytes(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self.as_ref())
+    fn bytes(&self) -> ObjectBytes<'_> {
+        ObjectBytes::Borrowed(self.as_ref())
     }
 }
 
@@ -135,7 +156,7 @@ impl Object {
 
     /// Its bytes, as the API serves them.
     #[must_use]
-    pub fn bytes(&self) -> Cow<'_, [u8]> {
+    pub fn bytes(&self) -> ObjectBytes<'_> {
         self.0.kept.bytes()
     }
 

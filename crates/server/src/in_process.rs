@@ -7,15 +7,13 @@ mod printed;
 pub mod report;
 mod shell;
 
-use std::borrow::Cow;
-
 use setpoint_api::decode::decode;
 use setpoint_api::metadata;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
-use setpoint_reconcile::object::Kept;
+use setpoint_reconcile::object::{Kept, ObjectBytes};
 use setpoint_reconcile::plan::Sort;
 use setpoint_reconcile::{Object, Observed, Outcome, Refusal, Sent, Write};
 use setpoint_store::{CommitError, Committed, Event, Proposal, Record, Refusal as Refused};
@@ -91,8 +89,8 @@ pub fn object(key: Key, record: &Record) -> Option<Object> {
 struct Stored(Record);
 
 impl Kept for Stored {
-    fn bytes(&self) -> Cow<'_, [u8]> {
-        self.0.value_bytes()
+    fn bytes(&self) -> ObjectBytes<'_> {
+        ObjectBytes::Shared(self.0.value())
     }
 }
 

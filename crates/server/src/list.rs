@@ -181,7 +181,10 @@ pub fn answer(
     };
     match (view, form) {
         (View::Metadata(_), _) => Err(answers::mismatch(served, true)),
-        (View::Whole, Form::Json) if !served.is_converted() => Ok(stored_bytes(target, page)),
+        (View::Whole, Form::Json) if !served.is_converted() => Ok(match stored_bytes(target, &page) {
+            Some(answer) => answer,
+            None => encoding::answer(served, page, (form, view), table, now),
+        }),
         // Few kinds have rows that depend on the whole list, and hardly anyone wants tables as YAML.
         (View::Table(_) | View::MetadataList(_), _)
             if form == Form::Yaml || !has_independent_rows((served.info.group, served.info.kind)) =>
@@ -200,21 +203,21 @@ pub fn answer(
 }
 
 /// Answers with a page of objects as they are stored: their bytes are only referred to, and put together piece by piece
-/// while they are sent.
-fn stored_bytes(target: &Target, page: Page) -> Answer {
+/// while they are sent. Nothing if any of them is packed, for then a page may take much more memory than its objects do.
+fn stored_bytes(target: &Target, page: &Page) -> Option<Answer> {
     let served = target.served;
-    let (kind, api_version, meta) = (served.info.kind, served.api_version(), meta(&page));
+    let (kind, api_version, meta) = (served.info.kind, served.api_version(), meta(page));
     let head =
         format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
     let mut parts = Vec::with_capacity(2 * page.records.len() + 2);
     parts.push(Part::from(head));
-    for (i, record) in page.records.into_iter().enumerate() {
+    for (i, record) in page.records.iter().enumerate() {
         // The objects of a list do not repeat their type.
         parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
-        parts.push(Part::stored(record, served.type_prefix.len()));
+        parts.push(Part::Stored(record.plain_value()?.slice(served.type_prefix.len()..)));
     }
     parts.push(Part::from("]}\n"));
-    answers::json_bytes(200, parts)
+    Some(answers::json_bytes(200, parts))
 }
 
 fn meta(page: &Page) -> String {

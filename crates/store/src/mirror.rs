@@ -95,7 +95,7 @@ impl Snapshot {
                 None => self.tables.entry(key.resource().clone()).or_default(),
             };
             let before = table.objects.get(key.path().as_bytes()).cloned();
-            let mut after = Record::apply(write, commit.revision, commit.time, before.as_ref());
+            let after = Record::apply(write, commit.revision, commit.time, before.as_ref());
             after.pack(&mut table.samples);
             if after.is_tombstone() {
                 table.remove(key.path());
@@ -132,7 +132,7 @@ impl Snapshot {
         if write.body.is_none() || commit.revision > self.revision {
             return false;
         }
-        let mut record = Record::apply(write, commit.revision, commit.time, None);
+        let record = Record::apply(write, commit.revision, commit.time, None);
         let table = self.tables.entry(write.key.resource().clone()).or_default();
         record.pack(&mut table.samples);
         table.insert(record);

@@ -1,4 +1,5 @@
-//! Lists in forms other than the stored one: tables, metadata, YAML, protobuf, converted versions.
+//! Lists in forms other than the stored one: tables, metadata, YAML, protobuf, converted versions; and lists of packed
+//! objects.
 //!
 //! Each object is parsed and encoded when its chunk is due, so a list of any length takes the memory of a few chunks,
 //! and no chunk takes long: [`CHUNK_BYTES`] of output or [`CHUNK_ITEMS`] objects, whichever comes first.
@@ -40,7 +41,7 @@ struct ListEncoder {
 }
 
 enum ItemForm {
-    /// A version other than the stored one.
+    /// A version other than the stored one, or packed objects.
     Json,
     Yaml {
         /// What comes after the items.
@@ -145,6 +146,12 @@ impl ListEncoder {
         match &mut self.form {
             ItemForm::Json => {
                 out.extend_from_slice(before);
+                if !served.is_converted() {
+                    // All that is stored begins with its type, which the list has.
+                    out.push(b'{');
+                    out.extend_from_slice(&record.value()[served.type_prefix.len()..]);
+                    return;
+                }
                 json::write(&without_type(served, record), out);
             }
             ItemForm::Yaml { .. } => yaml::write(&Value::List(vec![without_type(served, record)]), out),
