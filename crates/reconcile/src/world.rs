@@ -444,8 +444,16 @@ fn move_entries(entries: &mut Entries, key: &Key, before: Vec<Arc<str>>, after: 
         entries.remove(&(value, key.clone()));
     }
     for value in after {
+        let value = shared(entries, value);
         entries.insert((value, key.clone()));
     }
+}
+
+/// The same value as other entries have it: many pods are found under one owner, node or label.
+fn shared(entries: &Entries, value: Arc<str>) -> Arc<str> {
+    let start = (Arc::clone(&value), LEAST.clone());
+    let first = entries.range((Bound::Included(start), Bound::Unbounded)).next();
+    first.filter(|(found, _)| *found == value).map_or(value, |(found, _)| Arc::clone(found))
 }
 
 /// The indexes over the resource of a key.
@@ -599,6 +607,19 @@ mod tests {
         assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);
         assert_eq!(world.revision_of(&Resource::new("pods").unwrap()), Revision(5));
         assert!(world.find("pods", "a", "y").is_none() && world.find("pods", "a", "x").is_some());
+    }
+
+    #[test]
+    fn entries_of_one_value_share_it() {
+        let mut world = World::new([BY_APP]);
+        for i in 0..100 {
+            world.put(pod(&format!("a/x{:02}", i * 37 % 100), i + 1, "web", "o1"));
+        }
+        let by_app = &world.indexes[0].1;
+        for entries in [by_app, &world.owned] {
+            let values: Vec<&Arc<str>> = entries.iter().map(|(value, _)| value).collect();
+            assert!(values.len() == 100 && values.iter().all(|value| Arc::ptr_eq(value, values[0])));
+        }
     }
 
     #[test]
