@@ -105,6 +105,18 @@ impl Key {
         Ok(Key { resource: resource.clone(), path: path.into() })
     }
 
+    /// The key with a path that another key has, which is shared with it.
+    #[must_use]
+    pub fn of_path(resource: &Resource, path: &Arc<str>) -> Key {
+        Key { resource: resource.clone(), path: Arc::clone(path) }
+    }
+
+    /// The path, to be shared.
+    #[must_use]
+    pub fn shared_path(&self) -> &Arc<str> {
+        &self.path
+    }
+
     /// The resource.
     #[must_use]
     pub fn resource(&self) -> &Resource {

@@ -146,7 +146,7 @@ impl Planner for Consumer {
         let message =
             format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}");
         let is_said = condition(&schema.status.conditions, DANGLING)
-            .is_some_and(|said| said.status == status && said.reason == reason && said.message == message);
+            .is_some_and(|said| said.status == status && said.reason == reason && *said.message == *message);
         if !is_said {
             let condition = value_of(&Condition::new(DANGLING, status, reason, &message, now));
             let config = value!({"status": {"conditions": [(condition)]}});

@@ -302,7 +302,7 @@ fn mark_pods(object: &Object, world: &World, now: Time) -> Vec<Act> {
             continue;
         };
         let mut condition = ready.clone();
-        "False".clone_into(&mut condition.status);
+        condition.status = "False".into();
         condition.last_transition_time = Some(now);
         let status = value!({"status": {"conditions": (value_of(&[condition]))}});
         let note = Subject::of(pod, "v1", "Pod").warning("NodeNotReady", "Node is not ready");

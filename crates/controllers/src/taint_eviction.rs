@@ -132,7 +132,7 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
 pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), now: Time) -> Option<Act> {
     let kind = "DisruptionTarget";
     let known = condition(&pod.status.conditions, kind);
-    if known.is_some_and(|known| known.is_true() && known.reason == reason && known.message == message) {
+    if known.is_some_and(|known| known.is_true() && known.reason == reason && &*known.message == message) {
         return None;
     }
     let mut new = Condition::new(kind, "True", reason, message, now);

@@ -81,7 +81,7 @@ impl Planner for ClaimProtection {
 /// Whether a pod has ended, or its containers have.
 pub(crate) fn is_terminated(object: &Object, pod: &Pod) -> bool {
     let ended = |status: &setpoint_reconcile::views::pod::ContainerStatus| {
-        status.state.get("terminated").is_some() || status.state.get("waiting").is_some()
+        status.state.terminated.is_some() || status.state.waiting.is_some()
     };
     let mut all = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     pod.is_finished() || (object.meta().is_deleted() && all.all(ended))

@@ -37,7 +37,9 @@ fn is_held(pod: &PodView) -> bool {
         status.phase == "Pending"
             && condition(&status.conditions, "PodReadyToStartContainers").is_some_and(|one| !one.is_true())
     };
-    let lacks = |one: &ContainerStatus| one.state.str_at(&["waiting", "reason"]) == CONFIG_ERROR;
+    let lacks = |one: &ContainerStatus| {
+        one.state.waiting.as_ref().is_some_and(|waiting| waiting.reason == CONFIG_ERROR)
+    };
     status.start_time.is_some()
         && !pod.is_finished()
         && (is_unmounted()

@@ -57,7 +57,7 @@ fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
     let all = pod.spec.containers.iter().chain(sidecars).filter(move |_| is_said);
     all.filter_map(move |container| {
         let status = reported().find(|status| status.name == container.name)?;
-        let has_any = !status.allocated_resources.is_empty() || status.state.get("running").is_some();
+        let has_any = !status.allocated_resources.is_empty() || status.state.is_running();
         has_any.then_some((container, status))
     })
 }
@@ -89,7 +89,7 @@ pub fn held_by(object: &Object, pod: &Pod) -> Amounts {
     }
     let mut held = pod.clone();
     for (container, status) in given(pod) {
-        let Pod { spec, .. } = &mut held;
+        let spec = &mut *held.spec;
         let mut all = spec.containers.iter_mut().chain(&mut spec.init_containers);
         if let Some(own) = all.find(|one| one.name == container.name) {
             own.resources.requests = status.allocated_resources.clone();

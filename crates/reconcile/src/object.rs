@@ -7,10 +7,11 @@
 mod pairs;
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use memchr::memmem;
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -26,6 +27,10 @@ pub trait View: DeserializeOwned + Send + Sync + 'static {
 
     /// Gives back what room was left for more than there is: views of which there are many, and which stay, do so.
     fn shrink(&mut self) {}
+
+    /// Refers to parts of a like object, or of an earlier commit of this one, where they are equal: views of which there
+    /// are many do so.
+    fn share(&mut self, _like: &Self) {}
 
     /// Reads what follows type and metadata of an object in its stored form: a comma, fields, a brace. What did not change
     /// since an earlier commit of the object can be taken from there. Nothing if it has to be read as any other text; so
@@ -46,13 +51,33 @@ pub struct Before<'a, V> {
 
 /// Whoever keeps the bytes of an object. They never change.
 pub trait Kept: Send + Sync + 'static {
-    /// The bytes: made anew for each who asks, if they are not kept as they are.
-    fn bytes(&self) -> Cow<'_, [u8]>;
+    /// The bytes: made for each who asks, if they are not kept as they are.
+    fn bytes(&self) -> ObjectBytes<'_>;
+}
+
+/// The bytes of an object.
+#[derive(Clone, Debug)]
+pub enum ObjectBytes<'a> {
+    /// Where they lie.
+    Borrowed(&'a [u8]),
+    /// Shared with whoever keeps them, or unpacked.
+    Shared(Bytes),
+}
+
+impl Deref for ObjectBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            ObjectBytes::Borrowed(bytes) => bytes,
+            ObjectBytes::Shared(bytes) => bytes,
+        }
+    }
 }
 
 impl<T: AsRef<[u8]> + Send + Sync + 'static> Kept for T {
-    fn bytes(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self.as_ref())
+    fn bytes(&self) -> ObjectBytes<'_> {
+        ObjectBytes::Borrowed(self.as_ref())
     }
 }
 
@@ -135,7 +160,7 @@ impl Object {
 
     /// Its bytes, as the API serves them.
     #[must_use]
-    pub fn bytes(&self) -> Cow<'_, [u8]> {
+    pub fn bytes(&self) -> ObjectBytes<'_> {
         self.0.kept.bytes()
     }
 
@@ -151,27 +176,44 @@ impl Object {
         if self.0.key.resource().as_str() != V::RESOURCE {
             return None;
         }
-        self.head().view.get_or_init(|| self.read_view::<V>(None)).as_ref()?.downcast_ref()
+        self.head().view.get_or_init(|| self.read_view::<V>(None, None)).as_ref()?.downcast_ref()
     }
 
     /// Reads the view now, if that of an earlier commit of the same object has been read: what did not change is taken from
     /// there.
     pub fn view_after<V: View>(&self, before: &Object) {
-        let Some(head) = before.0.head.get() else { return };
-        let Some(Some(view)) = head.view.get() else { return };
-        if let (Some(view), bytes) = (view.downcast_ref::<V>(), before.bytes())
-            && head.body > 0
-        {
+        let Some((head, view)) = before.known_view::<V>() else { return };
+        if head.body > 0 {
+            let bytes = before.bytes();
             let before = Before { view, body: &bytes[head.body..] };
-            self.head().view.get_or_init(|| self.read_view::<V>(Some(before)));
+            self.head().view.get_or_init(|| self.read_view(Some(before), Some(view)));
         }
     }
 
-    fn read_view<V: View>(&self, before: Option<Before<'_, V>>) -> Option<Box<dyn Any + Send + Sync>> {
+    /// Reads the view now, if that of a like object has been read: equal parts are shared with it.
+    pub fn view_beside<V: View>(&self, other: &Object) {
+        if let Some((_, view)) = other.known_view::<V>() {
+            self.head().view.get_or_init(|| self.read_view(None, Some(view)));
+        }
+    }
+
+    fn known_view<V: View>(&self) -> Option<(&Head, &V)> {
+        let head = self.0.head.get()?;
+        Some((head, head.view.get()?.as_ref()?.downcast_ref()?))
+    }
+
+    fn read_view<V: View>(
+        &self,
+        before: Option<Before<'_, V>>,
+        like: Option<&V>,
+    ) -> Option<Box<dyn Any + Send + Sync>> {
         let (bytes, body) = (self.bytes(), self.head().body);
         let body = if body > 0 { std::str::from_utf8(&bytes[body..]).ok() } else { None };
         let view = body.and_then(|body| V::read_stored(body, before)).or_else(|| self.decode::<V>());
         let mut view = Box::new(view?);
+        if let Some(like) = like {
+            view.share(like);
+        }
         view.shrink();
         Some(view)
     }

@@ -41,12 +41,16 @@ pub mod stateful_set;
 pub mod storage_class;
 pub mod storage_version_migration;
 pub mod volume_attachment;
+mod word;
+
+use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use setpoint_api::labels::{Expression, Selector};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value};
 
+pub use self::word::Word;
 pub use crate::object::{or_default, time};
 
 /// A condition in a status.
@@ -55,9 +59,9 @@ pub use crate::object::{or_default, time};
 pub struct Condition {
     /// What it is about.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Word,
     /// `True`, `False` or `Unknown`.
-    pub status: String,
+    pub status: Word,
     /// When that was last looked at; only conditions of Jobs and pods have it.
     #[serde(
         deserialize_with = "time",
@@ -76,11 +80,11 @@ pub struct Condition {
     #[serde(deserialize_with = "time", serialize_with = "write_time")]
     pub last_transition_time: Option<Time>,
     /// Why, in one word.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub reason: Word,
     /// Why, in words.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub message: Box<str>,
     /// For which generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -91,11 +95,11 @@ impl Condition {
     #[must_use]
     pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
         Condition {
-            kind: kind.to_owned(),
-            status: status.to_owned(),
+            kind: kind.into(),
+            status: status.into(),
             last_transition_time: Some(now),
-            reason: reason.to_owned(),
-            message: message.to_owned(),
+            reason: reason.into(),
+            message: message.into(),
             ..Condition::default()
         }
     }
@@ -105,6 +109,10 @@ impl Condition {
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }
+}
+
+fn is_empty(text: &impl Deref<Target = str>) -> bool {
+    text.is_empty()
 }
 
 /// The condition of a type.

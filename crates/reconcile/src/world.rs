@@ -337,11 +337,16 @@ impl World {
         if object.key().resource().as_str() == EVENTS {
             return before;
         }
-        // There are more changes of pods than of anything else.
-        if object.key().resource().as_str() == Pod::RESOURCE
-            && let Some(before) = &before
-        {
-            object.view_after::<Pod>(before);
+        // There are more changes of pods than of anything else, and more pods.
+        if object.key().resource().as_str() == Pod::RESOURCE {
+            match &before {
+                Some(before) => object.view_after::<Pod>(before),
+                None => {
+                    if let Some(like) = self.sibling(&object) {
+                        object.view_beside::<Pod>(like);
+                    }
+                }
+            }
         }
         // An identity seldom changes hands, so most writes leave the tree of identities alone.
         let uid = &object.meta().uid;
@@ -351,6 +356,18 @@ impl World {
         }
         self.index(before.as_ref(), Some(&object));
         before
+    }
+
+    /// A neighbor of an object that has the same controller: names of pods of one controller begin alike.
+    fn sibling(&self, object: &Object) -> Option<&Object> {
+        let (key, controller) = (object.key(), object.meta().controller().map(|owner| &owner.uid));
+        let objects = &self.tables.get(key.resource())?.objects;
+        let is_like = |other: &&Object| other.meta().controller().map(|owner| &owner.uid) == controller;
+        let before = objects.range(..key.clone()).next_back().map(|(_, other)| other);
+        before.filter(is_like).or_else(|| {
+            let behind = objects.range((Bound::Excluded(key.clone()), Bound::Unbounded)).next();
+            behind.map(|(_, other)| other).filter(is_like)
+        })
     }
 
     /// Takes away the object at a key, and gives it.
@@ -427,8 +444,16 @@ fn move_entries(entries: &mut Entries, key: &Key, before: Vec<Arc<str>>, after: 
         entries.remove(&(value, key.clone()));
     }
     for value in after {
+        let value = shared(entries, value);
         entries.insert((value, key.clone()));
     }
+}
+
+/// The same value as other entries have it: many pods are found under one owner, node or label.
+fn shared(entries: &Entries, value: Arc<str>) -> Arc<str> {
+    let start = (Arc::clone(&value), LEAST.clone());
+    let first = entries.range((Bound::Included(start), Bound::Unbounded)).next();
+    first.filter(|(found, _)| *found == value).map_or(value, |(found, _)| Arc::clone(found))
 }
 
 /// The indexes over the resource of a key.
@@ -462,6 +487,88 @@ mod tests {
             key.name()
         );
         Object::read(key, Revision(revision), Time::EPOCH, text).unwrap()
+    }
+
+    /// A pod in its stored form: with its owner, image and node.
+    fn stored_pod(name: &str, revision: u64, owner: &str, image: &str, node: &str) -> Object {
+        let key = Key::from_path(&Resource::new("pods").unwrap(), &format!("a/{name}")).unwrap();
+        let node = if node.is_empty() { String::new() } else { format!(r#""nodeName":"{node}","#) };
+        let text = format!(
+            r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","uid":"{name}","labels":{{"app":"{image}"}},"ownerReferences":[{{"uid":"{owner}","controller":true}}],"managedFields":[{{"manager":"m"}}]}},"spec":{{"volumes":[{{"name":"token-{name}"}}],"containers":[{{"name":"c","image":"{image}"}}],{node}"schedulerName":"s"}},"status":{{"phase":"Running","containerStatuses":[{{"name":"c","restartCount":{revision}}}]}}}}"#
+        );
+        Object::read(key, Revision(revision), Time::EPOCH, text).unwrap()
+    }
+
+    fn spec_of<'a>(world: &'a World, name: &str) -> &'a crate::views::pod::PodSpec {
+        &world.view::<Pod>("a", name).unwrap().1.spec
+    }
+
+    #[test]
+    fn pods_of_one_template_share_their_spec_whatever_becomes_of_them() {
+        let mut world = World::new([crate::views::pod::BY_NODE]);
+        let name = |i: u64| format!("web-{:03}", i * 37 % 100);
+        for i in 0..100 {
+            world.put(stored_pod(&name(i), i + 1, "o1", "i1", ""));
+        }
+        for i in 0..100 {
+            world.put(stored_pod(&name(i), i + 200, "o1", "i1", &format!("n{i}")));
+        }
+        let specs = |world: &World| -> Vec<crate::views::pod::PodSpec> {
+            (0..100).map(|i| spec_of(world, &name(i)).clone()).collect()
+        };
+        let mut distinct: Vec<crate::views::pod::PodSpec> = Vec::new();
+        for spec in specs(&world) {
+            if !distinct.iter().any(|other| other.shares_with(&spec)) {
+                distinct.push(spec);
+            }
+        }
+        assert_eq!(distinct.len(), 1, "one spec for all pods");
+        let spec = spec_of(&world, "web-037");
+        assert_eq!((spec.node_name.as_str(), spec.volumes[0].name.as_str()), ("n1", "token-web-037"));
+        world.put(stored_pod("web-037", 400, "o1", "i2", "n1"));
+        assert_eq!(spec_of(&world, "web-037").containers[0].image, "i2");
+        assert_eq!(spec_of(&world, "web-036").containers[0].image, "i1", "others keep theirs");
+    }
+
+    /// Everything that planners can see of the pods of a world.
+    fn shown(world: &World) -> String {
+        let pods: Vec<String> = world
+            .views::<Pod>()
+            .map(|(object, pod)| format!("{object:?} {:?} {:?} {:?}", object.meta(), pod.spec, pod.status))
+            .collect();
+        let indexed =
+            ["n0", "n1", ""].map(|node| names(world.indexed(crate::views::pod::BY_NODE.name, node)));
+        let owned = ["o0", "o1"].map(|owner| names(world.owned(owner, "pods")));
+        format!("{pods:#?} {indexed:?} {owned:?}")
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_world_that_followed_every_change_is_the_one_that_was_read_at_once(
+            changes in proptest::collection::vec((0u64..8, 0u8..2, 0u8..3, 0u8..3, 0u8..6), 1..60),
+        ) {
+            let new = || World::new([crate::views::pod::BY_NODE]);
+            let (mut world, mut last) = (new(), std::collections::BTreeMap::new());
+            for (i, (pod, owner, image, node, deleted)) in changes.into_iter().enumerate() {
+                let node = if node == 2 { String::new() } else { format!("n{node}") };
+                let (owner, image) = (format!("o{owner}"), format!("i{image}"));
+                let object = |revision| stored_pod(&format!("web-{pod}"), revision, &owner, &image, &node);
+                let revision = i as u64 + 1;
+                if deleted == 0 {
+                    world.remove(object(revision).key(), Revision(revision));
+                    last.remove(&pod);
+                } else {
+                    world.put(object(revision));
+                    last.insert(pod, object(revision));
+                }
+                let mut at_once = new();
+                last.values().for_each(|object| drop(at_once.put(object.clone())));
+                proptest::prop_assert_eq!(shown(&world), shown(&at_once));
+                let mut backwards = new();
+                last.values().rev().for_each(|object| drop(backwards.put(object.clone())));
+                proptest::prop_assert_eq!(shown(&world), shown(&backwards));
+            }
+        }
     }
 
     fn node(revision: u64, ready: &str, beat: i64) -> Object {
@@ -500,6 +607,19 @@ mod tests {
         assert_eq!(names(old.in_namespace("pods", "a")), ["a/x", "a/y"]);
         assert_eq!(world.revision_of(&Resource::new("pods").unwrap()), Revision(5));
         assert!(world.find("pods", "a", "y").is_none() && world.find("pods", "a", "x").is_some());
+    }
+
+    #[test]
+    fn entries_of_one_value_share_it() {
+        let mut world = World::new([BY_APP]);
+        for i in 0..100 {
+            world.put(pod(&format!("a/x{:02}", i * 37 % 100), i + 1, "web", "o1"));
+        }
+        let by_app = &world.indexes[0].1;
+        for entries in [by_app, &world.owned] {
+            let values: Vec<&Arc<str>> = entries.iter().map(|(value, _)| value).collect();
+            assert!(values.len() == 100 && values.iter().all(|value| Arc::ptr_eq(value, values[0])));
+        }
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Stored objects and changes as the loop takes them in. The loop shares the bytes of the store.
 
-use std::borrow::Cow;
-
 use setpoint_api::Key;
-use setpoint_reconcile::object::Kept;
+use setpoint_reconcile::object::{Kept, ObjectBytes};
 use setpoint_reconcile::{Object, Observed};
 use setpoint_store::{Event, Record};
 
@@ -31,7 +29,7 @@ pub fn object(key: Key, record: &Record) -> Option<Object> {
 struct Stored(Record);
 
 impl Kept for Stored {
-    fn bytes(&self) -> Cow<'_, [u8]> {
-        self.0.value_bytes()
+    fn bytes(&self) -> ObjectBytes<'_> {
+        ObjectBytes::Shared(self.0.value())
     }
 }

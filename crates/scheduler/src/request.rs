@@ -418,7 +418,8 @@ mod tests {
         pod.status.container_statuses = vec![status];
         if refused {
             let (kind, reason) = ("PodResizePending".to_owned(), "Infeasible".to_owned());
-            pod.status.conditions = vec![Condition { kind, reason, ..Condition::default() }];
+            pod.status.conditions =
+                vec![Condition { kind: kind.into(), reason: reason.into(), ..Condition::default() }];
         }
         let request = Request::of(&pod);
         assert_eq!(request.likely_cpu, request.asked.cpu);

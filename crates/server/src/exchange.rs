@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
-use setpoint_store::Record;
 
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::Place;
@@ -77,22 +76,13 @@ impl Body {
 pub enum Part {
     /// Bytes that were made for it.
     Made(Bytes),
-    /// What [`Part::stored`] makes of a record that can be read where it lies.
-    Stored(Record, usize),
+    /// Bytes that are shared with a record.
+    Stored(Bytes),
     /// A chunk of a list, which other answers send too.
     Shared(Arc<EncodedChunk>),
 }
 
 impl Part {
-    /// A stored object from this byte on, read where it lies while it is sent, if it can be.
-    #[must_use]
-    pub fn stored(record: Record, from: usize) -> Part {
-        match record.value_in_place() {
-            Some(_) => Part::Stored(record, from),
-            None => Part::Made(record.value().slice(from..)),
-        }
-    }
-
     fn held_bytes(&self) -> usize {
         let made = if let Part::Made(bytes) = self { bytes.len() } else { 0 };
         size_of::<Part>() + made
@@ -102,8 +92,7 @@ impl Part {
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         match self {
-            Part::Made(bytes) => bytes,
-            Part::Stored(record, from) => record.value().slice(from..),
+            Part::Made(bytes) | Part::Stored(bytes) => bytes,
             Part::Shared(chunk) => chunk.bytes.clone(),
         }
     }
@@ -114,8 +103,7 @@ impl Deref for Part {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Part::Made(bytes) => bytes,
-            Part::Stored(record, from) => &record.value_in_place().expect("it was not packed")[*from..],
+            Part::Made(bytes) | Part::Stored(bytes) => bytes,
             Part::Shared(chunk) => &chunk.bytes,
         }
     }

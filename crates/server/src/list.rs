@@ -285,25 +285,29 @@ pub fn answer(
     let table = table_options(query, view)?;
     match (view, form) {
         (View::Metadata(_), _) => Err(answers::mismatch(served, true)),
-        (View::Whole, Form::Json) if !served.is_converted() => Ok(stored_bytes(target, page)),
+        (View::Whole, Form::Json) if !served.is_converted() => Ok(match stored_bytes(target, &page) {
+            Some(answer) => answer,
+            None => encoded_page(page, ItemEncoder::new(served, (form, view), table, now)),
+        }),
         _ if !is_encoded_by_item(target, (form, view)) => {
             let objects: Vec<Value> = page.records.iter().map(stored::object).collect();
             let revision = page.meta.revision.to_string();
             let meta = page.meta.to_list_meta(&revision);
             answers::view_of_list(served, &objects, meta, view, query, now)
         }
-        _ => {
-            let Page { records, meta } = page;
-            let bytes = || records.iter().map(Record::value_len).sum::<usize>();
-            let is_short = records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
-            let encoder = ItemEncoder::new(served, (form, view), table, now);
-            let mut body = Items::new(records, encoder, None).body(meta);
-            if is_short && let Body::Chunked(chunks) = &mut body {
-                body = Body::Whole(std::iter::from_fn(|| chunks.next_chunk()).collect());
-            }
-            Ok(encoded_answer(encoder, body))
-        }
+        _ => Ok(encoded_page(page, ItemEncoder::new(served, (form, view), table, now))),
     }
+}
+
+/// Answers with a page that is encoded item by item.
+fn encoded_page(Page { records, meta }: Page, encoder: ItemEncoder) -> Answer {
+    let bytes = || records.iter().map(Record::value_len).sum::<usize>();
+    let is_short = records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
+    let mut body = Items::new(records, encoder, None).body(meta);
+    if is_short && let Body::Chunked(chunks) = &mut body {
+        body = Body::Whole(std::iter::from_fn(|| chunks.next_chunk()).collect());
+    }
+    encoded_answer(encoder, body)
 }
 
 fn encoded_answer(encoder: ItemEncoder, body: Body) -> Answer {
@@ -314,18 +318,18 @@ fn encoded_answer(encoder: ItemEncoder, body: Body) -> Answer {
 }
 
 /// Answers with a page of objects as they are stored: their bytes are only referred to, and put together piece by piece
-/// while they are sent.
-fn stored_bytes(target: &Target, page: Page) -> Answer {
+/// while they are sent. `None` if any of them is packed: unpacked together they may take much more memory.
+fn stored_bytes(target: &Target, page: &Page) -> Option<Answer> {
     let served = target.served;
     let encoder = ItemEncoder::new(served, (Form::Json, View::Whole), TableOptions::default(), Time::EPOCH);
     let count = page.records.len();
     let mut parts = Vec::with_capacity(2 * count + 2);
     parts.push(Part::from(encoder.head(&page.meta, count, 0)));
-    for (i, record) in page.records.into_iter().enumerate() {
+    for (i, record) in page.records.iter().enumerate() {
         // The objects of a list do not repeat their type.
         parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
-        parts.push(Part::stored(record, served.type_prefix.len()));
+        parts.push(Part::Stored(record.plain_value()?.slice(served.type_prefix.len()..)));
     }
     parts.push(Part::from(encoder.tail(&page.meta, count)));
-    answers::json_bytes(200, parts)
+    Some(answers::json_bytes(200, parts))
 }

@@ -1,7 +1,6 @@
 //! Objects in the form in which they are stored: JSON of the storage version, type fields first, with a hole for
 //! the revision.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,13 +58,13 @@ fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: 
 /// The object of a record. What its owners own is left as it is written, see [`json::parse_stored`].
 #[must_use]
 pub fn object(record: &Record) -> Value {
-    json::parse_stored(&record.value_bytes()).unwrap_or(Value::Null)
+    json::parse_stored(&record.value()).unwrap_or(Value::Null)
 }
 
 /// As [`object`], for a write of the status or a binding: also what these need not look into is left as it is written.
 #[must_use]
 pub fn closed(served: &ResourceType, record: &Record) -> Value {
-    json::parse_closed(&record.value_bytes(), served.rules.closed_to_status()).unwrap_or(Value::Null)
+    json::parse_closed(&record.value(), served.rules.closed_to_status()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.
@@ -80,10 +79,10 @@ pub fn served_bytes(served: &ResourceType, bytes: Bytes) -> Bytes {
 /// The protobuf message of a stored object in the form in which it is served, without an envelope. It is made once per
 /// object and commit, but for versions that are converted.
 #[must_use]
-pub fn message<'a>(served: &ResourceType, record: &'a Record) -> Cow<'a, [u8]> {
+pub fn message(served: &ResourceType, record: &Record) -> Bytes {
     let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), served.schema);
     if served.is_converted() {
-        return Cow::Owned(encode(&served_bytes(served, record.value())));
+        return Bytes::from(encode(&served_bytes(served, record.value())));
     }
     record.in_second_form(encode)
 }

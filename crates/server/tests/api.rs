@@ -461,3 +461,26 @@ fn faults_of_an_event_are_those_of_the_stored_kind() {
     let message = status.str_at(&["message"]);
     assert!(code == 422 && message.starts_with("Event \"e\" is invalid"), "{message}");
 }
+
+#[test]
+fn packed_objects_are_listed_as_they_are_read_alone() {
+    let world = World::new();
+    let path = "/api/v1/namespaces/default/events";
+    for i in 0..120 {
+        let body = format!(
+            r#"{{"kind":"Event","apiVersion":"v1","metadata":{{"name":"e{i:03}"}},"involvedObject":{{"namespace":"default"}},"message":"{i} of many"}}"#
+        );
+        assert_eq!(world.call("POST", path, &body).0, 201);
+    }
+    for limit in [1, 30, 120] {
+        let list = world.send("GET", &format!("{path}?limit={limit}"), "", &[]).2;
+        let list = String::from_utf8(list).unwrap();
+        let items = list.split_once(r#""items":["#).unwrap().1.strip_suffix("]}\n").unwrap();
+        let alone = (0..limit).map(|i| {
+            let one = String::from_utf8(world.send("GET", &format!("{path}/e{i:03}"), "", &[]).2).unwrap();
+            let rest = one.trim_end().strip_prefix(r#"{"kind":"Event","apiVersion":"v1","#).unwrap();
+            format!("{{{rest}")
+        });
+        assert_eq!(items, alone.collect::<Vec<_>>().join(","), "a list of {limit}");
+    }
+}

@@ -62,7 +62,7 @@ impl Ledger {
         let table = snapshot.table(&Resource::new("exercise").unwrap());
         let found = |key: &str| {
             let record = table.and_then(|table| table.get(&format!("writer-{writer}/{key}")))?;
-            let text = std::str::from_utf8(&record.value_bytes()).unwrap().to_owned();
+            let text = std::str::from_utf8(&record.value()).unwrap().to_owned();
             assert!(!text.starts_with("refused"), "a refused write appeared: {text}");
             Some(text.parse::<u64>().unwrap())
         };

@@ -663,7 +663,7 @@ impl Watching {
                 }
                 _ => return,
             };
-            let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { continue };
+            let key = event.after.key(&self.resource);
             let Some(observed) = objects::observed(key, &event) else { continue };
             if self.told.len() == TOLD_MAX {
                 self.told.pop_front();
@@ -677,7 +677,7 @@ impl Watching {
         let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
-            let key = Key::from_path(&self.resource, record.path()).ok()?;
+            let key = record.key(&self.resource);
             objects::object(key, record)
         });
         engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);

@@ -79,7 +79,7 @@ pub fn state_of(snapshot: &Snapshot) -> State {
     for (resource, table) in snapshot.tables() {
         for record in table.iter() {
             let key = Key::from_path(resource, record.path()).expect("the path of a record is one of a key");
-            state.insert(key, (record.revision(), record.value_bytes().to_vec()));
+            state.insert(key, (record.revision(), record.value().to_vec()));
         }
     }
     state

@@ -179,7 +179,7 @@ impl StoreWorld {
                 for (key, (version, value)) in expected {
                     let record = self.store.get_at(&key, revision).expect("it was just read");
                     let record = record.expect("it was just seen");
-                    assert_eq!((record.revision(), &record.value_bytes()[..]), (version, &value[..]));
+                    assert_eq!((record.revision(), &record.value()[..]), (version, &value[..]));
                 }
             }
             Err(ReadError::Compacted(Compacted { floor })) => {

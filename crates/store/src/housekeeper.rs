@@ -74,6 +74,10 @@ fn keep(store: &Store, clock: &dyn Clock, stop: &AtomicBool, report: &dyn Fn(&Ch
             let expiry = at.since(now).clamp(PAUSE, EXPIRY_SLEEP_MAX);
             wait = Some(wait.map_or(expiry, |retry| retry.min(expiry)));
         }
+        if let Some(at) = store.next_packing() {
+            let packing = at.since(now).max(PAUSE);
+            wait = Some(wait.map_or(packing, |wait| wait.min(packing)));
+        }
         match (tended, wait) {
             // Every batch announces what is still due; trying it again each time would only cost and fill the log.
             (Err(_), Some(wait)) => store.wait_for_stop(stop, wait),

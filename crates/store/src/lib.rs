@@ -12,6 +12,7 @@ pub mod commit;
 pub mod cursor;
 pub mod disk;
 mod housekeeper;
+mod idle;
 mod lane;
 pub mod log;
 pub mod mirror;

@@ -96,7 +96,7 @@ impl Snapshot {
             };
             table.changed = commit.revision;
             let before = table.objects.get(key.path().as_bytes()).cloned();
-            let mut after = Record::apply(write, commit.revision, commit.time, before.as_ref());
+            let after = Record::apply(write, commit.revision, commit.time, before.as_ref());
             after.pack(&mut table.samples);
             if after.is_tombstone() {
                 table.remove(key.path());
@@ -133,7 +133,7 @@ impl Snapshot {
         if write.body.is_none() || commit.revision > self.revision {
             return false;
         }
-        let mut record = Record::apply(write, commit.revision, commit.time, None);
+        let record = Record::apply(write, commit.revision, commit.time, None);
         let table = self.tables.entry(write.key.resource().clone()).or_default();
         record.pack(&mut table.samples);
         table.insert(record);

@@ -55,18 +55,19 @@ impl Default for Samples {
     }
 }
 
-/// What [`Samples::pack`] makes: bytes that are kept as they are, then steps.
+/// What [`Samples::pack`] makes: steps.
 pub(crate) struct Packed {
     pub bytes: Box<[u8]>,
     pub book: Arc<Book>,
 }
 
 impl Samples {
-    /// Packs `record`, of which the first `plain` bytes stay as they are. Nothing if that does not pay.
-    pub fn pack(&mut self, record: &[u8], plain: usize) -> Option<Packed> {
-        if !(RECORD_BYTES_MIN..=RECORD_BYTES_MAX).contains(&record.len()) {
+    /// Packs `data`, which may repeat what stands in `start`. Nothing if that does not pay.
+    pub fn pack(&mut self, start: &[u8], data: &[u8]) -> Option<Packed> {
+        if !(RECORD_BYTES_MIN..=RECORD_BYTES_MAX).contains(&(start.len() + data.len())) {
             return None;
         }
+        let (record, plain) = (&*[start, data].concat(), start.len());
         let saves = |packed: &Packed| record.len().saturating_sub(packed.bytes.len());
         let known = self.packer.as_ref().map(|packer| packer.pack(record, plain));
         let packed = match known {
@@ -111,7 +112,6 @@ impl Packer {
         let mut own = OwnIndex::new();
         own.note_all(record, 0..plain);
         let mut steps = Steps { out: Vec::with_capacity(512), record, done: plain };
-        steps.out.extend_from_slice(&record[..plain]);
         // Where the book would go on if the record only replaced words by others of the same length.
         let mut beside = 0;
         let mut at = plain;
@@ -207,10 +207,10 @@ impl Steps<'_> {
 }
 
 impl Packed {
-    /// Unpacks the first bytes of the record, `plain` of which were left as they are: at least up to `until`.
-    pub fn unpack(&self, plain: usize, until: usize) -> Vec<u8> {
+    /// Unpacks the first bytes of the record, at least up to `until`: what it was packed with, then the data.
+    pub fn unpack(&self, start: &[u8], until: usize) -> Vec<u8> {
         let book = &*self.book.0;
-        let (start, mut steps) = self.bytes.split_at(plain);
+        let mut steps = &*self.bytes;
         let mut out = Vec::with_capacity(until);
         out.extend_from_slice(start);
         while out.len() < until {
@@ -329,11 +329,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn round_trip(samples: &mut Samples, record: &[u8], plain: usize) -> Option<usize> {
-        let packed = samples.pack(record, plain)?;
-        assert_eq!(&packed.bytes[..plain], &record[..plain], "what is to stay readable does");
-        assert_eq!(packed.unpack(plain, record.len()), record);
+        let (start, data) = record.split_at(plain);
+        let packed = samples.pack(start, data)?;
+        assert_eq!(packed.unpack(start, record.len()), record);
         let half = plain.midpoint(record.len());
-        assert_eq!(packed.unpack(plain, half)[..half], record[..half]);
+        assert_eq!(packed.unpack(start, half)[..half], record[..half]);
         Some(packed.bytes.len())
     }
 
@@ -363,9 +363,9 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let mut samples = Samples::default();
         let mut noise = || -> Vec<u8> { (0..1000).map(|_| random.u8(..)).collect() };
-        let kept = (0..1000).filter_map(|_| samples.pack(&noise(), 10)).count();
+        let kept = (0..1000).filter_map(|_| samples.pack(b"", &noise())).count();
         assert!(kept < 50, "{kept} records became samples");
-        assert!(samples.pack(&[b'a'; RECORD_BYTES_MAX + 1], 0).is_none());
+        assert!(samples.pack(b"", &[b'a'; RECORD_BYTES_MAX + 1]).is_none());
     }
 
     #[test]

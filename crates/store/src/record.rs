@@ -1,28 +1,33 @@
 //! One version of one object, shared by all who read it.
 //!
-//! A record is two allocations, whatever it holds: a small header, and one run of bytes with the path, then the envelope
-//! as the log keeps it, then the value as clients see it:
+//! A record is a small header, the path, which all versions of an object and all keys made of it share, and one run of
+//! bytes: the envelope as the log keeps it, then the value as clients see it.
 //!
 //! ```text
-//! shop/web<labels><fields><cause>{"kind":…,"resourceVersion":"17",…}
-//!                                                            ^^ the hole, filled when the commit was applied
+//! <labels><fields><cause>{"kind":…,"resourceVersion":"17",…}
+//!                                                    ^^ the hole, filled when the commit was applied
 //! ```
 //!
 //! Labels, fields and the cause are read out of the envelope when somebody asks, which for most records is
 //! never. A delete leaves a tombstone: the last value under the delete's revision, with the delete's cause.
 //!
-//! Of a record that the store will delete by itself all but the path is packed (see `pack.rs`): it is news, of which there
-//! is much, all alike, and hardly read. Everything else is read where it lies.
+//! All but the path can be packed (see `pack.rs`). A record that the store will delete by itself is packed when it is
+//! made: it is news, of which there is much, all alike, and hardly read. Others are packed where they lie once they have
+//! not changed for a while and there are many of them (see `idle.rs`). Every reader gets bytes of its own to share, so
+//! that packing interrupts no reader.
 
 mod envelope;
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 
 use bytes::Bytes;
-use setpoint_api::{Revision, Time};
+use parking_lot::Mutex;
+use setpoint_api::{Key, Resource, Revision, Time};
 
 pub use self::envelope::{Envelope, Listed, Pairs, Tags};
 use crate::commit::{Body, Cause, Write};
@@ -37,28 +42,30 @@ pub const RECORD_OVERHEAD_BYTES: usize = 160;
 pub struct Record(Arc<Inner>);
 
 struct Inner {
+    path: Arc<str>,
     revision: Revision,
     time: Time,
     expires: Option<Time>,
     /// Where in the value the digits of the revision stand.
     hole: u32,
-    /// Where the path ends and the envelope begins.
-    path_end: u32,
     /// Where the envelope ends and the value begins.
     envelope_end: u32,
     value_end: u32,
     /// How many digits the revision has; 0 if the value does not show it.
     digits: u8,
     tombstone: bool,
-    data: Data,
-    /// The value in another form, once somebody has asked for it.
-    second: OnceLock<Box<[u8]>>,
+    /// Whether packing has been tried once it was idle.
+    tried: AtomicBool,
+    data: Mutex<Data>,
 }
 
-/// Path, envelope and value.
+/// Envelope and value.
 enum Data {
-    Plain(Bytes),
-    /// With the path as it is.
+    Plain {
+        bytes: Bytes,
+        /// The value in another form, once somebody has asked for it.
+        second: Option<Box<Bytes>>,
+    },
     Packed(Packed),
 }
 
@@ -66,68 +73,62 @@ impl Record {
     /// The record that `write` makes at `revision`, after `before`.
     pub(crate) fn apply(write: &Write, revision: Revision, time: Time, before: Option<&Record>) -> Record {
         match (&write.body, before) {
-            (Some(body), _) => Record::put(write, body, revision, time),
+            (Some(body), _) => Record::put(write, body, revision, time, before),
             (None, Some(before)) => Record::tombstone(write, before, revision, time),
             (None, None) => {
                 let nothing = Body { bytes: Bytes::new(), hole: None, expires: None };
-                let record = Record::put(write, &nothing, revision, time);
+                let record = Record::put(write, &nothing, revision, time, None);
                 Record::tombstone(write, &record, revision, time)
             }
         }
     }
 
-    fn put(write: &Write, body: &Body, revision: Revision, time: Time) -> Record {
+    fn put(write: &Write, body: &Body, revision: Revision, time: Time, before: Option<&Record>) -> Record {
         let split = body.hole.map_or(body.bytes.len(), |hole| hole as usize);
         let (head, tail) = body.bytes.split_at(split);
         let hole = body.hole;
-        Record::assemble(write, (head, hole, tail), body.expires, revision, time, false)
-    }
-
-    fn tombstone(write: &Write, before: &Record, revision: Revision, time: Time) -> Record {
-        let value = before.value_bytes();
-        Record::assemble(write, before.around_hole(&value), None, revision, time, true)
-    }
-
-    fn assemble(
-        write: &Write,
-        (head, hole, tail): (&[u8], Option<u32>, &[u8]),
-        expires: Option<Time>,
-        revision: Revision,
-        time: Time,
-        tombstone: bool,
-    ) -> Record {
-        let mut digits = Digits::of(revision);
-        if hole.is_none() {
-            digits.length = 0;
-        }
-        let parts = [write.key.path().as_bytes(), write.envelope.bytes(), head, digits.as_bytes(), tail];
-        let data = parts.concat();
-        let path_end = parts[0].len();
         Record(Arc::new(Inner {
-            revision,
-            time,
-            expires,
-            hole: hole.unwrap_or_default(),
-            path_end: offset(path_end),
-            envelope_end: offset(path_end + parts[1].len()),
-            value_end: offset(data.len()),
-            digits: digits.length,
-            tombstone,
-            data: Data::Plain(Bytes::from(data)),
-            second: OnceLock::new(),
+            expires: body.expires,
+            ..Inner::assemble(write, before, (head, hole, tail), revision, time)
         }))
     }
 
-    /// Packs it, if it is news and nobody else holds it yet.
-    pub(crate) fn pack(&mut self, samples: &mut Samples) {
-        if self.0.expires.is_none() {
-            return;
+    fn tombstone(write: &Write, before: &Record, revision: Revision, time: Time) -> Record {
+        let value = before.value();
+        let parts = before.around_hole(&value);
+        Record(Arc::new(Inner {
+            tombstone: true,
+            ..Inner::assemble(write, Some(before), parts, revision, time)
+        }))
+    }
+
+    /// Packs it if it is news.
+    pub(crate) fn pack(&self, samples: &mut Samples) {
+        if self.0.expires.is_some() {
+            self.pack_with(samples);
         }
-        let Some(inner) = Arc::get_mut(&mut self.0) else { return };
-        if let Data::Plain(data) = &inner.data
-            && let Some(packed) = samples.pack(data, inner.path_end as usize)
-        {
-            inner.data = Data::Packed(packed);
+    }
+
+    /// `true` if it was committed at or before `before`, is not packed, and packing it has not been tried.
+    pub(crate) fn can_be_packed(&self, before: Time) -> bool {
+        self.0.time <= before && !self.0.tried.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Packs it, whatever it is, once: what does not pay is left as it is.
+    pub(crate) fn pack_idle(&self, samples: &mut Samples) {
+        if !self.0.tried.swap(true, atomic::Ordering::Relaxed) {
+            self.pack_with(samples);
+        }
+    }
+
+    fn pack_with(&self, samples: &mut Samples) {
+        let bytes = match &*self.0.data.lock() {
+            Data::Plain { bytes, .. } => bytes.clone(),
+            Data::Packed(_) => return,
+        };
+        // The name stands in most values too.
+        if let Some(packed) = samples.pack(self.path_bytes(), &bytes) {
+            *self.0.data.lock() = Data::Packed(packed);
         }
     }
 
@@ -155,13 +156,13 @@ impl Record {
         self.0.tombstone
     }
 
-    /// The value as clients see it, shared.
+    /// The value as clients see it, shared; unpacked for each who asks if it is packed.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        let value = self.0.envelope_end as usize..;
-        match &self.0.data {
-            Data::Plain(data) => data.slice(value),
-            Data::Packed(packed) => Bytes::from(self.unpack(packed, self.0.value_end)).slice(value),
+        let start = self.0.envelope_end as usize;
+        match &*self.0.data.lock() {
+            Data::Plain { bytes, .. } => bytes.slice(start..),
+            Data::Packed(packed) => self.unpack(packed, start..self.0.value_end as usize),
         }
     }
 
@@ -171,40 +172,32 @@ impl Record {
         (self.0.value_end - self.0.envelope_end) as usize
     }
 
-    /// The value as clients see it, borrowed unless it is packed.
+    /// The value as clients see it, which takes no memory beside the record's; nothing if it is packed.
     #[must_use]
-    pub fn value_bytes(&self) -> Cow<'_, [u8]> {
-        let start = self.0.envelope_end as usize;
-        match &self.0.data {
-            Data::Plain(data) => Cow::Borrowed(&data[start..]),
-            Data::Packed(packed) => {
-                let mut data = self.unpack(packed, self.0.value_end);
-                data.drain(..start);
-                Cow::Owned(data)
-            }
-        }
-    }
-
-    /// The value as clients see it, where it lies; nothing if it is packed.
-    #[must_use]
-    pub fn value_in_place(&self) -> Option<&[u8]> {
-        match &self.0.data {
-            Data::Plain(data) => Some(&data[self.0.envelope_end as usize..]),
+    pub fn plain_value(&self) -> Option<Bytes> {
+        match &*self.0.data.lock() {
+            Data::Plain { bytes, .. } => Some(bytes.slice(self.0.envelope_end as usize..)),
             Data::Packed(_) => None,
         }
     }
 
-    fn unpack(&self, packed: &Packed, until: u32) -> Vec<u8> {
-        packed.unpack(self.0.path_end as usize, until as usize)
+    fn unpack(&self, packed: &Packed, range: Range<usize>) -> Bytes {
+        let path = self.path_bytes();
+        let data = packed.unpack(path, path.len() + range.end);
+        Bytes::from(data).slice(path.len() + range.start..path.len() + range.end)
     }
 
-    /// The value in the one other form that clients ask for, made of the first when somebody asks, and unless the first
-    /// is packed once for all who do.
-    pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Cow<'_, [u8]> {
-        match self.value_in_place() {
-            Some(value) => Cow::Borrowed(self.0.second.get_or_init(|| make(value).into())),
-            None => Cow::Owned(make(&self.value_bytes())),
+    /// The value in the one other form that clients ask for, made of the first when somebody asks, and kept for all who
+    /// do until the first is packed.
+    pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Bytes {
+        if let Data::Plain { second: Some(second), .. } = &*self.0.data.lock() {
+            return Bytes::clone(second);
         }
+        let made = Bytes::from(make(&self.value()));
+        if let Data::Plain { second, .. } = &mut *self.0.data.lock() {
+            *second = Some(Box::new(made.clone()));
+        }
+        made
     }
 
     /// The value as it would be had `revision` put it: what a watcher gets whose selector it left.
@@ -213,7 +206,7 @@ impl Record {
         if self.0.digits == 0 {
             return self.value();
         }
-        let value = self.value_bytes();
+        let value = self.value();
         let (head, _, tail) = self.around_hole(&value);
         Bytes::from([head, Digits::of(revision).as_bytes(), tail].concat())
     }
@@ -221,9 +214,9 @@ impl Record {
     /// The value without its revision, and where the revision goes.
     #[must_use]
     pub fn body(&self) -> Body {
-        let value = self.value_bytes();
+        let value = self.value();
         let (head, hole, tail) = self.around_hole(&value);
-        let bytes = if hole.is_some() { Bytes::from([head, tail].concat()) } else { self.value() };
+        let bytes = if hole.is_some() { Bytes::from([head, tail].concat()) } else { value };
         Body { bytes, hole, expires: self.0.expires }
     }
 
@@ -239,17 +232,19 @@ impl Record {
     /// `namespace/name`, or `name`.
     #[must_use]
     pub fn path(&self) -> &str {
-        std::str::from_utf8(self.path_bytes()).expect("the path was copied from a key")
+        &self.0.path
     }
 
-    /// The path as bytes, which order as the text does and cost no look at each of them.
+    /// Its key: `resource` is the one whose table it is in.
+    #[must_use]
+    pub fn key(&self, resource: &Resource) -> Key {
+        Key::of_path(resource, &self.0.path)
+    }
+
+    /// The path as bytes, which order as the text does.
     #[must_use]
     pub fn path_bytes(&self) -> &[u8] {
-        let data = match &self.0.data {
-            Data::Plain(data) => data,
-            Data::Packed(packed) => &*packed.bytes,
-        };
-        &data[..self.0.path_end as usize]
+        self.0.path.as_bytes()
     }
 
     /// The namespace, if it has one.
@@ -266,16 +261,11 @@ impl Record {
 
     /// Labels, fields and cause, to be read.
     #[must_use]
-    pub fn tags(&self) -> Tags<'_> {
-        let envelope = self.0.path_end as usize..self.0.envelope_end as usize;
-        Tags(match &self.0.data {
-            Data::Plain(data) => Cow::Borrowed(&data[envelope]),
-            Data::Packed(packed) => {
-                let mut data = self.unpack(packed, self.0.envelope_end);
-                data.truncate(envelope.end);
-                data.drain(..envelope.start);
-                Cow::Owned(data)
-            }
+    pub fn tags(&self) -> Tags {
+        let end = self.0.envelope_end as usize;
+        Tags(match &*self.0.data.lock() {
+            Data::Plain { bytes, .. } => bytes.slice(..end),
+            Data::Packed(packed) => self.unpack(packed, 0..end),
         })
     }
 
@@ -288,26 +278,54 @@ impl Record {
     /// Labels, fields and cause, encoded.
     #[must_use]
     pub fn envelope(&self) -> Envelope {
-        Envelope(match &self.0.data {
-            Data::Plain(data) => data.slice(self.0.path_end as usize..self.0.envelope_end as usize),
-            Data::Packed(_) => Bytes::copy_from_slice(self.tags().bytes()),
-        })
+        Envelope(self.tags().0)
     }
 
-    /// What it costs in memory.
+    /// What it costs in memory now.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let data = match &self.0.data {
-            Data::Plain(data) => data.len(),
+        let data = match &*self.0.data.lock() {
+            Data::Plain { bytes, .. } => bytes.len(),
             Data::Packed(packed) => packed.bytes.len(),
         };
-        data + RECORD_OVERHEAD_BYTES
+        data + self.0.path.len() + RECORD_OVERHEAD_BYTES
     }
 
     /// What it holds: value, path and envelope, packed or not.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
-        self.0.value_end as usize
+        self.0.path.len() + self.0.value_end as usize
+    }
+}
+
+impl Inner {
+    /// The header of a put that does not expire, with its bytes.
+    fn assemble(
+        write: &Write,
+        before: Option<&Record>,
+        (head, hole, tail): (&[u8], Option<u32>, &[u8]),
+        revision: Revision,
+        time: Time,
+    ) -> Inner {
+        let mut digits = Digits::of(revision);
+        if hole.is_none() {
+            digits.length = 0;
+        }
+        let parts = [write.envelope.bytes(), head, digits.as_bytes(), tail];
+        let data = parts.concat();
+        Inner {
+            path: Arc::clone(before.map_or_else(|| write.key.shared_path(), |before| &before.0.path)),
+            revision,
+            time,
+            expires: None,
+            hole: hole.unwrap_or_default(),
+            envelope_end: offset(parts[0].len()),
+            value_end: offset(data.len()),
+            digits: digits.length,
+            tombstone: false,
+            tried: AtomicBool::new(false),
+            data: Mutex::new(Data::Plain { bytes: Bytes::from(data), second: None }),
+        }
     }
 }
 
@@ -377,7 +395,6 @@ impl Digits {
 mod tests {
     use super::*;
     use crate::commit::{Draft, Expect, Proposal};
-    use setpoint_api::{Key, Resource};
 
     fn write(value: &'static str, hole: Option<u32>) -> Write {
         let key = Key::from_path(&Resource::new("pods").unwrap(), "shop/web").unwrap();
@@ -391,7 +408,7 @@ mod tests {
     #[test]
     fn the_hole_is_filled_with_the_revision() {
         let record = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(120), Time(7), None);
-        assert_eq!(record.value_bytes(), &br#"{"rv":"120"}"#[..]);
+        assert_eq!(record.value(), &br#"{"rv":"120"}"#[..]);
         assert_eq!(&record.value_at(Revision(7))[..], br#"{"rv":"7"}"#);
         assert_eq!(&record.body().bytes[..], br#"{"rv":""}"#);
         assert_eq!(record.body().hole, Some(7));
@@ -415,7 +432,7 @@ mod tests {
         let delete = Write { body: None, ..write("", None) };
         let after = Record::apply(&delete, Revision(10), Time(8), Some(&before));
         assert!(after.is_tombstone());
-        assert_eq!(after.value_bytes(), &br#"{"rv":"10"}"#[..]);
+        assert_eq!(after.value(), &br#"{"rv":"10"}"#[..]);
     }
 
     #[test]
@@ -426,12 +443,12 @@ mod tests {
             let mut write = write(TEXT, Some(7));
             write.body.as_mut().unwrap().expires = expires;
             let plain = Record::apply(&write, Revision(1234), Time(7), None);
-            let mut record = Record::apply(&write, Revision(1234), Time(7), None);
+            let record = Record::apply(&write, Revision(1234), Time(7), None);
             record.pack(&mut samples);
-            assert_eq!(record.value_in_place().is_none(), is_packed);
+            assert_eq!(record.plain_value().is_none(), is_packed);
             assert_eq!(record.bytes() < plain.bytes(), is_packed);
-            assert_eq!((record.value(), record.value_bytes()), (plain.value(), plain.value_bytes()));
-            assert_eq!(record.in_second_form(<[u8]>::to_vec), plain.value_bytes());
+            assert_eq!(record.value(), plain.value());
+            assert_eq!(record.in_second_form(<[u8]>::to_vec), plain.value());
             assert_eq!((record.path(), record.envelope()), (plain.path(), plain.envelope()));
             assert_eq!((record.cause(), record.body()), (plain.cause(), plain.body()));
             assert_eq!(record.tags().field("spec.nodeName"), Some("n1"));
@@ -440,6 +457,28 @@ mod tests {
             let delete = Write { body: None, ..write };
             let gone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
             assert_eq!(gone.value(), plain.value_at(Revision(1235)));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn idle_records_read_as_they_would_otherwise(
+            values in proptest::collection::vec("(abc|[a-z]{0,3}|\\{\"x\":\"){0,80}", 1..12),
+            hole in proptest::prelude::any::<bool>(),
+        ) {
+            let mut samples = Samples::default();
+            for value in values {
+                let mut write = write("", None);
+                write.body.as_mut().unwrap().hole = hole.then_some(value.len() as u32 / 2);
+                write.body.as_mut().unwrap().bytes = Bytes::from(value);
+                let [plain, record] = [0; 2].map(|_| Record::apply(&write, Revision(77), Time(7), None));
+                record.pack_idle(&mut samples);
+                assert!(!record.can_be_packed(Time(7)), "a record is packed at most once");
+                assert_eq!((record.value(), record.body()), (plain.value(), plain.body()));
+                assert_eq!((record.envelope(), record.cause()), (plain.envelope(), plain.cause()));
+                assert_eq!(record.value_at(Revision(8)), plain.value_at(Revision(8)));
+                assert_eq!(record.data_bytes(), plain.data_bytes());
+            }
         }
     }
 

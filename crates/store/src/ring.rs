@@ -34,6 +34,8 @@ pub(crate) struct Happening {
     pub after: Record,
     /// The revision again, so that a search does not follow pointers.
     pub revision: Revision,
+    /// Bytes of memory that it keeps, as they were when it came: records may be packed later.
+    bytes: usize,
 }
 
 /// The events of one resource.
@@ -79,16 +81,15 @@ impl Ring {
         let Some(event) = self.events.pop_front() else { return 0 };
         self.first += 1;
         self.floor = event.revision;
-        let bytes = cost(&event);
-        self.bytes -= bytes;
-        bytes
+        self.bytes -= event.bytes;
+        event.bytes
     }
 }
 
 /// What an event keeps in memory that would otherwise be gone: the version it replaced, or its tombstone.
-fn cost(event: &Happening) -> usize {
-    let before = event.before.as_ref().map_or(0, Record::bytes);
-    let tombstone = if event.after.is_tombstone() { event.after.bytes() } else { 0 };
+fn cost(before: Option<&Record>, after: &Record) -> usize {
+    let before = before.map_or(0, Record::bytes);
+    let tombstone = if after.is_tombstone() { after.bytes() } else { 0 };
     before + tombstone + size_of::<Happening>()
 }
 
@@ -176,10 +177,10 @@ impl Rings {
     ) {
         let number = self.number(resource);
         let (revision, time) = (after.revision(), after.time());
-        let event = Happening { before, after, revision };
+        let bytes = cost(before.as_ref(), &after);
+        let event = Happening { before, after, revision, bytes };
         let ring = &mut self.rings[number];
         ring.lanes.touch(&event, ring.end(), ring.first, woken);
-        let bytes = cost(&event);
         ring.bytes += bytes;
         ring.events.push_back(event);
         if ring.exempt {

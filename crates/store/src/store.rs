@@ -24,6 +24,7 @@ use thiserror::Error;
 use crate::commit::{Cause, Commit, Expect, Proposal, Refusal};
 use crate::cursor::{Cursor, Filter};
 use crate::disk::is_transient;
+use crate::idle::IdlePacker;
 use crate::log::{Log, LogError, LogStat, MemoryLog, Replay, rebuild};
 use crate::mirror::Snapshot;
 use crate::pins::Origin;
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub rebuilding: Mutex<()>,
     chore_due: Mutex<bool>,
     chore_changed: Condvar,
+    /// Locked by maintenance alone.
+    pub(crate) idle: IdlePacker,
     retention: Retention,
 }
 
@@ -144,6 +147,7 @@ impl Store {
             retention: retention.clone(),
         };
         log.replay(&mut opening)?;
+        let idle = IdlePacker::of(&opening.published.snapshot);
         Ok(Store {
             shared: Arc::new(Shared {
                 published: RwLock::new(opening.published),
@@ -156,6 +160,7 @@ impl Store {
                 rebuilding: Mutex::default(),
                 chore_due: Mutex::default(),
                 chore_changed: Condvar::new(),
+                idle,
                 retention,
             }),
         })
@@ -357,10 +362,10 @@ impl Store {
         });
         let due = snapshot.expired(now).take(EXPIRE_MAX);
         let tickets: Vec<Ticket> = due
-            .filter_map(|(resource, record)| {
-                let key = Key::from_path(resource, record.path()).ok()?;
+            .map(|(resource, record)| {
                 let expect = Expect::Revision(record.revision());
-                Some(self.submit(Proposal::new(Arc::clone(&cause), now).delete(key, expect)))
+                let proposal = Proposal::new(Arc::clone(&cause), now);
+                self.submit(proposal.delete(record.key(resource), expect))
             })
             .collect();
         let mut expired = 0;
@@ -380,13 +385,19 @@ impl Store {
         self.shared.published.read().snapshot.next_expiry()
     }
 
-    /// Does what keeps the store fit: forgets what is too old, makes room, compacts. Returns when there is
+    /// When [`Store::tend`] has objects to pack that are too young now.
+    pub(crate) fn next_packing(&self) -> Option<Time> {
+        self.shared.idle.due_at()
+    }
+
+    /// Does what keeps the store fit: forgets what is too old, packs what is idle, makes room, compacts. Returns when there is
     /// nothing left to do.
     ///
     /// # Errors
     /// If the disk has no room for it (the store goes on), or the log fails (it does not).
     pub fn tend(&self, now: Time) -> Result<(), ChoreError> {
         self.shared.published.write().rings.evict(now);
+        self.shared.idle.run(now, || self.snapshot());
         loop {
             let _alone = self.shared.chores.lock();
             let chore = self.shared.with_writer(|writer| writer.log.chore(&self.snapshot(), now));

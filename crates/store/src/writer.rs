@@ -131,17 +131,22 @@ impl Writer {
         let mut published = shared.published.write();
         let Published { snapshot, rings } = &mut *published;
         let expiry = snapshot.next_expiry();
+        let mut written = 0;
         for commit in commits {
             let mut records = Vec::with_capacity(commit.writes.len());
             snapshot.apply(commit, |resource, before, after| {
+                if after.expires().is_none() && !after.is_tombstone() {
+                    written += after.data_bytes() as u64;
+                }
                 records.push(after.clone());
                 rings.push(resource, before, after, &mut self.woken);
             });
             committed.push(Committed { revision: commit.revision, records });
         }
         let sooner = snapshot.next_expiry().is_some_and(|at| expiry.is_none_or(|before| at < before));
+        let packs = shared.idle.note_written(written, snapshot);
         drop(published);
-        if sooner {
+        if sooner || packs {
             shared.announce_chore();
         }
         for lane in self.woken.drain(..) {

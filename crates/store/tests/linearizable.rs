@@ -293,7 +293,7 @@ fn path(key: usize) -> Key {
 
 fn value_in(snapshot: &Snapshot, key: usize) -> Option<(Revision, u64)> {
     let record = snapshot.get(&path(key))?;
-    let value = record.value_bytes();
+    let value = record.value();
     let value = std::str::from_utf8(&value).expect("a number");
     Some((record.revision(), value.parse().expect("a number")))
 }

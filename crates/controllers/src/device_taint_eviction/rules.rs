@@ -181,10 +181,10 @@ fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &Wo
         message = format!("{message}{gap}{count} {pods} evicted since starting the controller.");
     }
     Condition {
-        kind: IN_PROGRESS.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
+        kind: IN_PROGRESS.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: message.into(),
         ..Condition::default()
     }
 }

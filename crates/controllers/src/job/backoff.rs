@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use setpoint_api::{Time, Value, rfc3339};
+use setpoint_api::Time;
 use setpoint_reconcile::views::condition;
 
 use super::TrackedPod;
@@ -65,10 +65,8 @@ pub(super) fn finished_at(tracked: &TrackedPod<'_>) -> Time {
     let sidecars: BTreeSet<&str> = sidecars.map(|one| one.name.as_str()).collect();
     let first = &pod.status.init_container_statuses;
     let beside = first.iter().filter(|one| sidecars.contains(one.name.as_str()));
-    let ends = pod.status.container_statuses.iter().chain(beside).map(|one| {
-        let text = one.state.at(&["terminated", "finishedAt"]).and_then(Value::as_str)?;
-        rfc3339::parse(text).ok()
-    });
+    let all = pod.status.container_statuses.iter().chain(beside);
+    let ends = all.map(|one| one.state.terminated.as_ref()?.finished_at);
     let ended = ends.collect::<Option<Vec<Time>>>().and_then(|ends| ends.into_iter().max());
     let unready = || {
         let ready = condition(&pod.status.conditions, "Ready")?;

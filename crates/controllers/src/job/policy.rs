@@ -60,8 +60,8 @@ fn exited<'a>(status: &'a PodStatus, codes: &ExitCodes) -> Option<(&'a Container
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
     let named = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
     let ended = named.filter_map(|one| {
-        let code = one.state.at(&["terminated"])?.get("exitCode").and_then(setpoint_api::Value::as_i64);
-        Some((one, code.unwrap_or(0)))
+        let end = one.state.terminated.as_ref()?;
+        Some((one, end.exit_code.unwrap_or(0)))
     });
     let fits = |code: i64| match codes.operator.as_str() {
         "In" => codes.values.contains(&code),

@@ -62,8 +62,8 @@ impl Verdict {
     fn recorded(condition: &Condition) -> Verdict {
         Verdict {
             is_success: condition.kind == "SuccessCriteriaMet",
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
+            reason: condition.reason.to_string(),
+            message: condition.message.to_string(),
         }
     }
 }

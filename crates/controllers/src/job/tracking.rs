@@ -196,7 +196,7 @@ impl Sync<'_> {
 fn ensure(status: &mut JobStatus, kind: &str, is: &str, reason: &str, message: &str, now: Time) -> bool {
     let new = Condition { last_probe_time: Some(now), ..Condition::new(kind, is, reason, message, now) };
     match status.conditions.iter_mut().find(|condition| condition.kind == kind) {
-        Some(old) if old.status == is && old.reason == reason && old.message == message => false,
+        Some(old) if old.status == is && old.reason == reason && &*old.message == message => false,
         Some(old) => {
             *old = new;
             true

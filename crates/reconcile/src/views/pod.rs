@@ -3,8 +3,11 @@
 mod written;
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 use setpoint_api::{Time, Value};
 
 use self::written::Written;
@@ -29,16 +32,26 @@ impl View for Pod {
     const RESOURCE: &'static str = "pods";
 
     fn shrink(&mut self) {
-        let PodSpec { tolerations, volumes, containers, init_containers, .. } = &mut self.spec;
-        tolerations.shrink_to_fit();
-        volumes.shrink_to_fit();
-        containers.shrink_to_fit();
-        for container in containers.iter_mut().chain(init_containers) {
-            container.ports.shrink_to_fit();
+        self.spec.volumes.shrink_to_fit();
+        // A spec that is shared has been shrunk before.
+        if let Some(SharedSpec { tolerations, containers, init_containers, .. }) =
+            Arc::get_mut(&mut self.spec.shared)
+        {
+            tolerations.shrink_to_fit();
+            containers.shrink_to_fit();
+            for container in containers.iter_mut().chain(init_containers) {
+                container.ports.shrink_to_fit();
+            }
         }
         self.status.conditions.shrink_to_fit();
         self.status.pod_ips.shrink_to_fit();
         self.status.container_statuses.shrink_to_fit();
+    }
+
+    fn share(&mut self, like: &Pod) {
+        if self.spec.shared == like.spec.shared {
+            self.spec.shared = Arc::clone(&like.spec.shared);
+        }
     }
 
     fn read_stored(body: &str, before: Option<Before<'_, Pod>>) -> Option<Pod> {
@@ -74,12 +87,56 @@ pub const NEW_BY_NODE: Index = Index {
     },
 };
 
-/// What is wanted of a Pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// What is wanted of a Pod: its own part, and, by reference, the part that it shares with pods of the same template.
+#[derive(Clone, Debug, Default)]
 pub struct PodSpec {
     /// The node it is to run on; empty while it has none.
     pub node_name: String,
+    /// What it mounts; those parts that planners read. The volume for its token has a name of its own in every pod.
+    pub volumes: Vec<Volume>,
+    shared: Arc<SharedSpec>,
+}
+
+impl PodSpec {
+    /// `true` if both refer to the same shared part.
+    #[must_use]
+    pub fn shares_with(&self, other: &PodSpec) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Deref for PodSpec {
+    type Target = SharedSpec;
+
+    fn deref(&self) -> &SharedSpec {
+        &self.shared
+    }
+}
+
+impl DerefMut for PodSpec {
+    /// Copies what is shared.
+    fn deref_mut(&mut self) -> &mut SharedSpec {
+        Arc::make_mut(&mut self.shared)
+    }
+}
+
+impl<'de> Deserialize<'de> for PodSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PodSpec, D::Error> {
+        let mut shared = SharedSpec::deserialize(deserializer)?;
+        let (node_name, volumes) =
+            (std::mem::take(&mut shared.node_name), std::mem::take(&mut shared.volumes));
+        Ok(PodSpec { node_name, volumes, shared: Arc::new(shared) })
+    }
+}
+
+/// What is wanted of a Pod and the same for all pods of its template.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SharedSpec {
+    /// Read here, and kept in [`PodSpec`].
+    node_name: String,
+    /// As above.
+    volumes: Vec<Volume>,
     /// Who gives it a node.
     pub scheduler_name: String,
     /// Whether containers are started again.
@@ -104,8 +161,6 @@ pub struct PodSpec {
     pub host_users: Option<bool>,
     /// What it puts up with on a node.
     pub tolerations: Vec<Toleration>,
-    /// What it mounts; those parts that planners read.
-    pub volumes: Vec<Volume>,
     /// What runs in it.
     pub containers: Vec<Container>,
     /// What runs before that.
@@ -129,7 +184,7 @@ pub struct PodSpec {
 }
 
 /// Devices that a Pod claims: by a claim, or by a template of one.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaim {
     /// What the Pod calls it.
@@ -141,7 +196,7 @@ pub struct ResourceClaim {
 }
 
 /// A container of a Pod.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     /// Its name.
@@ -159,7 +214,7 @@ pub struct Container {
 }
 
 /// What becomes of a container that ends in some way.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RestartRule {
     /// `Restart`, or `RestartAllContainers` for the whole Pod.
@@ -167,7 +222,7 @@ pub struct RestartRule {
 }
 
 /// A port of a container.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
     /// Its name.
@@ -184,7 +239,7 @@ pub struct ContainerPort {
 }
 
 /// What a container needs.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Resources {
     /// At the least.
@@ -196,7 +251,7 @@ pub struct Resources {
 }
 
 /// A volume of a Pod.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
     /// Its name.
@@ -220,7 +275,7 @@ pub struct Volume {
 }
 
 /// The image that a volume is.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ImageSource {
     /// Its name.
@@ -244,7 +299,7 @@ pub struct Disk {
 }
 
 /// The claim of a volume.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimSource {
     /// Its name.
@@ -376,14 +431,53 @@ pub struct ContainerStatus {
     pub ready: bool,
     /// How often it was started again.
     pub restart_count: i64,
-    /// What it does, as the API shows it.
-    pub state: Value,
+    /// What it does.
+    #[serde(deserialize_with = "or_default")]
+    pub state: ContainerState,
     /// What it has.
     #[serde(deserialize_with = "or_default")]
     pub resources: Resources,
     /// What its node set aside for it.
     #[serde(deserialize_with = "or_default")]
     pub allocated_resources: Pairs,
+}
+
+/// What a container does; those parts that planners read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    running: Option<IgnoredAny>,
+    /// Why it has not started.
+    pub waiting: Option<Box<Waiting>>,
+    /// How it ended.
+    pub terminated: Option<Box<Terminated>>,
+}
+
+impl ContainerState {
+    /// `true` if it runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+}
+
+/// Why a container has not started.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    /// In one word.
+    pub reason: String,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Terminated {
+    /// With which code.
+    pub exit_code: Option<i64>,
+    /// When.
+    #[serde(deserialize_with = "time")]
+    pub finished_at: Option<Time>,
 }
 
 impl Pod {
@@ -453,5 +547,29 @@ impl Pod {
     pub fn restarts(&self) -> i64 {
         let all = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
         all.map(|container| container.restart_count).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn view_of_a_pod_is_as_small_as_the_allocator_likes_it() {
+        // A size class of the allocator; strings and lists come on top.
+        assert!(size_of::<Pod>() <= 448, "{}", size_of::<Pod>());
+        assert!(size_of::<ContainerStatus>() <= 128, "{}", size_of::<ContainerStatus>());
+    }
+
+    #[test]
+    fn state_of_a_container_is_what_planners_read_of_it() {
+        let read = |text: &str| serde_json::from_str::<ContainerState>(text).unwrap();
+        assert!(read(r#"{"running":{"startedAt":"2026-11-18T06:58:13Z"}}"#).is_running());
+        assert!(read(r#"{"running":{}}"#).is_running());
+        assert!(!read("{}").is_running() && !read(r#"{"running":null}"#).is_running());
+        assert_eq!(read(r#"{"waiting":{"reason":"x","message":"y"}}"#).waiting.unwrap().reason, "x");
+        let ended = read(r#"{"terminated":{"exitCode":3,"finishedAt":"1970-01-01T00:00:07Z","reason":"r"}}"#);
+        let ended = ended.terminated.unwrap();
+        assert_eq!((ended.exit_code, ended.finished_at), (Some(3), Some(Time::from_seconds(7))));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_api::{Resource, Revision, Time};
 use setpoint_reconcile::Engine;
 use setpoint_store::{Compacted, Cursor, Event, Filter, Store};
 
@@ -78,7 +78,7 @@ impl Followed {
                 continue;
             };
             let drained = lane.drain(newest, context, |event| {
-                let Ok(key) = Key::from_path(&self.resource, event.after.path()) else { return };
+                let key = event.after.key(&self.resource);
                 if let Some(observed) = observed(key, &event) {
                     engine.observe(observed, now);
                 }
@@ -96,7 +96,7 @@ impl Followed {
         let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
-            let key = Key::from_path(&self.resource, record.path()).ok()?;
+            let key = record.key(&self.resource);
             object(key, record)
         });
         engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);

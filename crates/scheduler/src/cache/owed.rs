@@ -63,7 +63,7 @@ impl Cache {
         match &owed.what {
             What::Status { message, nominated } => {
                 let told = condition(&pod.status.conditions, "PodScheduled");
-                let is_told = |message: &str| told.is_some_and(|told| told.message == message);
+                let is_told = |message: &str| told.is_some_and(|told| &*told.message == message);
                 message.as_ref().is_some_and(|message| !is_told(message))
                     || nominated.as_ref().is_some_and(|name| **name != *pod.status.nominated_node_name)
             }

@@ -23,7 +23,7 @@ pub(super) fn status(object: &Object, pod: &Pod, words: &Words<'_>, knows: bool,
     let Words { reason, message, nominated } = *words;
     let found = condition(&pod.status.conditions, "PodScheduled");
     let is_said = found.is_some_and(|found| {
-        found.status == "False" && found.reason == reason && (!knows || found.message == message)
+        found.status == "False" && found.reason == reason && (!knows || &*found.message == message)
     });
     let renames = nominated.is_some_and(|name| name != pod.status.nominated_node_name);
     if is_said && !renames {

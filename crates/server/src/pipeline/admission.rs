@@ -152,7 +152,7 @@ fn find(snapshot: &Snapshot, resource: &str, name: &str) -> Option<Value> {
 
 /// Whether the stored text says so anywhere: a cheap way to pass over objects that need no reading.
 fn mentions(record: &Record, text: &str) -> bool {
-    memmem::find(&record.value_bytes(), text.as_bytes()).is_some()
+    memmem::find(&record.value(), text.as_bytes()).is_some()
 }
 
 #[cfg(test)]

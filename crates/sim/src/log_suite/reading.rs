@@ -73,7 +73,7 @@ pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) 
         bench.check();
         let snapshot = read_state(&mut *bench.log().reader(), END);
         let record = snapshot.get(&pod("a/3")).expect("it was put and never deleted");
-        assert_eq!(&record.value_bytes()[..], br#"{"metadata":{"resourceVersion":"4"}}"#);
+        assert_eq!(&record.value()[..], br#"{"metadata":{"resourceVersion":"4"}}"#);
         assert_eq!(record.tags().labels().collect::<Vec<_>>(), [("app", "web"), ("", ""), ("tier", "ü")]);
         assert_eq!(record.tags().field("spec.nodeName"), Some("n1"));
         assert_eq!(

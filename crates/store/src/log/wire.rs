@@ -38,7 +38,7 @@ pub fn encode_record(out: &mut Vec<u8>, resource: &Resource, record: &Record) {
     put_varint(out, record.revision().0);
     put_signed(out, record.time().0);
     put_varint(out, 1);
-    let value = record.value_bytes();
+    let value = record.value();
     let (head, hole, tail) = record.around_hole(&value);
     let body = Body { bytes: Bytes::new(), hole, expires: record.expires() };
     put_head(out, Some(&body), resource, record.path(), record.tags().bytes());

@@ -1,6 +1,5 @@
 //! What a record says about itself beside its value: labels, fields, and why it was put.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -89,11 +88,11 @@ impl fmt::Debug for Envelope {
     }
 }
 
-/// Labels, fields and cause of a record, where they lie, or unpacked to be read.
+/// Labels, fields and cause of a record, shared with it or unpacked.
 #[derive(Clone, Debug)]
-pub struct Tags<'a>(pub(super) Cow<'a, [u8]>);
+pub struct Tags(pub(super) Bytes);
 
-impl Tags<'_> {
+impl Tags {
     /// The value of a label.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {

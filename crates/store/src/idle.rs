@@ -1,0 +1,125 @@
+//! Packing of idle objects.
+//!
+//! The objects of a large table are mostly alike, as the pods of one template are, and few of them change. So in a table
+//! of at least [`TABLE_BYTES_MIN`] what has not changed for [`IDLE_AGE`] is packed against samples of its kind (see
+//! `pack.rs`), in the order of paths, in which like objects are neighbors. A smaller table is never touched, so a small
+//! cluster pays nothing, and a large one pays one packing per object that came to rest and an unpacking per read.
+//!
+//! Packing is due when enough has been written since the last time, and once more when what was too young then has come
+//! of age. It replaces bytes inside records, which are shared by the mirror, the rings and all readers, so none of them
+//! keeps the plain ones.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use setpoint_api::{Resource, Time};
+
+use crate::mirror::{Snapshot, Table};
+use crate::pack::Samples;
+use crate::record::Record;
+
+/// Bytes of the smallest table whose objects are packed: several thousand pods.
+pub const TABLE_BYTES_MIN: u64 = 32 << 20;
+/// Time since its last commit after which an object is idle. Most pods reach their final status sooner.
+pub const IDLE_AGE: Duration = Duration::from_secs(2);
+/// Bytes written since the last packing that make the next one due, at least.
+const WRITTEN_BYTES_MIN: u64 = 16 << 20;
+/// Share of all bytes that makes it due: a packing looks at every object of a large table.
+const WRITTEN_SHARE: u64 = 8;
+/// Objects that are looked at per snapshot: while one is held, writers copy what they change.
+const PAGE: usize = 1024;
+
+/// When idle objects are packed, and against what.
+#[derive(Debug, Default)]
+pub(crate) struct IdlePacker {
+    /// Bytes written since the last packing, by commits that do not expire.
+    written: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    samples: BTreeMap<Resource, Samples>,
+    /// When what was too young at the last packing will be old enough.
+    due_at: Option<Time>,
+}
+
+impl IdlePacker {
+    /// A packer for a store that was opened with this state.
+    pub fn of(snapshot: &Snapshot) -> IdlePacker {
+        IdlePacker { written: AtomicU64::new(snapshot.bytes()), ..IdlePacker::default() }
+    }
+
+    /// Notes bytes that were written. `true` if packing becomes due by them.
+    pub fn note_written(&self, bytes: u64, snapshot: &Snapshot) -> bool {
+        let before = self.written.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes < WRITTEN_BYTES_MIN {
+            return false;
+        }
+        let enough = enough_written(snapshot);
+        before < enough && before + bytes >= enough
+    }
+
+    /// When packing is due whatever is written.
+    pub fn due_at(&self) -> Option<Time> {
+        self.state.lock().due_at
+    }
+
+    /// Packs what is idle at `now`, if that is due. `snapshot` gives the newest state.
+    pub fn run(&self, now: Time, snapshot: impl Fn() -> Snapshot) {
+        let mut state = self.state.lock();
+        let newest = snapshot();
+        let has_come_of_age = state.due_at.is_some_and(|at| at <= now);
+        if !has_come_of_age && self.written.load(Ordering::Relaxed) < enough_written(&newest) {
+            return;
+        }
+        self.written.store(0, Ordering::Relaxed);
+        let is_large = |(_, table): &(&Resource, &Table)| table.bytes() >= TABLE_BYTES_MIN;
+        let large: Vec<Resource> = newest.tables().filter(is_large).map(|(name, _)| name.clone()).collect();
+        drop(newest);
+        state.samples.retain(|resource, _| large.contains(resource));
+        let (before, mut has_younger) = (now.before(IDLE_AGE), false);
+        for resource in large {
+            let samples = state.samples.entry(resource.clone()).or_default();
+            has_younger |= pack_table(&resource, before, samples, &snapshot);
+        }
+        // Something is always young where nodes report; once more is enough for what a burst left.
+        state.due_at = (has_younger && !has_come_of_age).then(|| now.after(IDLE_AGE));
+    }
+}
+
+fn enough_written(snapshot: &Snapshot) -> u64 {
+    WRITTEN_BYTES_MIN.max(snapshot.bytes() / WRITTEN_SHARE)
+}
+
+/// Packs what was committed at or before `before`. `true` if there is anything younger.
+fn pack_table(
+    resource: &Resource,
+    before: Time,
+    samples: &mut Samples,
+    snapshot: &impl Fn() -> Snapshot,
+) -> bool {
+    let mut after: Option<Record> = None;
+    let mut has_younger = false;
+    loop {
+        let newest = snapshot();
+        let Some(table) = newest.table(resource) else { return has_younger };
+        let page = table.range("", after.as_ref().map(Record::path)).take(PAGE);
+        let (mut last, mut idle) = (None, Vec::new());
+        for record in page {
+            last = Some(record);
+            if record.can_be_packed(before) {
+                idle.push(record.clone());
+            }
+            has_younger |= record.time() > before;
+        }
+        after = last.cloned();
+        drop(newest);
+        idle.iter().for_each(|record| record.pack_idle(samples));
+        if after.is_none() {
+            return has_younger;
+        }
+    }
+}
