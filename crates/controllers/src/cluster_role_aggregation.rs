@@ -5,10 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Key, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
+use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::cluster_role::{ClusterRole, RoleSelector};
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 use crate::indexes::AGGREGATING_ROLES;
+
+/// Maximum number of comparisons of roles with selectors in one plan. A selector by a label that few roles have is
+/// compared with those roles only; where every selector may select every role, nothing less than all pairs will do.
+const COMPARISONS_MAX: usize = 200_000;
 
 /// The controller.
 pub struct ClusterRoleAggregation;
@@ -38,10 +43,22 @@ impl Planner for ClusterRoleAggregation {
         let Some(object) = world.get(key) else { return plan };
         let Some(role) = object.view::<ClusterRole>() else { return plan };
         let Some(aggregation) = &role.aggregation_rule else { return plan };
-        let selectors = SelectorIndex::of(&aggregation.cluster_role_selectors);
-        let others = world.views::<ClusterRole>().filter(|(other, _)| other.key() != key);
-        let mut selected: Vec<(usize, &ClusterRole)> =
-            others.filter_map(|(other, view)| Some((selectors.first(&other.meta().labels)?, view))).collect();
+        let mut selectors = SelectorIndex::of(&aggregation.cluster_role_selectors);
+        let mut selected: Vec<(usize, &ClusterRole)> = Vec::new();
+        for (other, view) in world.views::<ClusterRole>().filter(|(other, _)| other.key() != key) {
+            match selectors.first(&other.meta().labels) {
+                Ok(first) => selected.extend(first.map(|first| (first, view))),
+                Err(TooCostly) => {
+                    let message = format!(
+                        "aggregation takes more than {COMPARISONS_MAX} comparisons of selectors with roles: \
+                         select roles by labels that they have"
+                    );
+                    let subject = Subject::of(object, "rbac.authorization.k8s.io/v1", "ClusterRole");
+                    plan.notes.push(subject.warning("AggregationTooCostly", message));
+                    return plan;
+                }
+            }
+        }
         // Rules stand in the order of the selectors, then of the roles; a role that several select adds nothing later.
         selected.sort_by_key(|(selector, _)| *selector);
         let mut seen = BTreeSet::new();
@@ -58,39 +75,75 @@ impl Planner for ClusterRoleAggregation {
 struct SelectorIndex<'a> {
     selectors: &'a [RoleSelector],
     by_label: BTreeMap<(&'a str, &'a str), Vec<usize>>,
-    /// Those that require no single value of a label, equal ones once.
+    by_name: BTreeMap<&'a str, Vec<usize>>,
+    /// Those that require no label, only that some are missing; equal ones once.
     others: Vec<usize>,
+    /// Comparisons that are left.
+    left: usize,
 }
 
 impl<'a> SelectorIndex<'a> {
     fn of(selectors: &'a [RoleSelector]) -> SelectorIndex<'a> {
-        let mut index = SelectorIndex { selectors, by_label: BTreeMap::new(), others: Vec::new() };
+        let mut index = SelectorIndex {
+            selectors,
+            by_label: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            others: Vec::new(),
+            left: COMPARISONS_MAX,
+        };
         let mut seen = BTreeSet::new();
         for (at, RoleSelector(selector)) in selectors.iter().enumerate() {
             // A selector of nothing prints as one of everything.
             if matches!(selector, Selector::Nothing) || !seen.insert(selector.to_string()) {
                 continue;
             }
-            let value_of = |one: &'a Requirement| match (one.operator(), one.values().len()) {
-                (Operator::In | Operator::Equals | Operator::DoubleEquals, 1) => one.values().next(),
-                _ => None,
+            let has_values = |one: &&Requirement| {
+                matches!(one.operator(), Operator::In | Operator::Equals | Operator::DoubleEquals)
             };
-            let label = selector.requirements().iter().find_map(|one| Some((one.key(), value_of(one)?)));
-            match label {
-                Some(label) => index.by_label.entry(label).or_default().push(at),
-                None => index.others.push(at),
+            let has_name = |one: &&Requirement| {
+                matches!(one.operator(), Operator::Exists | Operator::GreaterThan | Operator::LessThan)
+            };
+            let requirements = || selector.requirements().iter();
+            if let Some(one) = requirements().filter(has_values).min_by_key(|one| one.values().len()) {
+                for value in one.values() {
+                    index.by_label.entry((one.key(), value)).or_default().push(at);
+                }
+            } else if let Some(one) = requirements().find(has_name) {
+                index.by_name.entry(one.key()).or_default().push(at);
+            } else {
+                index.others.push(at);
             }
         }
         index
     }
 
     /// Place of the first selector that selects these labels.
-    fn first(&self, labels: &Pairs) -> Option<usize> {
-        let matches = |at: &&usize| self.selectors[**at].0.matches(|name| labels.get(name));
-        let required = labels.iter().filter_map(|label| self.by_label.get(&label)?.iter().find(matches));
-        required.chain(self.others.iter().find(matches)).min().copied()
+    ///
+    /// # Errors
+    /// If that takes too many comparisons.
+    fn first(&mut self, labels: &Pairs) -> Result<Option<usize>, TooCostly> {
+        let SelectorIndex { selectors, by_label, by_name, others, left } = self;
+        let mut first = None;
+        let by_label = labels.iter().filter_map(|label| by_label.get(&label));
+        let by_name = labels.iter().filter_map(|(name, _)| by_name.get(name));
+        for candidates in by_label.chain(by_name).chain([&*others]) {
+            for at in candidates {
+                // Places are in order, so that those behind the first that is found need not be compared.
+                if first.is_some_and(|first| *at >= first) {
+                    break;
+                }
+                *left = left.checked_sub(1).ok_or(TooCostly)?;
+                if selectors[*at].0.matches(|name| labels.get(name)) {
+                    first = Some(*at);
+                }
+            }
+        }
+        Ok(first)
     }
 }
+
+/// Too many comparisons of roles with selectors.
+struct TooCostly;
 
 /// Any role may be one that others select.
 fn of_role(_: &Object, world: &World, wake: &mut dyn FnMut(Key)) {

@@ -16,7 +16,7 @@ use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, Wo
 
 use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
-use crate::placement::Tolerations;
+use crate::placement::{Placement, Tolerations};
 use crate::pods;
 use crate::revisions::{self, Latest, Past};
 use nodes::{Fit, Nodes};
@@ -223,8 +223,9 @@ fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let is_gone = world.get(node.key()).is_none();
     for (object, set) in world.views::<DaemonSet>() {
-        let runs =
-            Fit::of(set, &Tolerations::of(&nodes::tolerations(&set.spec.template.0)), node) == Fit::Runs;
+        let tolerations = nodes::tolerations(&set.spec.template.0);
+        let placement = Placement::of(set.spec.template.0.get("spec").unwrap_or(&Value::Null));
+        let runs = Fit::of(set, &placement, &Tolerations::of(&tolerations), node) == Fit::Runs;
         let mut there = world.indexed(PODS_BY_NODE, &node.meta().name);
         let has_one = there.any(|pod| pod.meta().is_controlled_by(&object.meta().uid));
         if is_gone || runs != has_one || set.status.number_misscheduled > 0 {

@@ -6,6 +6,7 @@
 
 mod rules;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
@@ -75,7 +76,7 @@ impl Planner for DeviceTaintEviction {
 fn plan_pod(object: &Object, pod: &Pod, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let subject = Subject::of(object, "v1", "Pod");
-    match eviction(object, pod, world, None) {
+    match eviction(object, pod, world, &mut DeviceTaints::of_world(world, None)) {
         Some(eviction) if eviction.at <= now => {
             plan.stage(mark(object, pod, WHY, now));
             let note = subject.normal(EVICTION, "Marking for deletion");
@@ -94,15 +95,15 @@ fn plan_pod(object: &Object, pod: &Pod, world: &World, memory: &Memory, now: Tim
 /// When a pod has to go, and on behalf of which rules.
 struct Eviction<'a> {
     at: Time,
-    rules: Vec<&'a str>,
+    rules: BTreeSet<&'a str>,
 }
 
-/// When a pod has to go, if at all. A rule may be tried out as if it had effect.
+/// When a pod has to go, if at all.
 fn eviction<'a>(
     object: &Object,
     pod: &Pod,
-    world: &'a World,
-    trial: Option<&'a Object>,
+    world: &World,
+    taints: &mut DeviceTaints<'a>,
 ) -> Option<Eviction<'a>> {
     if pod.spec.node_name.is_empty() {
         return None;
@@ -115,9 +116,9 @@ fn eviction<'a>(
             view.is_reserved_for(&meta.uid) && (!is_made || claim.meta().is_controlled_by(&meta.uid))
         });
         for device in used.iter().flat_map(|(_, view)| view.devices()) {
-            for (taint, rule) in taints(device, world, trial) {
+            for (taint, rule) in taints.of(device) {
                 let Some(at) = end(device, taint) else { continue };
-                let found = found.get_or_insert(Eviction { at, rules: Vec::new() });
+                let found = found.get_or_insert(Eviction { at, rules: BTreeSet::new() });
                 found.at = found.at.min(at);
                 found.rules.extend(rule);
             }
@@ -126,22 +127,57 @@ fn eviction<'a>(
     found
 }
 
-/// The taints of a device that make pods go, with the rule that each comes from.
-fn taints<'a>(
-    device: &AllocatedDevice,
+/// A taint that makes pods go, and the identity of the rule that it comes from.
+type Tainting<'a> = (&'a Taint, Option<&'a str>);
+/// Driver, pool and device that a rule selects; all where it names none.
+type Selected<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
+/// Taints of devices that make pods go. Pools are read when the first of their devices is asked for.
+struct DeviceTaints<'a> {
     world: &'a World,
-    trial: Option<&'a Object>,
-) -> Vec<(&'a Taint, Option<&'a str>)> {
-    let current = current_slices(world, &device.driver, &device.pool);
-    let devices = current.into_iter().flat_map(|slice| &slice.spec.devices);
-    let own = devices.filter(|found| found.name == device.device).flat_map(|found| &found.taints);
-    let own = own.filter(|taint| taint.effect == NO_EXECUTE).map(|taint| (taint, None));
-    let rules = world.views::<DeviceTaintRule>().filter(|(object, rule)| {
-        let counts =
-            rule.spec.taint.effect == NO_EXECUTE || trial.is_some_and(|trial| trial.key() == object.key());
-        counts && rule.matches(&device.driver, &device.pool, &device.device)
-    });
-    own.chain(rules.map(|(object, rule)| (&rule.spec.taint, Some(&*object.meta().uid)))).collect()
+    pools: BTreeMap<(String, String), BTreeMap<&'a str, Vec<&'a Taint>>>,
+    rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>>,
+}
+
+impl<'a> DeviceTaints<'a> {
+    /// Those of a world. A rule may be tried out as if it had effect.
+    fn of_world(world: &'a World, trial: Option<&Object>) -> DeviceTaints<'a> {
+        let mut rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>> = BTreeMap::new();
+        for (object, rule) in world.views::<DeviceTaintRule>() {
+            let is_tried = trial.is_some_and(|trial| trial.key() == object.key());
+            let Some(wanted) = &rule.spec.device_selector else { continue };
+            if rule.spec.taint.effect == NO_EXECUTE || is_tried {
+                let selected = (wanted.driver.as_deref(), wanted.pool.as_deref(), wanted.device.as_deref());
+                rules.entry(selected).or_default().push((&rule.spec.taint, Some(&object.meta().uid)));
+            }
+        }
+        DeviceTaints { world, pools: BTreeMap::new(), rules }
+    }
+
+    /// Those of a device: its own, then those of rules.
+    fn of(&mut self, device: &AllocatedDevice) -> Vec<Tainting<'a>> {
+        let world = self.world;
+        let pool = self.pools.entry((device.driver.clone(), device.pool.clone())).or_insert_with(|| {
+            let mut pool: BTreeMap<&'a str, Vec<&'a Taint>> = BTreeMap::new();
+            let current = current_slices(world, &device.driver, &device.pool);
+            for found in current.into_iter().flat_map(|slice| &slice.spec.devices) {
+                let taints = found.taints.iter().filter(|taint| taint.effect == NO_EXECUTE);
+                pool.entry(&found.name).or_default().extend(taints);
+            }
+            pool
+        });
+        let own = pool.get(&*device.device).into_iter().flatten().map(|taint| (*taint, None));
+        let mut all: Vec<Tainting<'a>> = own.collect();
+        let either = |name| [None, Some(name)];
+        for driver in either(&*device.driver) {
+            for pool in either(&*device.pool) {
+                for device in either(&*device.device) {
+                    all.extend(self.rules.get(&(driver, pool, device)).into_iter().flatten());
+                }
+            }
+        }
+        all
+    }
 }
 
 /// The slices of a pool that count: those of its last generation.

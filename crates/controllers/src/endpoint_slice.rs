@@ -13,12 +13,11 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::views::service::{Service, ServicePort};
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::pods::Owner;
-use crate::service_pods::{self, HEADLESS, TRIGGER_TIME};
+use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
 use packing::Packed;
 
 /// How many endpoints a slice has at the most.
@@ -103,6 +102,21 @@ struct Group<'a> {
     slices: Vec<Existing<'a>>,
 }
 
+/// Ports as a slice has them.
+fn slice_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
+    let ports = ports.iter().map(|(port, number)| {
+        let mut found = Map::new();
+        found.insert("name", port.name.as_str());
+        found.insert("protocol", port.protocol.as_str());
+        found.insert("port", *number);
+        if let Some(protocol) = &port.app_protocol {
+            found.insert("appProtocol", protocol.as_str());
+        }
+        Value::Map(found)
+    });
+    ports.collect()
+}
+
 fn text(ports: &[Value]) -> String {
     ports.iter().map(json::to_text).collect::<Vec<_>>().join(",")
 }
@@ -161,19 +175,26 @@ impl<'a> Desk<'a> {
         let existing: Vec<Existing<'a>> =
             existing.iter().filter(|(_, slice)| slice.address_type == family).copied().collect();
         // By the text of their ports: pods and slices may be many, and so may sets of ports.
-        let mut groups: BTreeMap<String, Group<'a>> = BTreeMap::new();
+        let (mut groups, mut places) = (Vec::<Group<'a>>::new(), BTreeMap::<String, usize>::new());
+        let mut target_ports = TargetPorts::of(self.service);
         for seen in self.selected.iter().filter(|seen| service_pods::serves(seen, true)) {
-            let ports = self.ports(seen.1);
-            let group = groups.entry(text(&ports)).or_insert_with(|| Group { ports, ..Group::default() });
-            group.endpoints.extend(self.endpoint(seen, family));
+            let place = target_ports.on(seen.1, |ports| {
+                let ports = slice_ports(ports);
+                *places.entry(text(&ports)).or_insert_with(|| {
+                    groups.push(Group { ports, ..Group::default() });
+                    groups.len() - 1
+                })
+            });
+            groups[place].endpoints.extend(self.endpoint(seen, family));
         }
         for slice in &existing {
-            if let Some(group) = groups.get_mut(&text(&slice.1.ports)) {
-                group.slices.push(*slice);
+            if let Some(place) = places.get(&text(&slice.1.ports)) {
+                groups[*place].slices.push(*slice);
             }
         }
         let mut packed = Packed::default();
-        for Group { ports, endpoints, slices } in groups.into_values() {
+        for place in places.into_values() {
+            let Group { ports, endpoints, slices } = std::mem::take(&mut groups[place]);
             packed.pack(ports, endpoints, slices);
         }
         let kept: BTreeSet<&Key> =
@@ -197,20 +218,6 @@ impl<'a> Desk<'a> {
         reuse(&mut packed.slices, &mut goes);
         let written = packed.slices.iter().filter_map(|slice| self.write(family, slice));
         written.chain(goes.into_iter().map(|(slice, _)| Act::from(Write::delete(slice)))).collect()
-    }
-
-    fn ports(&self, pod: &Pod) -> Vec<Value> {
-        let ports = service_pods::target_ports(pod, self.service).map(|(port, number)| {
-            let mut found = Map::new();
-            found.insert("name", port.name.as_str());
-            found.insert("protocol", port.protocol.as_str());
-            found.insert("port", number);
-            if let Some(protocol) = &port.app_protocol {
-                found.insert("appProtocol", protocol.as_str());
-            }
-            Value::Map(found)
-        });
-        ports.collect()
     }
 
     /// A pod as an endpoint of a family of addresses; none if it has no such address, or its node is not known.

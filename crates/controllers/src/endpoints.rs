@@ -9,11 +9,11 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::endpoints::Endpoints;
-use setpoint_reconcile::views::service::Service;
+use setpoint_reconcile::views::service::{Service, ServicePort};
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::pods;
-use crate::service_pods::{self, HEADLESS, TRIGGER_TIME};
+use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
 
 /// How many addresses are told at the most.
 pub const ADDRESSES_MAX: usize = 1000;
@@ -166,40 +166,53 @@ impl Subset {
 /// Who serves, by the ports they serve.
 fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> Vec<Subset> {
     let publishes = service.spec.publish_not_ready_addresses;
-    let mut by_ports: BTreeMap<String, Subset> = BTreeMap::new();
+    let (mut subsets, mut places) = (Vec::<Subset>::new(), BTreeMap::<String, usize>::new());
+    let mut target_ports = TargetPorts::of(service);
     for seen in selected.iter().filter(|seen| service_pods::serves(seen, publishes)) {
         let (pod_object, pod) = seen;
         let Some(ip) = address(service, pod) else { continue };
-        let ports: Vec<Value> = service_pods::target_ports(pod, service)
-            .map(|(port, number)| {
-                let mut found = Map::new();
-                if !port.name.is_empty() {
-                    found.insert("name", port.name.as_str());
-                }
-                found.insert("port", number);
-                found.insert("protocol", port.protocol.as_str());
-                if let Some(protocol) = &port.app_protocol {
-                    found.insert("appProtocol", protocol.as_str());
-                }
-                Value::Map(found)
-            })
-            .collect();
-        // A Service with ports of which the pod has none is not served by it.
-        if ports.is_empty() && (!service.spec.ports.is_empty() || service.has_ip()) {
-            continue;
-        }
-        let place = ports.iter().map(json::to_text).collect::<Vec<_>>().join(",");
-        let subset = by_ports.entry(place).or_insert_with(|| Subset { ports, ..Subset::default() });
+        let place = target_ports.on(pod, |ports| {
+            // A Service with ports of which the pod has none is not served by it.
+            if ports.is_empty() && (!service.spec.ports.is_empty() || service.has_ip()) {
+                return None;
+            }
+            let ports = subset_ports(ports);
+            let text = ports.iter().map(json::to_text).collect::<Vec<_>>().join(",");
+            Some(*places.entry(text).or_insert_with(|| {
+                subsets.push(Subset { ports, ..Subset::default() });
+                subsets.len() - 1
+            }))
+        });
+        let Some(place) = place else { continue };
+        let subset = &mut subsets[place];
         let address = endpoint_address(object, pod_object, pod, ip);
         if publishes || pod.is_ready() { subset.ready.push(address) } else { subset.not_ready.push(address) }
     }
-    let mut subsets: Vec<Subset> = by_ports.into_values().collect();
+    let mut subsets: Vec<Subset> =
+        places.into_values().map(|place| std::mem::take(&mut subsets[place])).collect();
     for subset in &mut subsets {
         for list in [&mut subset.ready, &mut subset.not_ready] {
             list.sort_by(|a, b| a.str_at(&["ip"]).cmp(b.str_at(&["ip"])));
         }
     }
     subsets
+}
+
+/// Ports as a subset has them.
+fn subset_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
+    let ports = ports.iter().map(|(port, number)| {
+        let mut found = Map::new();
+        if !port.name.is_empty() {
+            found.insert("name", port.name.as_str());
+        }
+        found.insert("port", *number);
+        found.insert("protocol", port.protocol.as_str());
+        if let Some(protocol) = &port.app_protocol {
+            found.insert("appProtocol", protocol.as_str());
+        }
+        Value::Map(found)
+    });
+    ports.collect()
 }
 
 /// The address of a pod in the first family of the Service.

@@ -117,16 +117,18 @@ impl Range {
         self.all.overlaps(other).then(|| (index(first), index(last)))
     }
 
-    /// The lowest block that is not taken; nothing if all are.
-    fn free(self, taken: &BTreeSet<(u128, u128)>) -> Option<u128> {
-        let mut next = 0;
-        for (first, last) in taken {
-            if *first > next {
-                break;
+    /// The blocks that are not taken, the lowest first.
+    fn free(self, taken: &BTreeSet<(u128, u128)>) -> impl Iterator<Item = u128> {
+        let count = 1_u128 << (self.node_prefix - self.all.prefix);
+        let (mut taken, mut next) = (taken.iter().peekable(), 0);
+        std::iter::from_fn(move || {
+            while let Some((_, last)) = taken.next_if(|(first, _)| *first <= next) {
+                next = next.max(last + 1);
             }
-            next = next.max(last + 1);
-        }
-        (next < 1_u128 << (self.node_prefix - self.all.prefix)).then_some(next)
+            let block = (next < count).then_some(next);
+            next += 1;
+            block
+        })
     }
 }
 
@@ -195,19 +197,18 @@ impl Planner for NodeIpam {
         if nodes.peek().is_none() {
             return plan;
         }
-        let mut taken: Vec<_> = self.ranges.iter().map(|range| self.taken(*range, world)).collect();
+        let taken: Vec<_> = self.ranges.iter().map(|range| self.taken(*range, world)).collect();
+        let mut free: Vec<_> =
+            self.ranges.iter().zip(&taken).map(|(range, taken)| range.free(taken)).collect();
         let mut acts: Vec<Act> = Vec::new();
         for (object, _) in nodes {
-            let found = self.ranges.iter().zip(&taken).map(|(range, taken)| range.free(taken));
-            let Some(blocks) = found.collect::<Option<Vec<u128>>>() else {
+            // Where one range has no block left, it has none for later nodes either.
+            let Some(blocks) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<u128>>>() else {
                 let message = format!("Node {} status is now: CIDRNotAvailable", object.meta().name);
                 let subject = Subject::of(object, "v1", "Node");
                 plan.notes.push(subject.normal("CIDRNotAvailable", message));
                 continue;
             };
-            for (taken, block) in taken.iter_mut().zip(&blocks) {
-                taken.insert((*block, *block));
-            }
             let cidrs = self.ranges.iter().zip(&blocks).map(|(range, block)| range.block(*block).to_string());
             let cidrs: Vec<String> = cidrs.collect();
             let first = cidrs.first().cloned();

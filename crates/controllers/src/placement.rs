@@ -1,21 +1,81 @@
 //! Whether a pod may be on a node: by the node's labels and name, and by what it puts up with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use setpoint_api::Value;
+use setpoint_api::{Map, Value};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::node::Taint;
 
-/// Whether a pod's spec allows a node: its node selector, and what its affinity requires.
-#[must_use]
-pub fn allows(spec: &Value, node: &Object) -> bool {
-    let selector = spec.get("nodeSelector").and_then(Value::as_map);
-    let selects = selector.is_none_or(|wanted| {
-        wanted.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
-    });
-    selects
-        && required_terms(spec.get("affinity"))
-            .is_none_or(|terms| terms.iter().any(|term| matches_term(term, node)))
+/// Nodes that a pod's spec allows: by its node selector, and by what its affinity requires.
+pub struct Placement<'a> {
+    selector: Option<&'a Map>,
+    terms: Option<Terms<'a>>,
+}
+
+/// Terms of a node affinity, one of which must hold, by what a node must have to meet them.
+#[derive(Default)]
+struct Terms<'a> {
+    /// Names of nodes that meet a term which says nothing else.
+    names: BTreeSet<&'a str>,
+    /// Terms that require one of several values of a label, by label and value.
+    by_label: BTreeMap<(&'a str, &'a str), Vec<&'a Value>>,
+    others: Vec<&'a Value>,
+}
+
+impl<'a> Placement<'a> {
+    /// That of a pod's spec.
+    #[must_use]
+    pub fn of(spec: &'a Value) -> Placement<'a> {
+        let terms = required_terms(spec.get("affinity")).map(|list| {
+            let mut terms = Terms::default();
+            list.iter().for_each(|term| terms.add(term));
+            terms
+        });
+        Placement { selector: spec.get("nodeSelector").and_then(Value::as_map), terms }
+    }
+
+    /// `true` if it allows a node.
+    #[must_use]
+    pub fn allows(&self, node: &Object) -> bool {
+        let selects = self.selector.is_none_or(|wanted| {
+            wanted.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
+        });
+        selects && self.terms.as_ref().is_none_or(|terms| terms.match_node(node))
+    }
+}
+
+impl<'a> Terms<'a> {
+    fn add(&mut self, term: &'a Value) {
+        let is_in = |one: &&Value| one.str_at(&["operator"]) == "In";
+        let (expressions, fields) = (part(term, "matchExpressions"), part(term, "matchFields"));
+        if let Some(one) = expressions.iter().find(is_in) {
+            for value in texts(one) {
+                self.by_label.entry((one.str_at(&["key"]), value)).or_default().push(term);
+            }
+            return;
+        }
+        match fields {
+            [one] if expressions.is_empty() && is_in(&one) && one.str_at(&["key"]) == "metadata.name" => {
+                self.names.extend(texts(one));
+            }
+            _ => self.others.push(term),
+        }
+    }
+
+    fn match_node(&self, node: &Object) -> bool {
+        let meta = node.meta();
+        let by_label = meta.labels.iter().filter_map(|label| self.by_label.get(&label)).flatten();
+        self.names.contains(&*meta.name) || by_label.chain(&self.others).any(|term| matches_term(term, node))
+    }
+}
+
+fn part<'a>(term: &'a Value, name: &str) -> &'a [Value] {
+    term.get(name).and_then(Value::as_list).unwrap_or_default()
+}
+
+/// The values of an expression.
+fn texts(expression: &Value) -> impl Iterator<Item = &str> {
+    part(expression, "values").iter().filter_map(Value::as_str)
 }
 
 /// What a pod's affinity requires of nodes, one of which must hold; nothing if it requires nothing.
@@ -26,8 +86,7 @@ pub fn required_terms(affinity: Option<&Value>) -> Option<&[Value]> {
 }
 
 fn matches_term(term: &Value, node: &Object) -> bool {
-    let part = |name: &str| term.get(name).and_then(Value::as_list).unwrap_or_default();
-    let (expressions, fields) = (part("matchExpressions"), part("matchFields"));
+    let (expressions, fields) = (part(term, "matchExpressions"), part(term, "matchFields"));
     let is_field = |key: &str| (key == "metadata.name").then_some(&*node.meta().name);
     // A term that says nothing matches no node.
     !(expressions.is_empty() && fields.is_empty())
@@ -38,8 +97,7 @@ fn matches_term(term: &Value, node: &Object) -> bool {
 fn matches_all<'a>(expressions: &[Value], label: impl Fn(&str) -> Option<&'a str>) -> bool {
     let number = |text: &str| text.parse::<i64>().ok();
     expressions.iter().all(|one| {
-        let values = one.get("values").and_then(Value::as_list).unwrap_or_default();
-        let mut values = values.iter().filter_map(Value::as_str);
+        let mut values = texts(one);
         let label = label(one.str_at(&["key"]));
         match one.str_at(&["operator"]) {
             "In" => values.any(|value| label == Some(value)),
@@ -104,13 +162,13 @@ mod tests {
         let required = value!({"nodeSelectorTerms": (terms)});
         let affinity =
             value!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": (required)}});
-        allows(&value!({"affinity": (affinity)}), &node())
+        Placement::of(&value!({"affinity": (affinity)})).allows(&node())
     }
 
     #[test]
     fn a_node_must_have_the_labels_and_meet_one_of_the_terms() {
-        assert!(allows(&value!({"nodeSelector": {"zone": "a"}}), &node()));
-        assert!(!allows(&value!({"nodeSelector": {"zone": "b"}}), &node()));
+        assert!(Placement::of(&value!({"nodeSelector": {"zone": "a"}})).allows(&node()));
+        assert!(!Placement::of(&value!({"nodeSelector": {"zone": "b"}})).allows(&node()));
         let zone = |operator: &str, zone: &str| value!({"matchExpressions": [{"key": "zone", "operator": (operator), "values": [(zone)]}]});
         assert!(allows_terms(value!([(zone("In", "b")), (zone("NotIn", "b"))])));
         assert!(!allows_terms(value!([(zone("In", "b"))])));

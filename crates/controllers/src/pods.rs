@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use setpoint_api::labels::Selector;
+use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Plan, World, Write};
@@ -87,12 +87,14 @@ pub fn claim_tracked<'a>(
 #[must_use]
 pub fn selected<'a>(world: &'a World, namespace: &'a str, selector: &Selector) -> Vec<Seen<'a>> {
     let matches = |pod: &&'a Object| selector.matches(|name| pod.meta().labels.get(name));
-    let requirements = selector.requirements().iter();
-    let mut labels = requirements.filter_map(|one| Some((one.key(), selector.required_value(one.key())?)));
-    let found: Vec<&Object> = match labels.next() {
-        Some((name, value)) => {
-            world.indexed(PODS_BY_LABEL, &labelled(namespace, name, value)).filter(matches).collect()
+    let required = |one: &'_ Requirement| match (one.operator(), one.values().len()) {
+        (Operator::Equals | Operator::DoubleEquals | Operator::In, 1) => {
+            one.values().next().map(|value| labelled(namespace, one.key(), value))
         }
+        _ => None,
+    };
+    let found: Vec<&Object> = match selector.requirements().iter().find_map(required) {
+        Some(label) => world.indexed(PODS_BY_LABEL, &label).filter(matches).collect(),
         None => world.in_namespace("pods", namespace).filter(matches).collect(),
     };
     found.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect()

@@ -3,6 +3,7 @@
 //! A range that is deleted stays until each of its addresses is in another one too. Ten seconds pass before it goes,
 //! so that whoever allocates has heard of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -91,16 +92,39 @@ fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
 
 /// Whether no address would be left without a range.
 fn may_go(object: &Object, range: &ServiceCidr, world: &World) -> bool {
-    let others = || world.views::<ServiceCidr>().filter(|(other, _)| other.key() != object.key());
-    let inside = |cidr: &Cidr| others().any(|(_, other)| cidrs(other).any(|outer| holds_all(&outer, cidr)));
-    if cidrs(range).all(|cidr| inside(&cidr)) {
+    let others = world.views::<ServiceCidr>().filter(|(other, _)| other.key() != object.key());
+    let others = Networks::of(others.flat_map(|(_, other)| cidrs(other)));
+    let own: Vec<Cidr> = cidrs(range).collect();
+    if own.iter().all(|cidr| others.around(cidr.ip, cidr.prefix_bits).next().is_some()) {
         return true;
     }
-    let ours = |ip: IpAddr| cidrs(range).any(|cidr| allocates(&cidr, ip));
-    let theirs = |ip: IpAddr| others().any(|(_, other)| cidrs(other).any(|cidr| allocates(&cidr, ip)));
+    let ours = |ip: IpAddr| own.iter().any(|cidr| allocates(cidr, ip));
+    let theirs = |ip: IpAddr| others.around(ip, u8::MAX).any(|cidr| allocates(&cidr, ip));
     let allocated = world.views::<IpAddress>().filter(|(address, _)| IpAddress::is_managed(address));
     let mut ips = allocated.filter_map(|(address, _)| address.meta().name.parse::<IpAddr>().ok());
     !ips.any(|ip| ours(ip) && !theirs(ip))
+}
+
+/// Networks by the number of bits that name them, so that an address is looked up once for each such number.
+struct Networks(BTreeMap<u8, BTreeSet<IpAddr>>);
+
+impl Networks {
+    fn of(cidrs: impl Iterator<Item = Cidr>) -> Networks {
+        let mut by_bits: BTreeMap<u8, BTreeSet<IpAddr>> = BTreeMap::new();
+        for cidr in cidrs {
+            by_bits.entry(cidr.prefix_bits).or_default().insert(cidr.network());
+        }
+        Networks(by_bits)
+    }
+
+    /// Networks that hold an address and are named by no more than so many bits.
+    fn around(&self, ip: IpAddr, bits_max: u8) -> impl Iterator<Item = Cidr> {
+        let bits_max = bits_max.min(if ip.is_ipv4() { 32 } else { 128 });
+        self.0.range(..=bits_max).filter_map(move |(bits, networks)| {
+            let network = Cidr { ip, prefix_bits: *bits }.network();
+            networks.contains(&network).then_some(Cidr { ip: network, prefix_bits: *bits })
+        })
+    }
 }
 
 /// The networks of a range.
@@ -111,10 +135,6 @@ pub(crate) fn cidrs(range: &ServiceCidr) -> impl Iterator<Item = Cidr> {
 fn holds(cidr: &Cidr, ip: IpAddr) -> bool {
     ip.is_ipv4() == cidr.ip.is_ipv4()
         && Cidr { ip, prefix_bits: cidr.prefix_bits }.network() == cidr.network()
-}
-
-fn holds_all(outer: &Cidr, inner: &Cidr) -> bool {
-    outer.prefix_bits <= inner.prefix_bits && holds(outer, inner.ip)
 }
 
 /// Whether an address can come from a network: the first one cannot, nor the last one of an old network.

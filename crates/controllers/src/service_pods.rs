@@ -1,6 +1,6 @@
 //! Which pods serve a Service, and how: what the controllers of endpoints have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::views::IntOrString;
@@ -54,25 +54,61 @@ pub fn serves((object, pod): &Seen<'_>, even_terminating: bool) -> bool {
         && (even_terminating || !object.meta().is_deleted())
 }
 
-/// Ports of a Service, each with the port of a pod that it leads to; those that lead nowhere are left out.
-pub fn target_ports<'s>(pod: &Pod, service: &'s Service) -> impl Iterator<Item = (&'s ServicePort, i64)> {
-    let ports = &service.spec.ports;
-    let is_named = |port: &ServicePort| matches!(port.target_port, Some(IntOrString::Text(_)));
-    let named = if ports.iter().any(is_named) { named_ports(pod) } else { BTreeMap::new() };
-    ports.iter().filter_map(move |port| match port.target_port.as_ref()? {
-        IntOrString::Int(number) => Some((port, *number)),
-        IntOrString::Text(name) => Some((port, *named.get(&(name.as_str(), port.protocol.as_str()))?)),
-    })
+/// Ports of a pod that a Service leads to by name, with their protocols and numbers.
+type NamedPorts = BTreeMap<(Box<str>, Box<str>), i64>;
+
+/// What the ports of a Service lead to on its pods. Pods mostly have the same ports, and what comes of them is made once.
+pub struct TargetPorts<'s, T> {
+    service: &'s Service,
+    /// Names and protocols of the ports that it leads to by name.
+    named: BTreeSet<(&'s str, &'s str)>,
+    made: BTreeMap<NamedPorts, T>,
 }
 
-/// Ports of a pod by name and protocol; the first of equal ones counts.
-fn named_ports(pod: &Pod) -> BTreeMap<(&str, &str), i64> {
-    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    let mut ports = BTreeMap::new();
-    for port in pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports) {
-        ports.entry((port.name.as_str(), port.protocol.as_str())).or_insert(port.container_port);
+impl<'s, T: Clone> TargetPorts<'s, T> {
+    /// Those of a Service.
+    #[must_use]
+    pub fn of(service: &'s Service) -> TargetPorts<'s, T> {
+        let named = service.spec.ports.iter().filter_map(|port| match port.target_port.as_ref()? {
+            IntOrString::Text(name) => Some((name.as_str(), port.protocol.as_str())),
+            IntOrString::Int(_) => None,
+        });
+        TargetPorts { service, named: named.collect(), made: BTreeMap::new() }
     }
-    ports
+
+    /// What is made of the ports of the Service, each with the port of a pod that it leads to; those that lead nowhere
+    /// are left out.
+    pub fn on(&mut self, pod: &Pod, make: impl FnOnce(&[(&'s ServicePort, i64)]) -> T) -> T {
+        let named = self.named_ports(pod);
+        if let Some(made) = self.made.get(&named) {
+            return made.clone();
+        }
+        let ports = self.service.spec.ports.iter().filter_map(|port| match port.target_port.as_ref()? {
+            IntOrString::Int(number) => Some((port, *number)),
+            IntOrString::Text(name) => {
+                Some((port, *named.get(&(name.as_str().into(), port.protocol.as_str().into()))?))
+            }
+        });
+        let made = make(&ports.collect::<Vec<_>>());
+        self.made.insert(named, made.clone());
+        made
+    }
+
+    /// Ports of a pod by name and protocol, as far as the Service leads to them; the first of equal ones counts.
+    fn named_ports(&self, pod: &Pod) -> NamedPorts {
+        let mut ports = NamedPorts::new();
+        if self.named.is_empty() {
+            return ports;
+        }
+        let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+        for port in pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports) {
+            let (name, protocol) = (port.name.as_str(), port.protocol.as_str());
+            if self.named.contains(&(name, protocol)) {
+                ports.entry((name.into(), protocol.into())).or_insert(port.container_port);
+            }
+        }
+        ports
+    }
 }
 
 /// The name under which a pod is known behind a Service, if it has one of its own.

@@ -37,6 +37,8 @@ pub struct Room<'a> {
     admitted: Vec<(&'a Object, &'a PodView)>,
     /// What they take together; only known once somebody asks for anything.
     taken: Option<Amounts>,
+    /// The ports of the node that they have; only known once somebody asks for one.
+    ports: Option<PortSet>,
 }
 
 impl<'a> Room<'a> {
@@ -47,7 +49,7 @@ impl<'a> Room<'a> {
         let is_admitted =
             |(_, pod): &&(&Object, &PodView)| pod.status.start_time.is_some() && !pod.is_finished();
         let admitted = pods.iter().filter(is_admitted).copied().collect();
-        Room { seat, offer, pods_max, admitted, taken: None }
+        Room { seat, offer, pods_max, admitted, taken: None, ports: None }
     }
 
     /// Takes a pod up, or refuses it.
@@ -70,10 +72,11 @@ impl<'a> Room<'a> {
     /// Gives a pod that was taken up what it asks for now, if there is room for it.
     pub fn resize(&mut self, object: &Object, pod: &PodView) -> Verdict {
         let (asked, held) = (wanted_by(pod), held_by(object, pod));
-        let (offer, taken) = (self.offer.clone(), self.taken());
+        let (cpu, memory) = (self.offer.cpu, self.offer.memory);
+        let taken = self.taken();
         let own = [
-            ("cpu", asked.cpu, held.cpu, taken.cpu, offer.cpu),
-            ("memory", asked.memory, held.memory, taken.memory, offer.memory),
+            ("cpu", asked.cpu, held.cpu, taken.cpu, cpu),
+            ("memory", asked.memory, held.memory, taken.memory, memory),
         ];
         // Who asks for no more than it has gets it, however full the node is.
         let grows = || own.into_iter().filter(|(_, asked, held, _, _)| asked > held);
@@ -113,8 +116,8 @@ impl<'a> Room<'a> {
         if asked.is_nothing() {
             return Ok(());
         }
-        let taken = self.taken().clone();
-        let offer = &self.offer;
+        self.taken();
+        let (Some(taken), offer) = (&self.taken, &self.offer) else { return Ok(()) };
         let own = [
             ("cpu", asked.cpu, taken.cpu, offer.cpu),
             ("memory", asked.memory, taken.memory, offer.memory),
@@ -151,16 +154,20 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    fn check_ports(&self, wanted: &[HostPort]) -> Result<(), Refusal> {
+    fn check_ports(&mut self, wanted: &[HostPort]) -> Result<(), Refusal> {
         if wanted.is_empty() {
             return Ok(());
         }
         let wanted: PortSet = wanted.iter().cloned().collect();
-        let taken: PortSet = self.admitted.iter().flat_map(|(_, pod)| host_ports(pod)).collect();
-        if wanted.clashes(&taken) {
+        let admitted = &self.admitted;
+        let ports =
+            self.ports.get_or_insert_with(|| admitted.iter().flat_map(|(_, pod)| host_ports(pod)).collect());
+        if wanted.clashes(ports) {
             let why = "node(s) didn't have free ports for the requested pod ports";
             return Err(predicate("NodePorts", why));
         }
+        // Nothing is checked after the ports, so the pod is taken up.
+        ports.take(&wanted);
         Ok(())
     }
 }

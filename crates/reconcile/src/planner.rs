@@ -252,6 +252,37 @@ pub trait Controller: Send + Sync {
 /// Soft state on its way to a planner, which takes the memo out of it: a plan that panics loses it.
 pub struct Soft<'a>(pub(crate) &'a mut SoftState);
 
+/// Plans of one key without a loop, with what the loop would keep of it. For tests: nothing is sent.
+#[derive(Default)]
+pub struct Rehearsal(SoftState);
+
+impl Rehearsal {
+    /// Plans the key, with the memo of the last plan.
+    pub fn plan(
+        &mut self,
+        controller: &dyn Controller,
+        key: &Key,
+        world: &World,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<Remembered> {
+        let mut plan = controller.plan_any(key, world, Soft(&mut self.0), now, seed);
+        self.0.memo = std::mem::take(&mut plan.memo).0;
+        plan
+    }
+
+    /// `true` if the last plan left a memo.
+    #[must_use]
+    pub fn has_memo(&self) -> bool {
+        self.0.memo.is_some()
+    }
+
+    /// Answers a question of the last plan.
+    pub fn answer(&mut self, id: &str, answer: Value, at: Time) {
+        self.0.answers.insert(id.to_owned(), Answered { answer: Ok(answer), at });
+    }
+}
+
 /// A memo on its way back.
 #[derive(Clone, Default)]
 pub struct Remembered(pub(crate) Memo);

@@ -7,7 +7,7 @@
 
 mod pods;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use setpoint_api::Time;
@@ -72,19 +72,17 @@ pub struct Scope {
     pub operator: String,
     /// The values.
     #[serde(deserialize_with = "or_default")]
-    pub values: Vec<String>,
+    pub values: BTreeSet<String>,
 }
 
 impl Scope {
     /// Whether it holds where there are these values.
     fn holds(&self, present: &[&str]) -> bool {
-        let among = || present.iter().any(|value| self.values.iter().any(|wanted| wanted == value));
+        let among = || present.iter().any(|value| self.values.contains(*value));
         match self.operator.as_str() {
             "In" => among(),
             // Of several values it is enough that one is another.
-            "NotIn" => {
-                present.is_empty() || !present.iter().all(|value| self.values.iter().any(|v| v == value))
-            }
+            "NotIn" => present.is_empty() || !present.iter().all(|value| self.values.contains(*value)),
             "DoesNotExist" => present.is_empty(),
             _ => !present.is_empty(),
         }
@@ -102,7 +100,7 @@ impl Spec {
     #[must_use]
     pub fn covers(&self, object: &Object) -> bool {
         let plain = self.scopes.iter().all(|name| {
-            let scope = Scope { scope_name: name.clone(), operator: "Exists".to_owned(), values: Vec::new() };
+            let scope = Scope { scope_name: name.clone(), operator: "Exists".to_owned(), ..Scope::default() };
             is_in_scope(object, &scope)
         });
         plain && self.scope_selector.match_expressions.iter().all(|scope| is_in_scope(object, scope))

@@ -146,6 +146,8 @@ pub struct Cache {
     pub deferrals: u32,
     /// How many sets of pods were compared with shapes of pods.
     pub compared: u64,
+    /// How many nodes were looked at to find the best ones for pods whose rules depend on other pods or nodes.
+    pub scanned: u64,
     /// How many places shapes of pods count in, since all counters were last made anew.
     placed: usize,
     /// How many of them were needed then.

@@ -242,6 +242,16 @@ impl Class {
         devices::filter(&self.devices, seen)
     }
 
+    /// Number of nodes that are looked at to find the best one, where rules count that depend on other pods or nodes.
+    #[must_use]
+    pub fn scanned(&self) -> u64 {
+        let is_ranked = self.gates.is_empty()
+            && self.pulls.is_empty()
+            && self.wishes.all.is_empty()
+            && !self.has_opinions;
+        if is_ranked { 0 } else { self.cells.len() as u64 }
+    }
+
     /// The best node for a pod; nothing if none will do.
     #[must_use]
     pub fn find(&self, cache: &Cache, chance: u32) -> Option<usize> {

@@ -5,10 +5,12 @@
 //! [`full_log`] has no room at times; [`disk`] loses what was not synced; [`watch`] checks the promises that
 //! a watch makes; [`model`] is a naive store and [`store_world`] sets it beside the real one. [`log_suite`]
 //! holds every log to the same claims, [`redb_log`] is a second log to run it on, [`naive`] is what a log
-//! would be if it could be slow, and [`linear`] judges histories recorded from many threads.
+//! would be if it could be slow, and [`linear`] judges histories recorded from many threads. [`cost`] counts
+//! instructions and judges how they grow.
 
 pub mod campaign;
 pub mod cluster;
+pub mod cost;
 pub mod disk;
 pub mod full_log;
 pub mod linear;

@@ -1,5 +1,7 @@
 //! Where a volume is to be.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::persistent_volume::Csi;
@@ -10,31 +12,40 @@ use super::{Memory, User, attachment_name, handle, users};
 use crate::indexes::{ATTACHMENTS_BY_VOLUME, VOLUMES_BY_HANDLE};
 use crate::{horizon, said};
 
+/// Maximum number of pods that a note to another pod names: every pod that waits gets such a note.
+const PODS_NAMED_MAX: usize = 20;
+
 /// Asks for a volume on the nodes whose pods use it.
 pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let users = users(csi, world);
-    let mut taken = nodes_of(csi, world);
+    // By node, the node of the oldest pod first.
+    let (mut nodes, mut by_node) = (Vec::new(), BTreeMap::<&str, Vec<&User<'_>>>::new());
+    for user in &users {
+        let here = by_node.entry(user.node).or_default();
+        if here.is_empty() {
+            nodes.push(user.node);
+        }
+        here.push(user);
+    }
+    let mut taken = Taken::default();
+    nodes_of(csi, world).for_each(|node| taken.add(node, &by_node));
     let mut acts: Vec<Act> = Vec::new();
     let mut notes = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
-    for user in &users {
-        if seen.contains(&user.node) {
-            continue;
-        }
-        seen.push(user.node);
-        let here = || users.iter().filter(|other| other.node == user.node);
-        let name = attachment_name(csi, user.node);
+    for node in nodes {
+        let here = &by_node[node];
+        let user = here[0];
+        let name = attachment_name(csi, node);
         if let Some((object, attachment)) = world.view::<VolumeAttachment>("", &name) {
-            notes.extend(here().filter_map(|user| failure(user, object, attachment)));
-        } else if !user.shares && !taken.is_empty() {
-            notes.extend(here().map(|user| waits(user, &taken, &users)));
-        } else if world.find("nodes", "", user.node).is_none() {
+            notes.extend(here.iter().filter_map(|user| failure(user, object, attachment)));
+        } else if !user.shares && !taken.nodes.is_empty() {
+            notes.extend(here.iter().map(|user| waits(user, &taken)));
+        } else if world.find("nodes", "", node).is_none() {
             // A node may come later than the pods on it.
             plan.look_again_at(now.after(horizon::SOON * 100));
         } else {
             acts.push(attach(&name, csi, user));
-            taken.push(user.node.into());
+            taken.add(node, &by_node);
         }
     }
     plan.stage(acts);
@@ -44,11 +55,35 @@ pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan
 }
 
 /// The nodes that a volume is on, or is being taken to or from.
-fn nodes_of(csi: &Csi, world: &World) -> Vec<Box<str>> {
+fn nodes_of<'a>(csi: &Csi, world: &'a World) -> impl Iterator<Item = &'a str> {
     let twins = world.indexed(VOLUMES_BY_HANDLE, &handle(csi));
     let attachments = twins.flat_map(|twin| world.indexed(ATTACHMENTS_BY_VOLUME, &twin.meta().name));
-    let views = attachments.filter_map(|object| object.view::<VolumeAttachment>());
-    views.map(|view| view.spec.node_name.as_str().into()).collect()
+    attachments.filter_map(|object| Some(object.view::<VolumeAttachment>()?.spec.node_name.as_str()))
+}
+
+/// Nodes that a volume is on or goes to, and the pods there.
+#[derive(Default)]
+struct Taken<'a> {
+    nodes: BTreeSet<&'a str>,
+    pods: usize,
+    /// Number of pods by namespace, and the names of the first [`PODS_NAMED_MAX`].
+    by_namespace: BTreeMap<&'a str, (usize, Vec<&'a str>)>,
+}
+
+impl<'a> Taken<'a> {
+    fn add(&mut self, node: &'a str, by_node: &BTreeMap<&str, Vec<&User<'a>>>) {
+        if !self.nodes.insert(node) {
+            return;
+        }
+        for user in by_node.get(node).into_iter().flatten() {
+            let meta = user.pod.meta();
+            let (count, names) = self.by_namespace.entry(&meta.namespace).or_default();
+            (*count, self.pods) = (*count + 1, self.pods + 1);
+            if names.len() < PODS_NAMED_MAX {
+                names.push(&meta.name);
+            }
+        }
+    }
 }
 
 fn attach(name: &str, csi: &Csi, user: &User<'_>) -> Act {
@@ -75,21 +110,21 @@ fn failure(user: &User<'_>, object: &Object, attachment: &VolumeAttachment) -> O
 
 /// What to say to a pod whose volume is on another node, and can be on one only. Who may see the names of pods in one
 /// namespace need not be able to see those in others.
-fn waits(user: &User<'_>, taken: &[Box<str>], users: &[User<'_>]) -> Note {
-    let others = users.iter().filter(|other| taken.iter().any(|node| **node == *other.node));
-    let namespace = &user.pod.meta().namespace;
-    let (near, far): (Vec<_>, Vec<_>) = others.partition(|other| other.pod.meta().namespace == *namespace);
-    let names: Vec<&str> = near.iter().map(|other| &*other.pod.meta().name).collect();
-    let why = match (names.as_slice(), far.len()) {
-        ([], 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to \
-                    another node"
+fn waits(user: &User<'_>, taken: &Taken<'_>) -> Note {
+    let (near, names) = taken.by_namespace.get(&*user.pod.meta().namespace).cloned().unwrap_or_default();
+    let mut shown = names.join(", ");
+    if near > names.len() {
+        shown.push_str(&format!(", ... ({near} in all)"));
+    }
+    let why = match (near, taken.pods - near) {
+        (0, 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to \
+                   another node"
             .to_owned(),
-        ([], far) => format!("Volume is already used by {far} pod(s) in different namespaces"),
-        (names, 0) => format!("Volume is already used by pod(s) {}", names.join(", ")),
-        (names, far) => format!(
-            "Volume is already used by pod(s) {} and {far} pod(s) in different namespaces",
-            names.join(", ")
-        ),
+        (0, far) => format!("Volume is already used by {far} pod(s) in different namespaces"),
+        (_, 0) => format!("Volume is already used by pod(s) {shown}"),
+        (_, far) => {
+            format!("Volume is already used by pod(s) {shown} and {far} pod(s) in different namespaces")
+        }
     };
     let message = message("Waiting for detach", user, &why);
     Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", message)

@@ -1,10 +1,11 @@
 //! What a node has, and what is to leave it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::node::{AttachedVolume, Node};
+use setpoint_reconcile::views::node::{AttachedVolume, Node, NodeStatus};
 use setpoint_reconcile::views::persistent_volume::{Csi, PersistentVolume};
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
@@ -38,28 +39,33 @@ impl Attached<'_> {
 pub(super) fn plan(key: &Key, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let node = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
-    let all: Vec<Attached<'_>> = attachments_on(key.name(), world)
-        .filter_map(|found| read(found, node.map(|(_, node)| node), world))
-        .collect();
+    let status = node.map(|(_, node)| &node.status);
+    let mut known = Known { key, status, by_attachment: None };
+    let all: Vec<Attached<'_>> =
+        attachments_on(key.name(), world).filter_map(|found| read(found, &mut known, world)).collect();
+    let there: BTreeSet<&str> =
+        all.iter().filter(|one| one.is_there()).filter_map(|one| one.name.as_deref()).collect();
     let mut reported: Vec<AttachedVolume> =
-        node.map(|(_, node)| node.status.volumes_attached.clone()).unwrap_or_default();
-    reported.retain(|volume| {
-        let there = |one: &Attached<'_>| one.is_there() && one.name.as_deref() == Some(&*volume.name);
-        !volume.name.starts_with(PLUGIN) || all.iter().any(there)
-    });
-    let mut leaving: Vec<Act> = Vec::new();
+        status.map(|status| status.volumes_attached.clone()).unwrap_or_default();
+    reported.retain(|volume| !volume.name.starts_with(PLUGIN) || there.contains(&*volume.name));
+    let listed: BTreeSet<String> = reported.iter().map(|volume| volume.name.clone()).collect();
+    let in_use: BTreeSet<&str> =
+        status.into_iter().flat_map(|status| &status.volumes_in_use).map(String::as_str).collect();
+    let (mut leaving, mut left): (Vec<Act>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for one in all.iter().filter(|one| !one.object.meta().is_deleted()) {
         if !one.users.is_empty() {
-            report(&mut reported, one, node.is_some(), &mut plan);
+            report(&mut reported, &listed, one, node.is_some(), &mut plan);
         } else if is_known(one, world, now) {
-            if may_leave(one, node.map(|(_, node)| node), memory, now, &mut plan) {
-                reported.retain(|volume| one.name.as_deref() != Some(&*volume.name));
+            let holds = one.name.as_deref().is_some_and(|name| in_use.contains(name));
+            if may_leave(one, holds, node.map(|(_, node)| node), memory, now, &mut plan) {
+                left.extend(one.name.as_deref());
                 leaving.push(Write::delete(one.object).into());
             }
         } else {
             plan.look_again_at(now.after(horizon::SOON));
         }
     }
+    reported.retain(|volume| !left.contains(&*volume.name));
     if let Some((object, view)) = node
         && view.status.volumes_attached != reported
     {
@@ -70,10 +76,31 @@ pub(super) fn plan(key: &Key, world: &World, memory: &Memory, now: Time) -> Plan
     plan
 }
 
+/// Volumes that a node names in its status.
+struct Known<'a> {
+    key: &'a Key,
+    status: Option<&'a NodeStatus>,
+    /// Their names by those of their attachments; made for the first volume that is gone.
+    by_attachment: Option<BTreeMap<String, &'a str>>,
+}
+
+impl<'a> Known<'a> {
+    /// What the node calls the volume of an attachment.
+    fn name(&mut self, attachment: &str) -> Option<String> {
+        let Known { key, status, by_attachment } = self;
+        let by_attachment = by_attachment.get_or_insert_with(|| {
+            let attached = status.iter().flat_map(|status| &status.volumes_attached).map(|one| &one.name);
+            let names = attached.chain(status.iter().flat_map(|status| &status.volumes_in_use));
+            names.filter_map(|name| Some((attachment_name(&named(name)?, key.name()), &**name))).collect()
+        });
+        by_attachment.get(attachment).map(|name| (*name).to_owned())
+    }
+}
+
 /// What an attachment is about; nothing if it is somebody else's.
 fn read<'a>(
     (object, view): (&'a Object, &'a VolumeAttachment),
-    node: Option<&Node>,
+    known: &mut Known<'_>,
     world: &'a World,
 ) -> Option<Attached<'a>> {
     let is_its = |csi: &Csi| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
@@ -88,14 +115,7 @@ fn read<'a>(
         Some(_) => None,
         None if found.is_some() || !object.meta().name.starts_with("csi-") => None,
         // The volume is gone. What the node knows of may tell which one it was.
-        None => {
-            let status = node.map(|node| &node.status);
-            let attached =
-                status.iter().flat_map(|status| &status.volumes_attached).map(|volume| &volume.name);
-            let mut names = attached.chain(status.iter().flat_map(|status| &status.volumes_in_use));
-            let name = names.find(|name| named(name).as_ref().is_some_and(is_its));
-            Some(Attached { object, view, name: name.cloned(), users: Vec::new() })
-        }
+        None => Some(Attached { object, view, name: known.name(&object.meta().name), users: Vec::new() }),
     }
 }
 
@@ -106,9 +126,16 @@ fn named(name: &str) -> Option<Csi> {
 }
 
 /// Says that a volume is there, if it is news.
-fn report(reported: &mut Vec<AttachedVolume>, one: &Attached<'_>, has_node: bool, plan: &mut Plan<Memory>) {
+fn report(
+    reported: &mut Vec<AttachedVolume>,
+    listed: &BTreeSet<String>,
+    one: &Attached<'_>,
+    has_node: bool,
+    plan: &mut Plan<Memory>,
+) {
     let Some(name) = one.name.as_ref().filter(|_| has_node && one.is_there()) else { return };
-    if reported.iter().any(|volume| volume.name == *name) {
+    // A volume has one attachment to a node, so none is reported twice.
+    if listed.contains(name) {
         return;
     }
     reported.push(AttachedVolume { name: name.clone(), device_path: String::new() });
@@ -125,18 +152,19 @@ fn is_known(one: &Attached<'_>, world: &World, now: Time) -> bool {
         .all(|resource| horizon::reaches(world, resource, one.object, now))
 }
 
-/// Whether a volume that nobody uses may leave: the node has let go of it, or is not asked any more.
+/// Whether a volume that nobody uses may leave: the node has let go of it, or is not asked any more. `holds` is
+/// whether the node says that it uses it.
 fn may_leave(
     one: &Attached<'_>,
+    holds: bool,
     node: Option<&Node>,
     memory: &Memory,
     now: Time,
     plan: &mut Plan<Memory>,
 ) -> bool {
-    let holds = |node: &Node| one.name.as_ref().is_some_and(|name| node.status.volumes_in_use.contains(name));
     let is_out = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
     // A node that is gone can no longer say what it holds.
-    if node.is_some_and(|node| !holds(node) || is_out(node)) {
+    if node.is_some_and(|node| !holds || is_out(node)) {
         return true;
     }
     let name = &one.object.meta().name;

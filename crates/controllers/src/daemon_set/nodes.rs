@@ -9,7 +9,7 @@ use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Object, World};
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, Rollout, Steps};
-use crate::placement::{self, Tolerations};
+use crate::placement::{self, Placement, Tolerations};
 use crate::pods::Seen;
 
 /// What a node's troubles are that a daemon puts up with, because it may be what mends them.
@@ -58,11 +58,17 @@ pub(super) enum Fit {
 }
 
 impl Fit {
-    pub fn of(set: &DaemonSet, tolerations: &Tolerations<'_>, node: &Object) -> Fit {
+    /// How a node suits the pods of a set, whose places and tolerations are read once for all nodes.
+    pub fn of(
+        set: &DaemonSet,
+        placement: &Placement<'_>,
+        tolerations: &Tolerations<'_>,
+        node: &Object,
+    ) -> Fit {
         let Some(spec) = set.spec.template.0.get("spec") else { return Fit::No };
         let Some(view) = node.view::<Node>() else { return Fit::No };
         let named = spec.str_at(&["nodeName"]);
-        if !(named.is_empty() || named == &*node.meta().name) || !placement::allows(spec, node) {
+        if !(named.is_empty() || named == &*node.meta().name) || !placement.allows(node) {
             return Fit::No;
         }
         let kept_away = |effect: &str| {
@@ -102,9 +108,10 @@ impl<'a> Nodes<'a> {
     pub fn of(world: &'a World, set: &DaemonSet, pods: &[Seen<'a>]) -> Nodes<'a> {
         let tolerations = tolerations(&set.spec.template.0);
         let tolerations = Tolerations::of(&tolerations);
+        let placement = Placement::of(set.spec.template.0.get("spec").unwrap_or(&Value::Null));
         let mut places: BTreeMap<&'a str, Place<'a>> = BTreeMap::new();
         for node in world.all("nodes") {
-            let fit = Fit::of(set, &tolerations, node);
+            let fit = Fit::of(set, &placement, &tolerations, node);
             places.insert(&node.meta().name, Place { node: Some((node, fit)), pods: Vec::new() });
         }
         for seen in pods {

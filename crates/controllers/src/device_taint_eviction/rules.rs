@@ -12,7 +12,7 @@ use setpoint_reconcile::views::resource_slice::ResourceSlice;
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Object, Plan, World, Write};
 
-use super::{Memory, NO_EXECUTE, WHY, current_slices, eviction};
+use super::{DeviceTaints, Memory, NO_EXECUTE, WHY, current_slices, eviction};
 
 const IN_PROGRESS: &str = "EvictionInProgress";
 /// The least time between two words about the same rule.
@@ -84,6 +84,7 @@ impl<'a> Scan<'a> {
             return scan;
         }
         let mut seen = BTreeSet::new();
+        let mut taints = DeviceTaints::of_world(world, Some(object));
         for (claim, view) in world.views::<ResourceClaim>() {
             if !view.devices().any(|device| is_for(rule, device)) {
                 continue;
@@ -92,9 +93,11 @@ impl<'a> Scan<'a> {
                 let Some((found, pod)) = world.view::<Pod>(&claim.meta().namespace, &consumer.name) else {
                     continue;
                 };
-                let eviction = eviction(found, pod, world, Some(object));
-                let is_its = eviction.is_some_and(|one| one.rules.contains(&&*object.meta().uid));
-                if !is_its || !seen.insert(found.key()) {
+                if !seen.insert(found.key()) {
+                    continue;
+                }
+                let eviction = eviction(found, pod, world, &mut taints);
+                if !eviction.is_some_and(|one| one.rules.contains(&*object.meta().uid)) {
                     continue;
                 }
                 let was_told = condition(&pod.status.conditions, "DisruptionTarget")

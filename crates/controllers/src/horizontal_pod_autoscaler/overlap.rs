@@ -1,8 +1,9 @@
 //! Autoscalers that control the same pods: none of them may scale, or they would undo each other's work.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use setpoint_api::labels::Selector;
+use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_reconcile::views::deployment::Deployment;
 use setpoint_reconcile::views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, TargetReference};
 use setpoint_reconcile::views::replica_set::ReplicaSet;
@@ -10,6 +11,10 @@ use setpoint_reconcile::views::stateful_set::StatefulSet;
 use setpoint_reconcile::{View, World};
 
 use crate::{pods, scale};
+
+/// Maximum number of comparisons of selectors with sets of labels. A selector that requires a label is compared with the
+/// sets that have it; those of autoscalers beyond the bound are not compared.
+const COMPARISONS_MAX: usize = 200_000;
 
 /// Returns the autoscalers, as `namespace/name`, that control any of the pods that `selector` selects. As upstream does,
 /// pods with the same labels are looked at once, and autoscalers of targets without pods control none.
@@ -21,16 +26,39 @@ pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -
     if labels.is_empty() {
         return found;
     }
+    let all: Vec<&BTreeMap<&str, &str>> = labels.iter().collect();
+    let mut by_label: BTreeMap<(&str, &str), Vec<&BTreeMap<&str, &str>>> = BTreeMap::new();
+    for set in &labels {
+        for (name, value) in set {
+            by_label.entry((name, value)).or_default().push(set);
+        }
+    }
+    let left = Cell::new(COMPARISONS_MAX);
     for object in world.in_namespace(HorizontalPodAutoscaler::RESOURCE, namespace) {
         let Some(autoscaler) = object.view::<HorizontalPodAutoscaler>() else { continue };
         let controls = |selector: &Selector| {
-            labels.iter().any(|labels| selector.matches(|name| labels.get(name).copied()))
+            let required = selector.requirements().iter().filter_map(required);
+            // The sets that have the label of which there are the fewest.
+            let with_label = required.map(|label| by_label.get(&label).map_or(&[][..], Vec::as_slice));
+            let candidates = with_label.min_by_key(|sets| sets.len()).unwrap_or(&all);
+            let affordable = candidates.iter().take_while(|_| {
+                let is_affordable = left.get() > 0;
+                left.set(left.get().saturating_sub(1));
+                is_affordable
+            });
+            affordable.into_iter().any(|labels| selector.matches(|name| labels.get(name).copied()))
         };
         if is_any(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
             found.push(format!("{namespace}/{}", object.meta().name));
         }
     }
     found
+}
+
+/// The one label that meets a requirement, if there is only one.
+fn required(one: &Requirement) -> Option<(&str, &str)> {
+    let is_one = matches!(one.operator(), Operator::Equals | Operator::DoubleEquals | Operator::In);
+    one.values().next().filter(|_| is_one && one.values().len() == 1).map(|value| (one.key(), value))
 }
 
 /// Applies a predicate to the selector of a target; `false` if the target is not there or has no pods. The views of

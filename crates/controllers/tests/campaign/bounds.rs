@@ -10,20 +10,16 @@ use std::time::Duration;
 use setpoint_api::resource_types;
 use setpoint_api::schema::{Shape, Struct};
 use setpoint_api::{Key, Map, Resource, Revision, Time, Value, json, value};
-use setpoint_controllers::api_services::MetricsService;
-use setpoint_controllers::holder::Holder;
-use setpoint_controllers::node_ipam::Range;
-use setpoint_controllers::{Settings, daemon_set, flow_control, replica_set};
-use setpoint_node::Fleet;
+use setpoint_controllers::{daemon_set, replica_set};
 use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Controller, Engine, Object, Seed, Write};
-use setpoint_scheduler::Scheduler;
+use setpoint_reconcile::{Act, Engine, Object, Seed, Write};
 use setpoint_sim::campaign::faults::Trial;
 use setpoint_sim::campaign::schedule::{Deed, Schedule, Step};
 use setpoint_sim::campaign::users;
 use setpoint_sim::cluster::Cluster;
 
+use super::planners::{indexes, planners};
 use super::{CONTROLLERS, SETUP};
 
 /// Worlds that are tried.
@@ -36,22 +32,8 @@ const ROUNDS: u64 = 12;
 /// its plans take milliseconds; a loop over a number of an object takes minutes at the least.
 const ENDLESS: Duration = Duration::from_secs(300);
 
-/// Every planner of the product.
-fn planners() -> Vec<Box<dyn Controller>> {
-    let range = Range::new("10.128.0.0/9".parse().unwrap(), 24).unwrap();
-    let settings = Settings { root_ca: "any".to_owned(), pod_ranges: vec![range], ..Settings::default() };
-    let mut all = setpoint_controllers::all(&settings);
-    all.push(Box::new(Scheduler::default()));
-    all.push(Box::new(Holder { lease: "kube-controller-manager", identity: "me".to_owned() }));
-    all.push(Box::new(MetricsService { has_nodes: true }));
-    all.extend(flow_control::own());
-    all.extend(setpoint_node::planners(Fleet::default()));
-    all
-}
-
 fn engine() -> Engine {
-    let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
-    Engine::new(planners(), indexes)
+    Engine::new(planners(), indexes())
 }
 
 /// Puts objects into a loop, as if they had been listed.

@@ -12,25 +12,39 @@ use setpoint_api::Value;
 /// Names and values stand one after another, each behind its length: six bits to a byte, the least first, with a seventh
 /// where more follow. So all of it is text.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pairs(Box<str>);
+pub struct Pairs {
+    text: Box<str>,
+    /// Where each pair begins, if there are more than [`SCAN_LEN_MAX`].
+    #[expect(clippy::box_collection, reason = "hardly any set has them, and every object has several sets")]
+    places: Option<Box<Vec<u32>>>,
+}
+
+/// Pairs up to which a name is found by reading them one after another.
+const SCAN_LEN_MAX: usize = 32;
 
 impl Pairs {
     /// The value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
+        let Some(places) = &self.places else {
+            return self.iter().find(|(other, _)| *other == name).map(|(_, value)| value);
+        };
+        let rest = |place: &u32| self.text.get(*place as usize..).unwrap_or_default();
+        let at = places.partition_point(|place| take(&mut rest(place)).is_some_and(|other| other < name));
+        let mut rest = rest(places.get(at)?);
+        (take(&mut rest)? == name).then(|| take(&mut rest)).flatten()
     }
 
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut rest = &*self.0;
+        let mut rest = &*self.text;
         std::iter::from_fn(move || Some((take(&mut rest)?, take(&mut rest)?)))
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.text.is_empty()
     }
 
     /// As a value, to write it.
@@ -44,8 +58,14 @@ impl Pairs {
         pairs.dedup_by(|(a, _), (b, _)| a == b);
         let pieces = || pairs.iter().flat_map(|(name, value)| [name, value]);
         let mut text = String::with_capacity(pieces().map(|piece| piece.len() + 1).sum());
-        pieces().for_each(|piece| put(&mut text, piece));
-        Pairs(text.into_boxed_str())
+        let mut places = Vec::new();
+        for (name, value) in &pairs {
+            places.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            put(&mut text, name);
+            put(&mut text, value);
+        }
+        let places = (places.len() > SCAN_LEN_MAX).then(|| Box::new(places));
+        Pairs { text: text.into_boxed_str(), places }
     }
 }
 
@@ -134,7 +154,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_put_in_comes_out(
-            pairs in prop::collection::btree_map(".{0,80}", prop_oneof![".{0,80}", "a{4000,4200}"], 0..6),
+            pairs in prop::collection::btree_map(".{0,80}", prop_oneof![".{0,80}", "a{4000,4200}"], 0..80),
         ) {
             let read: Pairs = serde_json::from_str(&serde_json::to_string(&pairs).unwrap()).unwrap();
             let made: Pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

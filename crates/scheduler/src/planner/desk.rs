@@ -137,13 +137,13 @@ impl<'a> Desk<'a> {
             }
         }
         let mut holders = line.iter().peekable();
-        let compared = self.cache.compared;
+        let done = self.cache.compared + self.cache.scanned;
         for InLine { id, priority, is_due } in &line {
             // Those that wait keep the room that is made for them from all that are not more important.
             while let Some(holder) = holders.next_if(|holder| holder.priority >= *priority) {
                 self.reserve(holder.id);
             }
-            if *is_due && self.cache.compared - compared > COST_MAX {
+            if *is_due && self.cache.compared + self.cache.scanned - done > COST_MAX {
                 // Enough for one plan: who is left has the next one.
                 self.plan.look_again_at(self.now);
                 self.reserve(*id);
@@ -297,6 +297,7 @@ impl<'a> Desk<'a> {
         };
         self.cache.ticks += 1;
         class.used = self.cache.ticks;
+        self.cache.scanned += class.scanned();
         let chance = Seed(self.seed.0 ^ hash(&object.meta().uid)).draw(0);
         let promise = self.promise(id, pod);
         let nominated = self.cache.numbers.get(promise).copied();

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use http::Method;
 use setpoint_api::{json, protobuf};
+use setpoint_sim::cost::callgrind::Shard;
+use setpoint_sim::cost::{PLAIN, judge, report};
 
-use crate::meter::{Call, Meter, Shard};
-use crate::{judge, report};
+use crate::meter::{Call, Meter};
 
 /// A request in any size.
 struct Scenario {
@@ -53,7 +54,7 @@ pub fn run(meter: &mut Meter, shard: Shard) {
     for (_, scenario) in scenarios.enumerate().filter(|(at, one)| shard.has(*at) && one.name.contains(&only))
     {
         let mut codes = BTreeSet::new();
-        let verdict = judge(meter, &mut |meter, len| {
+        let verdict = judge(PLAIN, meter, &mut |meter, len| {
             if let Some(store) = scenario.store {
                 let (path, body) = store(len);
                 let (code, text) = meter.call(Call::new(Method::POST, &path, body.into_bytes()));

@@ -6,19 +6,16 @@ use http::Method;
 use setpoint_api::resources::{self, ResourceInfo, Verb};
 use setpoint_api::schema::builtin;
 use setpoint_api::{Value, json};
+use setpoint_sim::cost::callgrind::Shard;
+use setpoint_sim::cost::{PLAIN, is_campaign, judge, report};
 
+use crate::bases;
 use crate::generate::{Place, Variant, fill, places};
-use crate::meter::{Call, Meter, Shard};
-use crate::{bases, judge, report};
+use crate::meter::{Call, Meter};
 
 /// Kinds of the short campaign, which every run of the tests affords: lists of texts, of structs, with keys and
 /// without, maps, and lists within lists.
 const SHORT: [&str; 6] = ["ConfigMap", "Service", "Ingress", "NetworkPolicy", "EndpointSlice", "ClusterRole"];
-
-/// `true` if every list of every kind is tried.
-fn campaign() -> bool {
-    std::env::var_os("SETPOINT_COST").is_some()
-}
 
 /// Measures the share of a process.
 pub fn run(meter: &mut Meter, shard: Shard) {
@@ -33,7 +30,7 @@ pub fn run(meter: &mut Meter, shard: Shard) {
             let is_new = seen.insert(place.identity.clone());
             let is_wanted = is_new || is_own(info.kind, &place);
             let is_short = is_new && SHORT.contains(&info.kind);
-            if !is_wanted || !(campaign() || is_short) {
+            if !is_wanted || !(is_campaign() || is_short) {
                 continue;
             }
             number += 1;
@@ -44,10 +41,12 @@ pub fn run(meter: &mut Meter, shard: Shard) {
             for variant in Variant::ALL {
                 // In the short campaign each variant is sent once: refused objects stop early, and stored ones are
                 // compared, so both requests are tried for each list.
-                if campaign() || variant != Variant::Distinct {
+                if is_campaign() || variant != Variant::Distinct {
                     create(meter, info, &base, &place, variant);
                 }
-                if let Some(stored) = stored.as_ref().filter(|_| campaign() || variant == Variant::Distinct) {
+                if let Some(stored) =
+                    stored.as_ref().filter(|_| is_campaign() || variant == Variant::Distinct)
+                {
                     update(meter, info, stored, &place, variant);
                 }
             }
@@ -117,7 +116,7 @@ fn create(meter: &mut Meter, info: &ResourceInfo, base: &Value, place: &Place, v
     }
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(info));
     let mut codes = BTreeSet::new();
-    let verdict = judge(meter, &mut |meter, len| {
+    let verdict = judge(PLAIN, meter, &mut |meter, len| {
         let (code, count) = meter.count(Call::new(Method::POST, &path, grown(base, place, variant, len)));
         codes.insert(code);
         count
@@ -133,7 +132,7 @@ fn update(meter: &mut Meter, info: &ResourceInfo, stored: &Value, place: &Place,
     };
     let path = format!("{}/stored{part}?dryRun=All", collection(info));
     let mut codes = BTreeSet::new();
-    let verdict = judge(meter, &mut |meter, len| {
+    let verdict = judge(PLAIN, meter, &mut |meter, len| {
         let (code, count) = meter.count(Call::new(Method::PUT, &path, grown(stored, place, variant, len)));
         codes.insert(code);
         count

@@ -1,0 +1,182 @@
+//! Cost of a plan: instructions grow no faster than n log n in any dimension of the world, and are bounded.
+//!
+//! Each case is a world that grows in the dimension that is dangerous to one planner: pods of an owner, volumes of a node,
+//! selectors beside objects. It is planned at sizes n, 2n and 4n, and the instructions are counted with callgrind
+//! (`setpoint_sim::cost`): of the first plan of a key, of a plan with the memo of the first, and of the listing of keys
+//! with what one change of each watched resource wakes. Objects are decoded before anything is counted.
+//!
+//! A planner without a world fails the test. `SETPOINT_COST` is the factor of the sizes; `SETPOINT_COST_ONLY` is a part
+//! of the name of a case, to look at a few.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "cost/objects.rs"]
+mod objects;
+#[path = "campaign/planners.rs"]
+mod planners;
+#[path = "cost/worlds.rs"]
+mod worlds;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use planners::{indexes, planners};
+use setpoint_api::{Key, Revision, Time, Value, value};
+use setpoint_reconcile::planner::{Rehearsal, Remembered};
+use setpoint_reconcile::{Ask, Controller, Object, Plan, Seed, World};
+use setpoint_sim::cost::callgrind::{Counter, Shard, run_under_valgrind, shard};
+use setpoint_sim::cost::{self, Verdict};
+use worlds::Case;
+
+/// Processes that measure at the same time.
+const SHARDS: usize = 2;
+/// Elements of one dimension that every planner must afford: pods of a Service, nodes of a cluster, roles.
+const ELEMENTS: usize = 10_000;
+/// Maximum number of instructions of one plan over a world with [`ELEMENTS`] in one dimension: about a second, in a build
+/// with little optimization.
+const PLAN_INSTRUCTIONS_MAX: u64 = 4_000_000_000;
+/// The time at which worlds are planned.
+const NOW: Time = Time::from_seconds(1_800_000_000);
+
+/// A world of a case, with the planner that it is for.
+struct Scene {
+    controller: Box<dyn Controller>,
+    world: World,
+    key: Key,
+}
+
+impl Scene {
+    fn of(case: &Case, len: usize) -> Scene {
+        let controller = planners().into_iter().find(|one| one.name() == case.planner).unwrap();
+        let mut world = World::new(indexes());
+        for object in (case.objects)(len) {
+            world.put(object);
+        }
+        world.reach(Revision(1_000_000));
+        Scene { controller, world, key: objects::key(case.key) }
+    }
+
+    fn plan(&self, rehearsal: &mut Rehearsal) -> Plan<Remembered> {
+        rehearsal.plan(&*self.controller, &self.key, &self.world, NOW, Seed(1))
+    }
+
+    /// Lists the keys, and lets one change of each watched resource wake what it concerns.
+    fn list_and_wake(&self) -> usize {
+        let mut woken = self.controller.keys(&self.world).len();
+        for watch in self.controller.watches() {
+            let all: Box<dyn Iterator<Item = &Object>> = match watch.resource {
+                "*" => Box::new(self.world.get(&self.key).into_iter()),
+                resource => Box::new(self.world.all(resource)),
+            };
+            for object in all.take(1) {
+                (watch.wakes)(object, &self.world, &mut |_| woken += 1);
+            }
+        }
+        woken
+    }
+}
+
+/// What is measured of a case: a plan without a memo, one with the memo of the first, the listing of keys.
+const PARTS: [&str; 3] = ["first", "again", "keys"];
+
+/// What the world outside answers.
+fn answer(ask: &Ask, len: usize) -> Value {
+    match ask.whom {
+        "metrics" => {
+            let sample = value!({"value": 900, "timestamp": "2027-01-15T08:00:00Z", "windowSeconds": 30});
+            let pods = (0..len).map(|at| (objects::name("p", at), sample.clone()));
+            value!({"pods": (Value::Map(pods.collect()))})
+        }
+        _ => Value::from("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
+    }
+}
+
+/// Instructions of each of the [`PARTS`].
+fn measure(counter: &mut Counter, case: &Case, len: usize) -> [u64; 3] {
+    let scene = Scene::of(case, len);
+    let mut rehearsal = Rehearsal::default();
+    // Decodes what is read, and gives the memo that the second plan starts from.
+    let plan = scene.plan(&mut rehearsal);
+    for ask in &plan.asks {
+        rehearsal.answer(&ask.id, answer(ask, len), NOW);
+    }
+    let (_, first) = counter.count(|| scene.plan(&mut Rehearsal::default()));
+    let has_memo = rehearsal.has_memo() || !plan.asks.is_empty();
+    let again = if has_memo { counter.count(|| scene.plan(&mut rehearsal)).1 } else { 0 };
+    scene.list_and_wake();
+    let (_, keys) = counter.count(|| scene.list_and_wake());
+    [first, again, keys]
+}
+
+/// Measures the share of a process.
+fn run(counter: &mut Counter, shard: Shard) {
+    let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
+    for (number, case) in worlds::all().iter().enumerate() {
+        let name = format!("{}: {}", case.planner, case.name);
+        if !shard.has(number) || !name.contains(&only) {
+            continue;
+        }
+        let mut known: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
+        for (at, part) in PARTS.iter().enumerate() {
+            let verdict = cost::judge(cost::LOOKUPS, counter, &mut |counter, len| {
+                known.entry(len).or_insert_with(|| measure(counter, case, len))[at]
+            });
+            let (most, failed) = match case.steps_max {
+                None => (verdict.at(ELEMENTS), verdict.failed),
+                Some(steps) => (verdict.per_pair().saturating_mul(steps), false),
+            };
+            let verdict = Verdict { failed: failed || most > PLAN_INSTRUCTIONS_MAX, ..verdict };
+            cost::report(&format!("{name} ({part}, {most} with {ELEMENTS})"), &verdict);
+        }
+    }
+}
+
+#[test]
+fn cost_of_every_plan_is_bounded() {
+    match shard() {
+        Some(shard) => run(&mut Counter::new(), shard),
+        None => run_under_valgrind("cost_of_every_plan_is_bounded", SHARDS),
+    }
+}
+
+#[test]
+fn every_planner_has_a_world() {
+    let all = planners();
+    let names: BTreeSet<&str> = all.iter().map(|planner| planner.name()).collect();
+    let cases = worlds::all();
+    let with_world: BTreeSet<&str> = cases.iter().map(|case| case.planner).collect();
+    assert_eq!(names, with_world);
+    // A planner that is missing in every list is found in the source.
+    let sources = ["controllers", "node", "scheduler"].map(|name| format!("../{name}/src"));
+    let written: usize = sources.iter().map(|path| count_planners(Path::new(path))).sum();
+    assert_eq!(all.len(), written, "planners in the source and in the lists");
+}
+
+/// Number of planners in the source of a directory, those of tests left out.
+fn count_planners(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let count = |path: std::path::PathBuf| {
+        if path.is_dir() {
+            return count_planners(&path);
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let is_test = path.file_name().is_some_and(|name| name == "tests.rs");
+        if is_test { 0 } else { product.matches("\nimpl Planner for ").count() }
+    };
+    entries.map(count).sum()
+}
+
+/// A case that plans nothing measures nothing: every planner has a world in which it writes, asks or waits.
+#[test]
+fn every_planner_has_something_to_do_in_a_world() {
+    let mut idle: BTreeSet<&str> = planners().iter().map(|planner| planner.name()).collect();
+    for case in worlds::all() {
+        let scene = Scene::of(&case, 4);
+        let plan = scene.plan(&mut Rehearsal::default());
+        if !plan.is_quiet() || plan.look_again.is_some() {
+            idle.remove(case.planner);
+        }
+    }
+    assert_eq!(idle, BTreeSet::new());
+}
