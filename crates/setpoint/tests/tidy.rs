@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "tidy/documents.rs"]
+mod documents;
+#[path = "tidy/words.rs"]
+mod words;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,18 +83,6 @@ fn sources_are_short_and_finished() {
             for word in ["TODO", "FIXME", "#[ignore"] {
                 assert!(!text.contains(word), "{name} holds {word}");
             }
-        }
-    }
-}
-
-#[test]
-fn the_documents_name_files_that_exist() {
-    let root = root();
-    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
-        let text = std::fs::read_to_string(root.join(document)).unwrap();
-        let quoted = text.split('`').skip(1).step_by(2);
-        for path in quoted.filter(|word| word.starts_with("crates/") || word.starts_with("scripts/")) {
-            assert!(root.join(path).exists(), "{document} names {path}");
         }
     }
 }

@@ -11,12 +11,28 @@ use setpoint_api::Value;
 ///
 /// Names and values stand one after another, each behind its length: six bits to a byte, the least first, with a seventh
 /// where more follow. So all of it is text.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pairs {
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pairs(Text);
+
+/// The text, in a form that takes no more room than the text alone: hardly any set is large, and every object has several.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Text {
+    /// At most [`SCAN_LEN_MAX`] pairs.
+    Few(Box<str>),
+    Many(Box<Indexed>),
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Indexed {
     text: Box<str>,
-    /// Where each pair begins, if there are more than [`SCAN_LEN_MAX`].
-    #[expect(clippy::box_collection, reason = "hardly any set has them, and every object has several sets")]
-    places: Option<Box<Vec<u32>>>,
+    /// Start of each pair.
+    places: Vec<u32>,
+}
+
+impl Default for Pairs {
+    fn default() -> Pairs {
+        Pairs(Text::Few(Box::default()))
+    }
 }
 
 /// Pairs up to which a name is found by reading them one after another.
@@ -26,25 +42,33 @@ impl Pairs {
     /// The value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let Some(places) = &self.places else {
+        let Text::Many(many) = &self.0 else {
             return self.iter().find(|(other, _)| *other == name).map(|(_, value)| value);
         };
-        let rest = |place: &u32| self.text.get(*place as usize..).unwrap_or_default();
+        let places = &many.places;
+        let rest = |place: &u32| many.text.get(*place as usize..).unwrap_or_default();
         let at = places.partition_point(|place| take(&mut rest(place)).is_some_and(|other| other < name));
         let mut rest = rest(places.get(at)?);
         (take(&mut rest)? == name).then(|| take(&mut rest)).flatten()
     }
 
+    fn text(&self) -> &str {
+        match &self.0 {
+            Text::Few(text) => text,
+            Text::Many(many) => &many.text,
+        }
+    }
+
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut rest = &*self.text;
+        let mut rest = self.text();
         std::iter::from_fn(move || Some((take(&mut rest)?, take(&mut rest)?)))
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.text.is_empty()
+        self.text().is_empty()
     }
 
     /// As a value, to write it.
@@ -64,8 +88,11 @@ impl Pairs {
             put(&mut text, name);
             put(&mut text, value);
         }
-        let places = (places.len() > SCAN_LEN_MAX).then(|| Box::new(places));
-        Pairs { text: text.into_boxed_str(), places }
+        let text = text.into_boxed_str();
+        if places.len() > SCAN_LEN_MAX {
+            return Pairs(Text::Many(Box::new(Indexed { text, places })));
+        }
+        Pairs(Text::Few(text))
     }
 }
 
