@@ -328,7 +328,7 @@ fn stored_bytes(target: &Target, page: &Page) -> Option<Answer> {
     for (i, record) in page.records.iter().enumerate() {
         // The objects of a list do not repeat their type.
         parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
-        parts.push(Part::Stored(record.plain_value()?.slice(served.type_prefix.len()..)));
+        parts.push(Part::Stored(record.plain_value(served.type_prefix.len())?));
     }
     parts.push(Part::from(encoder.tail(&page.meta, count)));
     Some(answers::json_bytes(200, parts))

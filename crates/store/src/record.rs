@@ -172,12 +172,23 @@ impl Record {
         (self.0.value_end - self.0.envelope_end) as usize
     }
 
-    /// The value as clients see it, which takes no memory beside the record's; nothing if it is packed.
+    /// The value as clients see it from a byte on, which takes no memory beside the record's; nothing if it is packed.
     #[must_use]
-    pub fn plain_value(&self) -> Option<Bytes> {
+    pub fn plain_value(&self, from: usize) -> Option<Bytes> {
         match &*self.0.data.lock() {
-            Data::Plain { bytes, .. } => Some(bytes.slice(self.0.envelope_end as usize..)),
+            Data::Plain { bytes, .. } => Some(bytes.slice(self.0.envelope_end as usize + from..)),
             Data::Packed(_) => None,
+        }
+    }
+
+    /// Appends the value as clients see it, from a byte on.
+    pub fn append_value(&self, from: usize, out: &mut Vec<u8>) {
+        let start = self.0.envelope_end as usize + from;
+        match &*self.0.data.lock() {
+            Data::Plain { bytes, .. } => out.extend_from_slice(&bytes[start..]),
+            Data::Packed(packed) => {
+                out.extend_from_slice(&self.unpack(packed, start..self.0.value_end as usize));
+            }
         }
     }
 
@@ -445,7 +456,7 @@ mod tests {
             let plain = Record::apply(&write, Revision(1234), Time(7), None);
             let record = Record::apply(&write, Revision(1234), Time(7), None);
             record.pack(&mut samples);
-            assert_eq!(record.plain_value().is_none(), is_packed);
+            assert_eq!(record.plain_value(0).is_none(), is_packed);
             assert_eq!(record.bytes() < plain.bytes(), is_packed);
             assert_eq!(record.value(), plain.value());
             assert_eq!(record.in_second_form(<[u8]>::to_vec), plain.value());

@@ -165,7 +165,7 @@ impl ItemEncoder {
             ItemForm::Stored => {
                 // The items of a list do not repeat their type.
                 out.extend_from_slice(if index > 0 { b",{" } else { b"{" });
-                out.extend_from_slice(&record.value()[served.type_prefix.len()..]);
+                record.append_value(served.type_prefix.len(), out);
             }
             ItemForm::Converted => {
                 out.extend_from_slice(if index > 0 { b"," } else { b"" });
