@@ -9,8 +9,8 @@ use setpoint_api::Time;
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{Pod as PodView, TolerationsByKey};
 use setpoint_reconcile::{Act, Object, Write};
-use setpoint_scheduler::request::Amounts;
-use setpoint_scheduler::shape::{HostPort, PortSet, Shape, host_ports};
+use setpoint_scheduler::request::ResourceAmounts;
+use setpoint_scheduler::signature::{HostPort, HostPorts, PodSignature, host_ports};
 
 use crate::fleet::Seat;
 use crate::lifecycle::whole;
@@ -32,20 +32,20 @@ pub struct Refusal {
 /// What is left of a node.
 pub struct Room<'a> {
     seat: &'a Seat<'a>,
-    offer: Amounts,
+    offer: ResourceAmounts,
     pods_max: i64,
     admitted: Vec<(&'a Object, &'a PodView)>,
     /// What they take together; only known once somebody asks for anything.
-    taken: Option<Amounts>,
-    /// The ports of the node that they have; only known once somebody asks for one.
-    ports: Option<PortSet>,
+    taken: Option<ResourceAmounts>,
+    /// Host ports of the admitted pods; computed when a pod first needs one.
+    ports: Option<HostPorts>,
 }
 
 impl<'a> Room<'a> {
     /// What these pods of a node leave of it, as far as it has taken them up.
     #[must_use]
     pub fn of(seat: &'a Seat<'a>, pods: &[(&'a Object, &'a PodView)]) -> Room<'a> {
-        let (offer, pods_max) = Amounts::read(seat.node.status.allocatable.iter());
+        let (offer, pods_max) = ResourceAmounts::parse(seat.node.status.allocatable.iter());
         let is_admitted =
             |(_, pod): &&(&Object, &PodView)| pod.status.start_time.is_some() && !pod.is_finished();
         let admitted = pods.iter().filter(is_admitted).copied().collect();
@@ -58,7 +58,7 @@ impl<'a> Room<'a> {
     /// If the node cannot hold it, or it does not want to be there.
     pub fn admit(&mut self, object: &'a Object, pod: &'a PodView) -> Result<(), Refusal> {
         check_containers(pod)?;
-        let asked = Amounts::asked_by(pod);
+        let asked = ResourceAmounts::requested_by(pod);
         self.check_amounts(&asked)?;
         self.check_node(object, pod)?;
         self.check_ports(&host_ports(pod))?;
@@ -72,10 +72,10 @@ impl<'a> Room<'a> {
     /// Gives a pod that was taken up what it asks for now, if there is room for it.
     pub fn resize(&mut self, object: &Object, pod: &PodView) -> Verdict {
         let (asked, held) = (wanted_by(pod), held_by(object, pod));
-        let (cpu, memory) = (self.offer.cpu, self.offer.memory);
+        let (cpu, memory) = (self.offer.milli_cpu, self.offer.memory);
         let taken = self.taken();
         let own = [
-            ("cpu", asked.cpu, held.cpu, taken.cpu, cpu),
+            ("cpu", asked.milli_cpu, held.milli_cpu, taken.milli_cpu, cpu),
             ("memory", asked.memory, held.memory, taken.memory, memory),
         ];
         // Who asks for no more than it has gets it, however full the node is.
@@ -96,37 +96,37 @@ impl<'a> Room<'a> {
     }
 
     /// What those that were taken up have together.
-    fn taken(&mut self) -> &mut Amounts {
+    fn taken(&mut self) -> &mut ResourceAmounts {
         let admitted = &self.admitted;
         self.taken.get_or_insert_with(|| {
             // Hardly anybody asks for anything else than it has.
             let settled = admitted.iter().filter(|(object, pod)| !is_asking(object, pod));
-            let mut taken = Amounts::asked_by_all(settled.map(|(_, pod)| *pod));
+            let mut taken = ResourceAmounts::requested_by_all(settled.map(|(_, pod)| *pod));
             let asking = admitted.iter().filter(|(object, pod)| is_asking(object, pod));
             asking.for_each(|(object, pod)| taken.add(&held_by(object, pod), 1));
             taken
         })
     }
 
-    fn check_amounts(&mut self, asked: &Amounts) -> Result<(), Refusal> {
+    fn check_amounts(&mut self, asked: &ResourceAmounts) -> Result<(), Refusal> {
         let count = i64::try_from(self.admitted.len()).unwrap_or(i64::MAX);
         if count >= self.pods_max {
             return Err(out_of("pods", 1, count, self.pods_max));
         }
-        if asked.is_nothing() {
+        if asked.is_zero() {
             return Ok(());
         }
         self.taken();
         let (Some(taken), offer) = (&self.taken, &self.offer) else { return Ok(()) };
         let own = [
-            ("cpu", asked.cpu, taken.cpu, offer.cpu),
+            ("cpu", asked.milli_cpu, taken.milli_cpu, offer.milli_cpu),
             ("memory", asked.memory, taken.memory, offer.memory),
-            ("ephemeral-storage", asked.ephemeral, taken.ephemeral, offer.ephemeral),
+            ("ephemeral-storage", asked.ephemeral_storage, taken.ephemeral_storage, offer.ephemeral_storage),
         ];
         // What a node does not know at all may be given by somebody else.
         let known =
-            asked.others.iter().filter(|(name, _)| !name.contains('/') || offer.others.contains_key(*name));
-        let others = known.map(|(name, amount)| (&**name, *amount, taken.other(name), offer.other(name)));
+            asked.scalars.iter().filter(|(name, _)| !name.contains('/') || offer.scalars.contains_key(*name));
+        let others = known.map(|(name, amount)| (&**name, *amount, taken.scalar(name), offer.scalar(name)));
         for (name, asked, taken, offer) in own.into_iter().chain(others) {
             if asked > 0 && asked > offer - taken {
                 return Err(out_of(name, asked, taken, offer));
@@ -140,7 +140,7 @@ impl<'a> Room<'a> {
         let Seat { object: node, node: view, .. } = self.seat;
         let is_choosy = !pod.spec.node_selector.is_empty() || pod.spec.affinity.is_some();
         let labels = &node.meta().labels;
-        if is_choosy && !Shape::of(object, pod).nodes.allows(node.key().name(), labels) {
+        if is_choosy && !PodSignature::new(object, pod).node_affinity.matches(node.key().name(), labels) {
             return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
         }
         let mut driving = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute").peekable();
@@ -158,16 +158,16 @@ impl<'a> Room<'a> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let wanted: PortSet = wanted.iter().cloned().collect();
+        let wanted: HostPorts = wanted.iter().cloned().collect();
         let admitted = &self.admitted;
         let ports =
             self.ports.get_or_insert_with(|| admitted.iter().flat_map(|(_, pod)| host_ports(pod)).collect());
-        if wanted.clashes(ports) {
+        if wanted.has_conflict(ports) {
             let why = "node(s) didn't have free ports for the requested pod ports";
             return Err(predicate("NodePorts", why));
         }
         // Nothing is checked after the ports, so the pod is taken up.
-        ports.take(&wanted);
+        ports.add(&wanted);
         Ok(())
     }
 }

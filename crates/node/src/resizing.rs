@@ -7,7 +7,7 @@
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
 use setpoint_reconcile::{Index, Object, View};
-use setpoint_scheduler::request::Amounts;
+use setpoint_scheduler::request::ResourceAmounts;
 
 /// Pods that ask for other resources than they were given, by their node.
 pub const RESIZES_BY_NODE: Index = Index {
@@ -83,9 +83,9 @@ pub fn are_same<'a>(
 
 /// What a node has set aside for a pod.
 #[must_use]
-pub fn held_by(object: &Object, pod: &Pod) -> Amounts {
+pub fn held_by(object: &Object, pod: &Pod) -> ResourceAmounts {
     if !is_asking(object, pod) {
-        return Amounts::asked_by(pod);
+        return ResourceAmounts::requested_by(pod);
     }
     let mut held = pod.clone();
     for (container, status) in given(pod) {
@@ -95,15 +95,15 @@ pub fn held_by(object: &Object, pod: &Pod) -> Amounts {
             own.resources.requests = status.allocated_resources.clone();
         }
     }
-    Amounts::asked_by(&held)
+    ResourceAmounts::requested_by(&held)
 }
 
 /// What a pod asks for, whatever was said to that before.
 #[must_use]
-pub fn wanted_by(pod: &Pod) -> Amounts {
+pub fn wanted_by(pod: &Pod) -> ResourceAmounts {
     let mut wanted = pod.clone();
     wanted.status.conditions.clear();
-    Amounts::asked_by(&wanted)
+    ResourceAmounts::requested_by(&wanted)
 }
 
 /// Whether a change of a pod may leave more room to others: it was given less than before.
@@ -138,7 +138,7 @@ mod tests {
         let asks = |allocated: &str| {
             let object = object(allocated);
             let pod = object.view::<Pod>().unwrap();
-            (is_asking(&object, pod), held_by(&object, pod).cpu)
+            (is_asking(&object, pod), held_by(&object, pod).milli_cpu)
         };
         assert_eq!(asks(r#"{"cpu":"1"}"#), (true, 1000));
         assert_eq!(asks(r#"{"cpu":"2000m"}"#), (false, 2000));

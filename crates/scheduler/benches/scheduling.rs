@@ -1,9 +1,8 @@
-//! How many pods are given a node per second of one core, on 5,000 nodes: `cargo bench -p setpoint-scheduler`.
+//! Scheduling throughput on 5,000 nodes, in pods per second of one core: `cargo bench -p setpoint-scheduler`.
 //!
-//! The cases have the shape of upstream's `scheduler_perf`. One thread does everything: it observes the pods that were
-//! committed without a node, plans, and commits bindings, Events and whatever else is planned, through the pipeline
-//! into a store on a memory log. What counts is the CPU time of the thread, as the system has it. Deciding alone is
-//! measured beside it.
+//! The cases follow upstream's `scheduler_perf`. One thread observes the committed pods, plans, and commits bindings,
+//! Events and all other writes of the plan, through the pipeline into a store on a memory log. Measured is the CPU time
+//! of the thread; planning alone is reported separately.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
@@ -24,22 +23,22 @@ use setpoint_store::{Cursor, Filter, Retention, Store};
 
 const NODES: usize = 5000;
 
-/// The allocator of the binary, so that what is measured is what runs.
+/// The allocator of the `setpoint` binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Its name, how many pods a second are wanted, and how it is run.
+/// Name, target in pods per second, and function.
 type Case = (&'static str, f64, fn(&mut Bench));
 
 fn main() {
-    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let cases: [Case; 6] = [
         ("basic", 10_000.0, basic),
         ("topology spread", 5_000.0, spread),
         ("anti-affinity", 3_000.0, anti_affinity),
         ("pod affinity", 1_000.0, affinity),
-        ("preemption beside other pods", 3_000.0, preemption),
-        ("preemption of four each", 0.0, preemption_only),
+        ("preemption among other pods", 3_000.0, preemption),
+        ("preemption of four victims each", 0.0, preemption_only),
     ];
     for (name, target, case) in cases {
         if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
@@ -51,79 +50,79 @@ fn main() {
 }
 
 fn basic(bench: &mut Bench) {
-    bench.nodes(1);
-    bench.pods("default", 1000, &pod("100m", value!({}), value!({})));
+    bench.add_nodes(1);
+    bench.create_pods("default", 1000, &pod("100m", value!({}), value!({})));
     bench.settle();
-    bench.pods("default", 10_000, &pod("100m", value!({}), value!({})));
+    bench.create_pods("default", 10_000, &pod("100m", value!({}), value!({})));
     bench.measure();
 }
 
 fn spread(bench: &mut Bench) {
-    bench.nodes(3);
-    bench.pods("default", 5000, &pod("100m", value!({}), value!({})));
+    bench.add_nodes(3);
+    bench.create_pods("default", 5000, &pod("100m", value!({}), value!({})));
     bench.settle();
     let constraint = value!({
         "maxSkew": 5, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"color": "blue"}},
     });
     let spread = value!({"topologySpreadConstraints": [(constraint)]});
-    bench.pods("default", 5000, &pod("100m", value!({"color": "blue"}), spread));
+    bench.create_pods("default", 5000, &pod("100m", value!({"color": "blue"}), spread));
     bench.measure();
 }
 
-fn affine(sort: &str, color: &str, key: &str) -> Value {
+fn pod_with_term(kind: &str, color: &str, key: &str) -> Value {
     let term = value!({
         "labelSelector": {"matchLabels": {"color": (color)}}, "topologyKey": (key),
         "namespaces": ["sched-1", "sched-0"],
     });
     let terms = value!({"requiredDuringSchedulingIgnoredDuringExecution": [(term)]});
-    let sort = Value::Map([(sort, terms)].into_iter().collect());
-    pod("100m", value!({"color": (color)}), value!({"affinity": (sort)}))
+    let affinity = Value::Map([(kind, terms)].into_iter().collect());
+    pod("100m", value!({"color": (color)}), value!({"affinity": (affinity)}))
 }
 
 fn anti_affinity(bench: &mut Bench) {
-    bench.nodes(1);
-    let pod = affine("podAntiAffinity", "green", "kubernetes.io/hostname");
-    bench.pods("sched-0", 1000, &pod);
+    bench.add_nodes(1);
+    let pod = pod_with_term("podAntiAffinity", "green", "kubernetes.io/hostname");
+    bench.create_pods("sched-0", 1000, &pod);
     bench.settle();
-    bench.pods("sched-1", 2000, &pod);
+    bench.create_pods("sched-1", 2000, &pod);
     bench.measure();
 }
 
 fn affinity(bench: &mut Bench) {
-    bench.nodes(1);
-    let pod = affine("podAffinity", "blue", "topology.kubernetes.io/zone");
-    bench.pods("sched-0", 5000, &pod);
+    bench.add_nodes(1);
+    let pod = pod_with_term("podAffinity", "blue", "topology.kubernetes.io/zone");
+    bench.create_pods("sched-0", 5000, &pod);
     bench.settle();
-    bench.pods("sched-1", 5000, &pod);
+    bench.create_pods("sched-1", 5000, &pod);
     bench.measure();
 }
 
-fn full(bench: &mut Bench) {
-    bench.nodes(1);
+fn fill_nodes(bench: &mut Bench) {
+    bench.add_nodes(1);
     let low = value!({"terminationGracePeriodSeconds": 0});
-    bench.pods("default", 4 * NODES, &pod("900m", value!({}), low));
+    bench.create_pods("default", 4 * NODES, &pod("900m", value!({}), low));
     bench.settle();
     let class = value!({"metadata": {"name": "high"}, "value": 9_999_999});
     bench.create("priorityclasses.scheduling.k8s.io", "", class);
 }
 
-fn high(cpu: &str) -> Value {
+fn high_priority_pod(cpu: &str) -> Value {
     pod(cpu, value!({}), value!({"priorityClassName": "high", "terminationGracePeriodSeconds": 0}))
 }
 
 fn preemption(bench: &mut Bench) {
-    full(bench);
+    fill_nodes(bench);
     for _ in 0..50 {
-        bench.pods("default", 100, &pod("100m", value!({}), value!({})));
-        bench.pods("default", 1, &high("3000m"));
+        bench.create_pods("default", 100, &pod("100m", value!({}), value!({})));
+        bench.create_pods("default", 1, &high_priority_pod("3000m"));
         bench.measure();
     }
 }
 
 fn preemption_only(bench: &mut Bench) {
-    full(bench);
-    bench.pods("default", 1000, &high("3970m"));
+    fill_nodes(bench);
+    bench.create_pods("default", 1000, &high_priority_pod("3970m"));
     bench.measure();
 }
 
@@ -144,17 +143,17 @@ struct Bench {
     now: Time,
     rng: Rng,
     made: usize,
-    wanted: usize,
+    expected: usize,
     bound: usize,
     writes: usize,
-    spent: Duration,
-    deciding: Duration,
+    total: Duration,
+    planning: Duration,
     observing: Duration,
 }
 
 impl Bench {
     fn new() -> Bench {
-        // A server observes all the time; here that waits until all of a plan is written.
+        // A large ring: changes are observed only after all writes of a plan.
         let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
         let engine = Engine::new(vec![Box::new(Scheduler::default())], []);
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
@@ -166,11 +165,11 @@ impl Bench {
             now: Time::from_seconds(1_800_000_000),
             rng: Rng::with_seed(7),
             made: 0,
-            wanted: 0,
+            expected: 0,
             bound: 0,
             writes: 0,
-            spent: Duration::ZERO,
-            deciding: Duration::ZERO,
+            total: Duration::ZERO,
+            planning: Duration::ZERO,
             observing: Duration::ZERO,
         };
         for name in ["default", "sched-0", "sched-1"] {
@@ -197,8 +196,8 @@ impl Bench {
         }
     }
 
-    /// Nodes in so many zones. They come with their statuses, as a fake would write them.
-    fn nodes(&mut self, zones: usize) {
+    /// Adds nodes with their statuses, spread over a number of zones.
+    fn add_nodes(&mut self, zones: usize) {
         let resource = Resource::new("nodes").unwrap();
         let node = |i: usize| {
             let name = format!("scheduler-perf-{i:04}");
@@ -219,7 +218,7 @@ impl Bench {
         self.engine.relist(&resource, (0..NODES).map(node).collect(), Revision(1), self.now);
     }
 
-    fn pods(&mut self, namespace: &str, count: usize, pod: &Value) {
+    fn create_pods(&mut self, namespace: &str, count: usize, pod: &Value) {
         for _ in 0..count {
             let mut pod = pod.clone();
             let name = format!("pod-{:06}", self.made);
@@ -227,41 +226,41 @@ impl Bench {
             pod.get_mut("metadata").unwrap().make_map().insert("name", name);
             self.create("pods", namespace, pod);
         }
-        self.wanted += count;
+        self.expected += count;
     }
 
-    /// Runs the loop, and counts it.
+    /// Runs the loop to the end, measured.
     fn measure(&mut self) {
-        let before = cpu();
+        let before = cpu_time();
         self.run();
-        self.spent += cpu() - before;
+        self.total += cpu_time() - before;
     }
 
-    /// Runs the loop, and does not count it.
+    /// Runs the loop to the end and resets the measurements.
     fn settle(&mut self) {
         self.run();
-        assert_eq!(self.bound, self.wanted, "not all pods have a node");
-        (self.wanted, self.bound, self.writes) = (0, 0, 0);
-        (self.spent, self.deciding, self.observing) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        assert_eq!(self.bound, self.expected, "not all pods have a node");
+        (self.expected, self.bound, self.writes) = (0, 0, 0);
+        (self.total, self.planning, self.observing) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     }
 
     fn run(&mut self) {
         loop {
-            let start = cpu();
+            let start = cpu_time();
             self.observe();
-            let seen = cpu();
+            let observed = cpu_time();
             let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
-            self.observing += seen - start;
-            self.deciding += cpu() - seen;
-            let mut line = VecDeque::from(turn.writes);
-            if line.is_empty() && turn.wake.is_none_or(|wake| wake > self.now) {
+            self.observing += observed - start;
+            self.planning += cpu_time() - observed;
+            let mut queue = VecDeque::from(turn.writes);
+            if queue.is_empty() && turn.wake.is_none_or(|wake| wake > self.now) {
                 return;
             }
-            while let Some(sent) = line.pop_front() {
+            while let Some(sent) = queue.pop_front() {
                 let outcome = self.write(&sent);
                 let mut more = Turn::default();
                 self.engine.answer(sent.ticket, outcome, self.now, &mut more);
-                line.extend(more.writes);
+                queue.extend(more.writes);
             }
         }
     }
@@ -298,26 +297,26 @@ impl Bench {
     }
 
     fn report(&self, name: &str, target: f64) {
-        assert_eq!(self.bound, self.wanted, "{name}: not all pods have a node");
+        assert_eq!(self.bound, self.expected, "{name}: not all pods have a node");
         let pods = f64::from(u32::try_from(self.bound).unwrap());
         let rate = |spent: Duration| pods / spent.as_secs_f64();
         let micros = |spent: Duration| spent.as_secs_f64() * 1e6 / pods;
         println!(
             "{name}: {} pods, {} writes, {:.0} pods/s (target {target:.0}); {:.0} us each, of which observing {:.0}; \
-             deciding alone {:.0} pods/s, {:.1} us each",
+             planning alone {:.0} pods/s, {:.1} us each",
             self.bound,
             self.writes,
-            rate(self.spent),
-            micros(self.spent),
+            rate(self.total),
+            micros(self.total),
             micros(self.observing),
-            rate(self.deciding),
-            micros(self.deciding),
+            rate(self.planning),
+            micros(self.planning),
         );
     }
 }
 
-/// The CPU time of this thread, as the system has it.
-fn cpu() -> Duration {
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }

@@ -1,33 +1,33 @@
-//! Where should it run? The scheduler: one planner over nodes and pods.
+//! Scheduler: binds pods to nodes, with the plugins and semantics of kube-scheduler's default profile.
 //!
-//! It is one key of the loop. A plan takes the pods that want a node, the most important first, and places them one
-//! after another; each sees where those before it went. What was found out for one pod holds for all pods of the
-//! same [`shape`]; only nodes that changed are looked at again, and no rule ever looks at every pod: [`cache`] keeps
-//! what they ask for up with the world. All of that may be lost: it costs time only. The same world and the same seed
-//! give the same places.
+//! It is a planner with one key. A plan takes the pods of the queue by priority and places them one after another, each
+//! on top of the placements before it. The same world and the same seed give the same placements. Pods with equal
+//! [`signature`] share filter and score results, only changed nodes are evaluated again, and no plugin iterates over all
+//! pods: the cache keeps counters for them. Losing the cache costs time only.
 //!
-//! - [`planner`]: the line of pods, and what is written. [`waiting`]: when a pod is tried again.
-//! - [`cost`]: the steps that scheduling a pod takes, and how many it may take.
-//! - [`shape`], [`request`], [`tolerations`]: what matters of a pod. [`profile`]: what a scheduler name means;
-//!   [`config`]: what people say that it means.
-//! - [`cache`]: what matters of nodes and of the pods on them.
-//! - [`rules`]: one file each. [`class`], [`gates`]: what they come to for a shape. [`choose`]: which node is best.
-//! - [`preempt`]: who makes room for a more important pod.
+//! Start at [`planner`].
+//!
+//! - [`planner`]: scheduling cycle, queue order and writes. `queue_state`: backoff and requeueing of pods.
+//! - `cost`: estimated steps of an attempt, and their limits.
+//! - [`signature`], [`request`], `tolerations`: parsed pods. [`profile`], [`config`]: settings by `schedulerName`.
+//! - `cache`: nodes, assigned pods and topology counters.
+//! - `plugins`: Filter and Score, one file per plugin. `topology`: constraints between pods.
+//! - `filter_score_cache`: results per signature. `selection`: the best node. `preemption`: victims.
 
-pub mod cache;
-pub mod choose;
-pub mod class;
+mod cache;
 pub mod config;
 pub mod cost;
-pub mod gates;
+mod filter_score_cache;
 pub mod planner;
-pub mod preempt;
+mod plugins;
+mod preemption;
 pub mod profile;
+mod queue_state;
 pub mod request;
-pub mod rules;
-pub mod shape;
-pub mod tolerations;
-pub mod waiting;
+mod selection;
+pub mod signature;
+mod tolerations;
+mod topology;
 
 pub use planner::Scheduler;
 pub use profile::Profile;

@@ -1,6 +1,9 @@
-//! The planner: the line of pods that want a node, and what is written about them.
+//! Planner of the scheduler: one key, whose plan runs a scheduling cycle over the queue.
+//!
+//! This file maps changes of the world to that key. Start at `scheduling_cycle` for what a plan does.
 
-mod desk;
+mod pod_queue;
+mod scheduling_cycle;
 mod status;
 
 use std::sync::LazyLock;
@@ -10,14 +13,14 @@ use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::pod::{ContainerStatus, Pod};
 use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, Watch, World};
 
-use crate::cache::Cache;
+use crate::cache::SchedulerCache;
 use crate::profile::Profile;
-use desk::Desk;
+use scheduling_cycle::SchedulingCycle;
 
-/// The name of the Lease of whoever schedules, which is also that of the component.
+/// Name of the leader election Lease, and of the component.
 pub const LEASE: &str = "kube-scheduler";
-/// Who speaks in Events, and the scheduler name of pods that do not say.
-pub const NAME: &str = "default-scheduler";
+/// `schedulerName` of pods that do not set one, and reporter of their Events.
+pub(crate) const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 /// The scheduler.
 pub struct Scheduler {
@@ -26,24 +29,24 @@ pub struct Scheduler {
 
 impl Default for Scheduler {
     fn default() -> Scheduler {
-        Scheduler { profiles: vec![Profile::named(NAME)] }
+        Scheduler { profiles: vec![Profile::new(DEFAULT_SCHEDULER_NAME)] }
     }
 }
 
 impl Scheduler {
-    /// A scheduler for pods that ask for one of these.
+    /// Returns a scheduler for the pods of some profiles.
     #[must_use]
     pub fn new(profiles: Vec<Profile>) -> Scheduler {
         Scheduler { profiles }
     }
 
-    /// The profile of a scheduler name, if it is ours.
+    /// Returns the profile of a `schedulerName`.
     fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| *profile.name == *name)
     }
 
-    /// Whether a pod that has no node is to get one from us.
-    fn wants(&self, object: &Object, pod: &Pod) -> bool {
+    /// `true` if this scheduler is to find a node for a pod without one.
+    fn is_responsible_for(&self, object: &Object, pod: &Pod) -> bool {
         !object.meta().is_deleted()
             && pod.spec.scheduling_gates.is_empty()
             && self.profile(&pod.spec.scheduler_name).is_some()
@@ -51,7 +54,7 @@ impl Scheduler {
 }
 
 impl Planner for Scheduler {
-    type Memo = Cache;
+    type Memo = SchedulerCache;
 
     fn name(&self) -> &'static str {
         "scheduler"
@@ -66,35 +69,42 @@ impl Planner for Scheduler {
     }
 
     fn source(&self) -> &'static str {
-        NAME
+        DEFAULT_SCHEDULER_NAME
     }
 
-    fn clock_jumped(&self, memo: &mut Cache, jump: Jump, _: Time) {
-        let waiting = memo.pods.iter_mut().flatten().filter_map(|entry| entry.waiting.as_mut());
-        waiting.for_each(|waiting| waiting.clock_jumped(jump));
+    fn clock_jumped(&self, memo: &mut SchedulerCache, jump: Jump, _: Time) {
+        let states = memo.pods.iter_mut().flatten().filter_map(|info| info.queue_state.as_mut());
+        states.for_each(|state| state.shift_times(jump));
     }
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 10] = [
-            Watch::via("nodes", wake),
-            Watch::via("pods", of_pod),
-            Watch::via("persistentvolumes", wake),
-            Watch::via("persistentvolumeclaims", wake),
-            Watch::via("storageclasses.storage.k8s.io", wake),
-            Watch::via("csinodes.storage.k8s.io", wake),
-            Watch::via("csidrivers.storage.k8s.io", wake),
-            Watch::via("csistoragecapacities.storage.k8s.io", wake),
-            Watch::via("resourceclaims.resource.k8s.io", wake),
-            Watch::via("volumeattachments.storage.k8s.io", wake_if_gone),
+            Watch::via("nodes", enqueue),
+            Watch::via("pods", enqueue_for_pod),
+            Watch::via("persistentvolumes", enqueue),
+            Watch::via("persistentvolumeclaims", enqueue),
+            Watch::via("storageclasses.storage.k8s.io", enqueue),
+            Watch::via("csinodes.storage.k8s.io", enqueue),
+            Watch::via("csidrivers.storage.k8s.io", enqueue),
+            Watch::via("csistoragecapacities.storage.k8s.io", enqueue),
+            Watch::via("resourceclaims.resource.k8s.io", enqueue),
+            Watch::via("volumeattachments.storage.k8s.io", enqueue_on_delete),
         ];
         &WATCHES
     }
 
     fn keys(&self, _: &World) -> Vec<Key> {
-        only_key().into_iter().collect()
+        scheduler_key().into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Cache>, now: Time, seed: Seed) -> Plan<Cache> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &World,
+        seen: &Seen<'_, SchedulerCache>,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<SchedulerCache> {
         let seen = Seen { memo: seen.memo.clone(), answers: seen.answers, failure: seen.failure };
         self.plan_owning(key, world, seen, now, seed)
     }
@@ -103,53 +113,54 @@ impl Planner for Scheduler {
         &self,
         _: &Key,
         world: &World,
-        seen: Seen<'_, Cache>,
+        seen: Seen<'_, SchedulerCache>,
         now: Time,
         seed: Seed,
-    ) -> Plan<Cache> {
-        Desk::new(self, world, seen, now, seed).plan()
+    ) -> Plan<SchedulerCache> {
+        SchedulingCycle::new(self, world, seen, now, seed).plan()
     }
 }
 
-/// The one key: that of the Lease.
-fn only_key() -> Option<Key> {
+/// The only key: that of the Lease.
+fn scheduler_key() -> Option<Key> {
     static KEY: LazyLock<Option<Key>> =
         LazyLock::new(|| key_of("leases.coordination.k8s.io", "kube-system", LEASE));
     KEY.clone()
 }
 
-fn wake(_: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
-    only_key().into_iter().for_each(wake);
+fn enqueue(_: &Object, _: &World, enqueue: &mut dyn FnMut(Key)) {
+    scheduler_key().into_iter().for_each(enqueue);
 }
 
-fn wake_if_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_on_delete(object: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
     if world.get(object.key()).is_none() {
-        only_key().into_iter().for_each(wake);
+        scheduler_key().into_iter().for_each(enqueue);
     }
 }
 
-/// A pod concerns us when it has no node, when it leaves one, when it is new there, and when others may judge it
-/// otherwise: what else it does on its node is its own affair.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+/// Enqueues the key if the pod has no node, is new on its node, leaves it, or counts differently for other pods. Most
+/// status updates of running pods change nothing for the scheduler.
+fn enqueue_for_pod(object: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
-    let concerns = pod.spec.node_name.is_empty() || pod.status.phase == "Pending" || pod.is_finished() || {
-        let now = world.get(object.key()).filter(|now| !now.meta().is_deleted());
-        now.is_none_or(|now| counts_otherwise(object, pod, now))
-    };
-    if concerns {
-        only_key().into_iter().for_each(wake);
+    let is_relevant =
+        pod.spec.node_name.is_empty() || pod.status.phase == "Pending" || pod.is_finished() || {
+            let now = world.get(object.key()).filter(|now| !now.meta().is_deleted());
+            now.is_none_or(|now| has_scheduling_change(object, pod, now))
+        };
+    if is_relevant {
+        scheduler_key().into_iter().for_each(enqueue);
     }
 }
 
-/// Whether a pod has other labels by now, or may take more or less of its node.
-fn counts_otherwise(was: &Object, pod: &Pod, now: &Object) -> bool {
-    let has = |one: &ContainerStatus, other: &ContainerStatus| {
+/// `true` if labels, spec or allocated resources of a pod changed.
+fn has_scheduling_change(was: &Object, pod: &Pod, now: &Object) -> bool {
+    let has_same_resources = |one: &ContainerStatus, other: &ContainerStatus| {
         one.allocated_resources == other.allocated_resources
             && one.resources.requests == other.resources.requests
     };
     let is_same = |now: &Pod| {
         let (was, now) = (&pod.status.container_statuses, &now.status.container_statuses);
-        was.len() == now.len() && was.iter().zip(now).all(|(one, other)| has(one, other))
+        was.len() == now.len() && was.iter().zip(now).all(|(one, other)| has_same_resources(one, other))
     };
     was.revision() != now.revision()
         && (was.meta().labels != now.meta().labels

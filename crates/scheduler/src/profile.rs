@@ -1,89 +1,90 @@
-//! What one scheduler name means. Several may be served: they share the nodes, and so one line.
+//! Scheduler profile: the settings for pods of one `schedulerName`. All profiles share one queue and one cache.
 
-use crate::rules::{node_affinity, pod_affinity, spread, taints};
-use crate::shape::{Constraint, NodeChoice, NodeTerm};
+use crate::plugins::{inter_pod_affinity, node_affinity, pod_topology_spread, taint_toleration};
+use crate::signature::{NodeSelectorTerm, RequiredNodeAffinity, SpreadConstraint};
 
-/// What one scheduler name means.
+/// Settings for pods of one `schedulerName`.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The name that pods ask for.
+    /// `schedulerName` of the pods.
     pub name: Box<str>,
-    /// Nodes that will do for its pods, beside what they say; nothing for all.
-    pub nodes: Option<NodeChoice>,
-    /// Nodes that its pods would rather have, beside what they say.
-    pub prefers: Vec<(i64, NodeTerm)>,
-    /// Whether pods that do not say how they spread do so by what owns them, as upstream has it built in.
-    pub spreads: bool,
-    /// How they spread otherwise, with the pods of the same owner.
-    pub constraints: Vec<Constraint>,
-    /// What rules count for beside each other.
-    pub weights: Weights,
+    /// Required part of `addedAffinity` of NodeAffinity.
+    pub added_affinity: Option<RequiredNodeAffinity>,
+    /// Preferred part of `addedAffinity` of NodeAffinity, with weights.
+    pub added_preferences: Vec<(i64, NodeSelectorTerm)>,
+    /// `true` for `defaultingType: System` of PodTopologySpread, `false` for `List`.
+    pub has_system_defaults: bool,
+    /// `defaultConstraints` of PodTopologySpread; their selectors are not used.
+    pub default_constraints: Vec<SpreadConstraint>,
+    /// Weights of the score plugins.
+    pub weights: ScoreWeights,
 }
 
-/// What rules count for beside each other; 0 for one that has no say.
+/// Weights of the score plugins; 0 disables the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weights {
-    /// How much room is left.
-    pub room: i64,
-    /// How evenly processors and memory are taken.
-    pub evenness: i64,
-    /// Images that are there.
-    pub images: i64,
-    /// Taints that discourage.
-    pub taints: i64,
-    /// Nodes that a pod would rather have.
-    pub nodes: i64,
-    /// How pods spread.
-    pub spread: i64,
-    /// Pods that a pod would rather be near to.
-    pub pods: i64,
+#[expect(missing_docs, reason = "the fields are the names of kube-scheduler's plugins")]
+pub struct ScoreWeights {
+    pub node_resources_fit: i64,
+    pub balanced_allocation: i64,
+    pub image_locality: i64,
+    pub taint_toleration: i64,
+    pub node_affinity: i64,
+    pub pod_topology_spread: i64,
+    pub inter_pod_affinity: i64,
 }
 
-impl Default for Weights {
-    fn default() -> Weights {
-        Weights {
-            room: 1,
-            evenness: 1,
-            images: 1,
-            taints: taints::WEIGHT,
-            nodes: node_affinity::WEIGHT,
-            spread: spread::WEIGHT,
-            pods: pod_affinity::WEIGHT,
+impl Default for ScoreWeights {
+    fn default() -> ScoreWeights {
+        ScoreWeights {
+            node_resources_fit: 1,
+            balanced_allocation: 1,
+            image_locality: 1,
+            taint_toleration: taint_toleration::WEIGHT,
+            node_affinity: node_affinity::WEIGHT,
+            pod_topology_spread: pod_topology_spread::WEIGHT,
+            inter_pod_affinity: inter_pod_affinity::WEIGHT,
         }
     }
 }
 
-impl Weights {
-    /// The weight of a rule, by upstream's name of it.
-    pub fn named(&mut self, plugin: &str) -> Option<&mut i64> {
+impl ScoreWeights {
+    /// All scores disabled.
+    pub(crate) const NONE: ScoreWeights = ScoreWeights {
+        node_resources_fit: 0,
+        balanced_allocation: 0,
+        image_locality: 0,
+        taint_toleration: 0,
+        node_affinity: 0,
+        pod_topology_spread: 0,
+        inter_pod_affinity: 0,
+    };
+
+    /// Returns the weight of a plugin by its name in a KubeSchedulerConfiguration; `None` if it does not score.
+    pub(crate) fn get_mut(&mut self, plugin: &str) -> Option<&mut i64> {
         Some(match plugin {
-            "NodeResourcesFit" => &mut self.room,
-            "NodeResourcesBalancedAllocation" => &mut self.evenness,
-            "ImageLocality" => &mut self.images,
-            "TaintToleration" => &mut self.taints,
-            "NodeAffinity" => &mut self.nodes,
-            "PodTopologySpread" => &mut self.spread,
-            "InterPodAffinity" => &mut self.pods,
+            "NodeResourcesFit" => &mut self.node_resources_fit,
+            "NodeResourcesBalancedAllocation" => &mut self.balanced_allocation,
+            "ImageLocality" => &mut self.image_locality,
+            "TaintToleration" => &mut self.taint_toleration,
+            "NodeAffinity" => &mut self.node_affinity,
+            "PodTopologySpread" => &mut self.pod_topology_spread,
+            "InterPodAffinity" => &mut self.inter_pod_affinity,
             _ => return None,
         })
     }
-
-    /// No rule has a say.
-    pub const NONE: Weights =
-        Weights { room: 0, evenness: 0, images: 0, taints: 0, nodes: 0, spread: 0, pods: 0 };
 }
 
 impl Profile {
-    /// The profile of a name, as upstream's default one is.
+    /// Returns the default profile of kube-scheduler for a `schedulerName`.
     #[must_use]
-    pub fn named(name: &str) -> Profile {
+    pub fn new(name: &str) -> Profile {
         Profile {
             name: name.into(),
-            nodes: None,
-            prefers: Vec::new(),
-            spreads: true,
-            constraints: Vec::new(),
-            weights: Weights::default(),
+            added_affinity: None,
+            added_preferences: Vec::new(),
+            has_system_defaults: true,
+            default_constraints: Vec::new(),
+            weights: ScoreWeights::default(),
         }
     }
 }

@@ -1,4 +1,7 @@
-//! What a pod asks of a node, in machine numbers: reading quantities for every node would cost too much.
+//! Resource requests of a pod as integers, so that quantities are parsed once per pod and not once per node.
+//!
+//! Follows the rules of upstream's `resourcehelper.PodRequests`: init containers, sidecars, pod-level requests, overhead
+//! and in-place resize. Start at [`PodRequest::new`].
 
 use std::collections::BTreeMap;
 
@@ -8,150 +11,151 @@ use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
 
-/// What a container that says nothing is thought to use, in thousandths of a core, when nodes are compared.
-const USUAL_CPU: i64 = 100;
-/// What a container that says nothing is thought to use, in bytes, when nodes are compared.
-const USUAL_MEMORY: i64 = 200 * 1024 * 1024;
+/// CPU in millicores that scores assume for a container without a CPU request.
+const DEFAULT_MILLI_CPU: i64 = 100;
+/// Memory in bytes that scores assume for a container without a memory request.
+const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Amounts of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Amounts {
-    /// Thousandths of a core.
-    pub cpu: i64,
-    /// Bytes.
+pub struct ResourceAmounts {
+    /// CPU in millicores.
+    pub milli_cpu: i64,
+    /// Memory in bytes.
     pub memory: i64,
-    /// Bytes of local storage.
-    pub ephemeral: i64,
-    /// Everything else, by name.
-    pub others: BTreeMap<Box<str>, i64>,
+    /// Ephemeral storage in bytes.
+    pub ephemeral_storage: i64,
+    /// Other resources by name.
+    pub scalars: BTreeMap<Box<str>, i64>,
 }
 
-impl Amounts {
-    /// What a pod asks for.
+impl ResourceAmounts {
+    /// Requests of a pod for admission by its node: unlike [`PodRequest::new`], without the maximum over a resize in
+    /// progress.
     #[must_use]
-    pub fn asked_by(pod: &Pod) -> Amounts {
-        // What a container was given counts, where it asks for more than its node has at all.
-        let refused = is_refused(pod).then(|| Statuses::of(pod));
-        let all = together(pod, false, |container| {
-            let given = refused.as_ref().and_then(|statuses| statuses.get(container));
-            let given = given.map(|status| &status.allocated_resources).filter(|given| !given.is_empty());
-            given.or(Some(&container.resources.requests))
+    pub fn requested_by(pod: &Pod) -> ResourceAmounts {
+        // An infeasible resize counts with the allocated resources.
+        let infeasible = is_resize_infeasible(pod).then(|| ContainerStatuses::new(pod));
+        let sum = aggregate_containers(pod, false, |container| {
+            let status = infeasible.as_ref().and_then(|statuses| statuses.get(container));
+            let allocated = status.map(|status| &status.allocated_resources).filter(|one| !one.is_empty());
+            allocated.or(Some(&container.resources.requests))
         });
-        complete(pod, all, &as_a_whole(pod))
+        add_pod_level(pod, sum, &pod_level_requests(pod))
     }
 
-    /// What pods ask for together. Most ask for what the one before does, which is seen sooner than worked out.
-    pub fn asked_by_all<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Amounts {
-        let mut all = Amounts::default();
-        let mut alike: Option<(&Pod, Amounts)> = None;
+    /// Sum of the requests of pods. A pod whose requests equal those of the one before is not computed again.
+    pub fn requested_by_all<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> ResourceAmounts {
+        let mut sum = ResourceAmounts::default();
+        let mut last: Option<(&Pod, ResourceAmounts)> = None;
         for pod in pods {
-            if alike.as_ref().is_none_or(|(last, _)| !asks_alike(last, pod)) {
-                alike = Some((pod, Amounts::asked_by(pod)));
+            if last.as_ref().is_none_or(|(last, _)| !has_equal_requests(last, pod)) {
+                last = Some((pod, ResourceAmounts::requested_by(pod)));
             }
-            if let Some((_, asked)) = &alike {
-                all.add(asked, 1);
+            if let Some((_, requested)) = &last {
+                sum.add(requested, 1);
             }
         }
-        all
+        sum
     }
 
-    /// Reads amounts; also how many pods are meant, which is nobody's request.
-    pub fn read<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> (Amounts, i64) {
-        let (mut amounts, mut pods) = (Amounts::default(), 0);
+    /// Parses quantities by resource name. Returns the amount of `pods` separately: only nodes have it.
+    pub fn parse<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> (ResourceAmounts, i64) {
+        let (mut amounts, mut pods) = (ResourceAmounts::default(), 0);
         for (name, text) in pairs {
             let Ok(quantity) = Quantity::parse(text) else { continue };
             match name {
-                "cpu" => amounts.cpu = quantity.milli_value(),
+                "cpu" => amounts.milli_cpu = quantity.milli_value(),
                 "memory" => amounts.memory = quantity.value(),
-                "ephemeral-storage" => amounts.ephemeral = quantity.value(),
+                "ephemeral-storage" => amounts.ephemeral_storage = quantity.value(),
                 "pods" => pods = quantity.value(),
-                other => *amounts.other_mut(other) = quantity.value(),
+                other => *amounts.scalar_mut(other) = quantity.value(),
             }
         }
         (amounts, pods)
     }
 
-    /// The amount of a resource that has no field of its own.
+    /// Amount of a resource in `scalars`.
     #[must_use]
-    pub fn other(&self, name: &str) -> i64 {
-        self.others.get(name).copied().unwrap_or(0)
+    pub fn scalar(&self, name: &str) -> i64 {
+        self.scalars.get(name).copied().unwrap_or(0)
     }
 
-    fn other_mut(&mut self, name: &str) -> &mut i64 {
-        self.others.entry(name.into()).or_insert(0)
+    fn scalar_mut(&mut self, name: &str) -> &mut i64 {
+        self.scalars.entry(name.into()).or_insert(0)
     }
 
-    /// Adds `more`, `times` over: -1 takes it away.
-    pub fn add(&mut self, more: &Amounts, times: i64) {
-        self.cpu += more.cpu * times;
+    /// Adds `more` (`times` 1) or subtracts it (`times` -1).
+    pub fn add(&mut self, more: &ResourceAmounts, times: i64) {
+        self.milli_cpu += more.milli_cpu * times;
         self.memory += more.memory * times;
-        self.ephemeral += more.ephemeral * times;
-        for (name, amount) in &more.others {
-            let own = self.other_mut(name);
+        self.ephemeral_storage += more.ephemeral_storage * times;
+        for (name, amount) in &more.scalars {
+            let own = self.scalar_mut(name);
             *own += amount * times;
             if *own == 0 {
-                self.others.remove(name);
+                self.scalars.remove(name);
             }
         }
     }
 
-    fn raise(&mut self, least: &Amounts) {
-        self.cpu = self.cpu.max(least.cpu);
-        self.memory = self.memory.max(least.memory);
-        self.ephemeral = self.ephemeral.max(least.ephemeral);
-        for (name, amount) in &least.others {
-            let own = self.other_mut(name);
+    /// Raises each amount to at least that of `other`.
+    fn max_with(&mut self, other: &ResourceAmounts) {
+        self.milli_cpu = self.milli_cpu.max(other.milli_cpu);
+        self.memory = self.memory.max(other.memory);
+        self.ephemeral_storage = self.ephemeral_storage.max(other.ephemeral_storage);
+        for (name, amount) in &other.scalars {
+            let own = self.scalar_mut(name);
             *own = (*own).max(*amount);
         }
     }
 
-    /// Whether nothing is asked for.
+    /// `true` if every amount is 0.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        self.cpu == 0 && self.memory == 0 && self.ephemeral == 0 && self.others.is_empty()
+    pub fn is_zero(&self) -> bool {
+        self.milli_cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
     }
 }
 
-/// What a pod asks for, and what it is thought to use when nodes are compared.
+/// Requests of a pod, for filters and for scores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Request {
-    /// What it asks for.
-    pub asked: Amounts,
-    /// Thousandths of a core, with a guess for containers that say nothing.
-    pub likely_cpu: i64,
-    /// Bytes, with a guess for containers that say nothing.
-    pub likely_memory: i64,
+pub struct PodRequest {
+    /// Requests for filters.
+    pub requested: ResourceAmounts,
+    /// CPU in millicores for scores, with a default for containers without a request.
+    pub non_zero_milli_cpu: i64,
+    /// Memory in bytes for scores, with a default for containers without a request.
+    pub non_zero_memory: i64,
 }
 
-impl Request {
-    /// What a pod asks for: what its containers need together, or what it takes to start them if that is more; what
-    /// the pod says itself stands above that, and its overhead comes on top.
+impl PodRequest {
+    /// Computes the requests of a pod: the sum of its containers, or the maximum while init containers run if that is
+    /// more. Pod-level requests replace the sum, and overhead is added.
     #[must_use]
-    pub fn of(pod: &Pod) -> Request {
-        let asked = total(pod, false);
-        let says_all = |one: &Container| {
+    pub fn new(pod: &Pod) -> PodRequest {
+        let requested = total_requests(pod, false);
+        let has_both = |one: &Container| {
             let requests = &one.resources.requests;
             requests.get("cpu").is_some() && requests.get("memory").is_some()
         };
-        let says_all = pod.spec.containers.iter().chain(&pod.spec.init_containers).all(says_all);
-        let guesses = !says_all || is_resized(pod);
-        let (likely_cpu, likely_memory) = if guesses {
-            let likely = total(pod, true);
-            (likely.cpu, likely.memory)
+        let is_complete = pod.spec.containers.iter().chain(&pod.spec.init_containers).all(has_both);
+        let (non_zero_milli_cpu, non_zero_memory) = if !is_complete || is_resized(pod) {
+            let non_zero = total_requests(pod, true);
+            (non_zero.milli_cpu, non_zero.memory)
         } else {
-            (asked.cpu, asked.memory)
+            (requested.milli_cpu, requested.memory)
         };
-        Request { asked, likely_cpu, likely_memory }
+        PodRequest { requested, non_zero_milli_cpu, non_zero_memory }
     }
 }
 
-/// Whether two pods ask in the same words.
-fn asks_alike(a: &Pod, b: &Pod) -> bool {
+/// `true` if the fields that [`ResourceAmounts::requested_by`] reads from the specs are equal.
+fn has_equal_requests(a: &Pod, b: &Pod) -> bool {
     let containers = |a: &[Container], b: &[Container]| {
-        let same = |(a, b): (&Container, &Container)| {
+        let is_equal = |(a, b): (&Container, &Container)| {
             a.resources.requests == b.resources.requests && a.restart_policy == b.restart_policy
         };
-        a.len() == b.len() && a.iter().zip(b).all(same)
+        a.len() == b.len() && a.iter().zip(b).all(is_equal)
     };
     let (a, b) = (&a.spec, &b.spec);
     containers(&a.containers, &b.containers)
@@ -159,59 +163,59 @@ fn asks_alike(a: &Pod, b: &Pod) -> bool {
         && (&a.resources, &a.overhead) == (&b.resources, &b.overhead)
 }
 
-/// What counts of a pod.
-fn total(pod: &Pod, guess: bool) -> Amounts {
-    let mut all = together(pod, guess, |container| Some(&container.resources.requests));
-    let mut as_a_whole = as_a_whole(pod);
+/// Requests of a pod, with the maximum over a resize in progress. `with_defaults` is for scores.
+fn total_requests(pod: &Pod, with_defaults: bool) -> ResourceAmounts {
+    let mut sum = aggregate_containers(pod, with_defaults, |container| Some(&container.resources.requests));
+    let mut pod_level = pod_level_requests(pod);
     if is_resized(pod) {
-        (all, as_a_whole) = resized(pod, guess, all, as_a_whole);
+        (sum, pod_level) = max_over_resize(pod, with_defaults, sum, pod_level);
     }
-    complete(pod, all, &as_a_whole)
+    add_pod_level(pod, sum, &pod_level)
 }
 
-/// What a pod asks for as a whole.
-fn as_a_whole(pod: &Pod) -> Amounts {
-    Amounts::read(listed(pod.spec.resources.as_ref().and_then(|own| own.get("requests")))).0
+/// `spec.resources.requests` of a pod.
+fn pod_level_requests(pod: &Pod) -> ResourceAmounts {
+    ResourceAmounts::parse(quantities(pod.spec.resources.as_ref().and_then(|own| own.get("requests")))).0
 }
 
-/// What the containers of a pod come to, with what it asks for as a whole in their place, and its overhead.
-fn complete(pod: &Pod, mut all: Amounts, as_a_whole: &Amounts) -> Amounts {
-    if as_a_whole.cpu != 0 {
-        all.cpu = as_a_whole.cpu;
+/// Replaces the sum of the containers by pod-level requests, where there are any, and adds the overhead.
+fn add_pod_level(pod: &Pod, mut sum: ResourceAmounts, pod_level: &ResourceAmounts) -> ResourceAmounts {
+    if pod_level.milli_cpu != 0 {
+        sum.milli_cpu = pod_level.milli_cpu;
     }
-    if as_a_whole.memory != 0 {
-        all.memory = as_a_whole.memory;
+    if pod_level.memory != 0 {
+        sum.memory = pod_level.memory;
     }
-    for (name, amount) in as_a_whole.others.iter().filter(|(name, _)| name.starts_with("hugepages-")) {
-        *all.other_mut(name) = *amount;
+    for (name, amount) in pod_level.scalars.iter().filter(|(name, _)| name.starts_with("hugepages-")) {
+        *sum.scalar_mut(name) = *amount;
     }
-    all.add(&Amounts::read(listed(pod.spec.overhead.as_ref())).0, 1);
-    all.others.retain(|_, amount| *amount != 0);
-    all
+    sum.add(&ResourceAmounts::parse(quantities(pod.spec.overhead.as_ref())).0, 1);
+    sum.scalars.retain(|_, amount| *amount != 0);
+    sum
 }
 
-/// Items of a list by name: looked up one after another where there are few, in a map where there are many.
-enum Named<'a, T> {
-    Few(&'a [T]),
-    Many(BTreeMap<&'a str, &'a T>),
+/// Items of a list by name: a linear search in a short list, a map for a long one.
+enum ByName<'a, T> {
+    List(&'a [T]),
+    Map(BTreeMap<&'a str, &'a T>),
 }
 
-/// So many items are looked at one after another.
-const FEW: usize = 16;
+/// Length up to which a list is searched linearly.
+const LINEAR_MAX: usize = 16;
 
-impl<'a, T> Named<'a, T> {
-    fn of(list: &'a [T], name: fn(&T) -> &str) -> Named<'a, T> {
-        if list.len() <= FEW {
-            return Named::Few(list);
+impl<'a, T> ByName<'a, T> {
+    fn new(list: &'a [T], name: fn(&T) -> &str) -> ByName<'a, T> {
+        if list.len() <= LINEAR_MAX {
+            return ByName::List(list);
         }
-        // The first of a name counts.
-        Named::Many(list.iter().rev().map(|item| (name(item), item)).collect())
+        // In reverse, so that the first item of a name wins, as in the linear search.
+        ByName::Map(list.iter().rev().map(|item| (name(item), item)).collect())
     }
 
     fn get(&self, name: &str, of: fn(&T) -> &str) -> Option<&'a T> {
         match self {
-            Named::Few(list) => list.iter().find(|item| of(item) == name),
-            Named::Many(map) => map.get(name).copied(),
+            ByName::List(list) => list.iter().find(|item| of(item) == name),
+            ByName::Map(map) => map.get(name).copied(),
         }
     }
 }
@@ -224,13 +228,13 @@ fn container_name(container: &Container) -> &str {
     &container.name
 }
 
-/// The statuses of the containers of a pod.
-struct Statuses<'a>([Named<'a, ContainerStatus>; 2]);
+/// Container statuses of a pod by name.
+struct ContainerStatuses<'a>([ByName<'a, ContainerStatus>; 2]);
 
-impl<'a> Statuses<'a> {
-    fn of(pod: &'a Pod) -> Statuses<'a> {
+impl<'a> ContainerStatuses<'a> {
+    fn new(pod: &'a Pod) -> ContainerStatuses<'a> {
         let lists = [&pod.status.container_statuses, &pod.status.init_container_statuses];
-        Statuses(lists.map(|list| Named::of(list, status_name)))
+        ContainerStatuses(lists.map(|list| ByName::new(list, status_name)))
     }
 
     fn get(&self, container: &Container) -> Option<&'a ContainerStatus> {
@@ -238,16 +242,18 @@ impl<'a> Statuses<'a> {
     }
 }
 
-/// Whether a pod has, or was promised, something else than it asks for; or asks for what it cannot have.
+/// `true` if a resize is in progress or infeasible: allocated or actual resources differ from the requests.
 #[must_use]
 pub fn is_resized(pod: &Pod) -> bool {
     let Pod { spec, status, .. } = pod;
     let differs = |containers: &[Container], statuses: &[ContainerStatus]| {
-        let named = Named::of(containers, container_name);
+        let by_name = ByName::new(containers, container_name);
         statuses.iter().any(|status| {
-            let container = named.get(&status.name, container_name);
-            let is_other = |has: &Pairs| {
-                container.is_some_and(|container| !has.is_empty() && *has != container.resources.requests)
+            let container = by_name.get(&status.name, container_name);
+            let is_other = |resources: &Pairs| {
+                container.is_some_and(|container| {
+                    !resources.is_empty() && *resources != container.resources.requests
+                })
             };
             is_other(&status.allocated_resources) || is_other(&status.resources.requests)
         })
@@ -255,93 +261,107 @@ pub fn is_resized(pod: &Pod) -> bool {
     differs(&spec.containers, &status.container_statuses)
         || differs(&spec.init_containers, &status.init_container_statuses)
         || status.resources.is_some()
-        || is_refused(pod)
+        || is_resize_infeasible(pod)
 }
 
-/// Whether a node said that a pod can never have what it asks for by now.
-fn is_refused(pod: &Pod) -> bool {
+/// `true` if the node reported that the requests of the pod can never be met.
+fn is_resize_infeasible(pod: &Pod) -> bool {
     condition(&pod.status.conditions, "PodResizePending").is_some_and(|one| one.reason == "Infeasible")
 }
 
-/// What counts of a pod that has something else than it asks for: the most of what it asks for, what is set aside for it
-/// and what it has. What it cannot have does not count. The same of what it asks for as a whole.
-fn resized<'a>(pod: &'a Pod, guess: bool, asked: Amounts, as_a_whole: Amounts) -> (Amounts, Amounts) {
-    let (status, is_refused) = (&pod.status, is_refused(pod));
-    let statuses = Statuses::of(pod);
-    let of = |container: &Container| statuses.get(container);
-    let filled = |pairs: &'a Pairs| Some(pairs).filter(|pairs| !pairs.is_empty());
-    let set_aside = |container: &'a Container| {
-        let wanted = (!is_refused).then_some(&container.resources.requests);
-        of(container).and_then(|status| filled(&status.allocated_resources)).or(wanted)
+/// Returns container sum and pod-level requests of a pod that is resized: the maximum of requested, allocated and actual
+/// resources. Infeasible requests do not count.
+fn max_over_resize<'a>(
+    pod: &'a Pod,
+    with_defaults: bool,
+    requested: ResourceAmounts,
+    pod_level: ResourceAmounts,
+) -> (ResourceAmounts, ResourceAmounts) {
+    let (status, is_infeasible) = (&pod.status, is_resize_infeasible(pod));
+    let statuses = ContainerStatuses::new(pod);
+    let nonempty = |pairs: &'a Pairs| Some(pairs).filter(|pairs| !pairs.is_empty());
+    let allocated = |container: &'a Container| {
+        let requests = (!is_infeasible).then_some(&container.resources.requests);
+        statuses.get(container).and_then(|status| nonempty(&status.allocated_resources)).or(requests)
     };
-    let has = |container: &'a Container| {
-        let has = of(container).and_then(|status| filled(&status.resources.requests));
-        has.or_else(|| set_aside(container))
+    let actual = |container: &'a Container| {
+        let actual = statuses.get(container).and_then(|status| nonempty(&status.resources.requests));
+        actual.or_else(|| allocated(container))
     };
-    let read = |pairs: &Pairs| Amounts::read(pairs.iter()).0;
-    let own = status.resources.as_ref().map(|own| &own.requests);
-    let parts = match (filled(&status.allocated_resources), own.and_then(filled)) {
-        (Some(set_aside), Some(has)) => [read(set_aside), read(has)],
-        _ => [together(pod, guess, set_aside), together(pod, guess, has)],
+    let parse = |pairs: &Pairs| ResourceAmounts::parse(pairs.iter()).0;
+    let pod_actual = status.resources.as_ref().map(|resources| &resources.requests);
+    let parts = match (nonempty(&status.allocated_resources), pod_actual.and_then(nonempty)) {
+        (Some(allocated), Some(actual)) => [parse(allocated), parse(actual)],
+        _ => [
+            aggregate_containers(pod, with_defaults, allocated),
+            aggregate_containers(pod, with_defaults, actual),
+        ],
     };
-    let wanted = |amounts: Amounts| if is_refused { Amounts::default() } else { amounts };
-    let mut all = wanted(asked);
-    parts.iter().for_each(|part| all.raise(part));
-    let Some(own) = own.filter(|_| !as_a_whole.is_nothing()) else { return (all, as_a_whole) };
-    let mut as_a_whole = wanted(as_a_whole);
-    as_a_whole.raise(&read(own));
-    as_a_whole.raise(&read(&status.allocated_resources));
-    (all, as_a_whole)
+    let feasible =
+        |amounts: ResourceAmounts| if is_infeasible { ResourceAmounts::default() } else { amounts };
+    let mut sum = feasible(requested);
+    parts.iter().for_each(|part| sum.max_with(part));
+    let Some(pod_actual) = pod_actual.filter(|_| !pod_level.is_zero()) else { return (sum, pod_level) };
+    let mut pod_level = feasible(pod_level);
+    pod_level.max_with(&parse(pod_actual));
+    pod_level.max_with(&parse(&status.allocated_resources));
+    (sum, pod_level)
 }
 
-/// What the containers of a pod need together, or what it takes to start them if that is more.
-fn together<'a>(pod: &'a Pod, guess: bool, of: impl Fn(&'a Container) -> Option<&'a Pairs>) -> Amounts {
-    let mut all = Amounts::default();
+/// Sum of the containers and sidecars of a pod, or the maximum while init containers run if that is more. `of` selects
+/// the resources of a container.
+fn aggregate_containers<'a>(
+    pod: &'a Pod,
+    with_defaults: bool,
+    of: impl Fn(&'a Container) -> Option<&'a Pairs>,
+) -> ResourceAmounts {
+    let mut sum = ResourceAmounts::default();
     for container in &pod.spec.containers {
-        all.add(&of_container(of(container), guess), 1);
+        sum.add(&container_requests(of(container), with_defaults), 1);
     }
-    let (mut beside, mut starting) = (Amounts::default(), Amounts::default());
+    let (mut sidecars, mut init_max) = (ResourceAmounts::default(), ResourceAmounts::default());
     for container in &pod.spec.init_containers {
-        let mut own = of_container(of(container), guess);
+        let mut own = container_requests(of(container), with_defaults);
         let is_sidecar = container.restart_policy == "Always";
         if is_sidecar {
-            all.add(&own, 1);
+            sum.add(&own, 1);
         }
-        // Resources that the container does not name were raised when the last sidecar named them: amounts are not negative.
-        own.cpu += beside.cpu;
-        own.memory += beside.memory;
-        own.ephemeral += beside.ephemeral;
-        for (name, amount) in &mut own.others {
-            *amount += beside.others.get(name).copied().unwrap_or(0);
+        // Sidecars that started earlier run beside this container. A scalar that it does not request needs no update:
+        // `init_max` has it since the sidecar that requested it.
+        own.milli_cpu += sidecars.milli_cpu;
+        own.memory += sidecars.memory;
+        own.ephemeral_storage += sidecars.ephemeral_storage;
+        for (name, amount) in &mut own.scalars {
+            *amount += sidecars.scalars.get(name).copied().unwrap_or(0);
         }
         if is_sidecar {
-            own.others.retain(|_, amount| *amount != 0);
+            own.scalars.retain(|_, amount| *amount != 0);
         }
-        starting.raise(&own);
+        init_max.max_with(&own);
         if is_sidecar {
-            let Amounts { cpu, memory, ephemeral, others } = own;
-            beside = Amounts { cpu, memory, ephemeral, ..beside };
-            beside.others.extend(others);
+            let ResourceAmounts { milli_cpu, memory, ephemeral_storage, scalars } = own;
+            sidecars = ResourceAmounts { milli_cpu, memory, ephemeral_storage, ..sidecars };
+            sidecars.scalars.extend(scalars);
         }
     }
-    all.raise(&starting);
-    all
+    sum.max_with(&init_max);
+    sum
 }
 
-fn of_container(requests: Option<&Pairs>, guess: bool) -> Amounts {
-    let says = |name| requests.is_some_and(|requests| requests.get(name).is_some());
-    let (mut amounts, _) = Amounts::read(requests.into_iter().flat_map(Pairs::iter));
-    if guess && !says("cpu") {
-        amounts.cpu = USUAL_CPU;
+fn container_requests(requests: Option<&Pairs>, with_defaults: bool) -> ResourceAmounts {
+    let has = |name| requests.is_some_and(|requests| requests.get(name).is_some());
+    let (mut amounts, _) = ResourceAmounts::parse(requests.into_iter().flat_map(Pairs::iter));
+    if with_defaults && !has("cpu") {
+        amounts.milli_cpu = DEFAULT_MILLI_CPU;
     }
-    if guess && !says("memory") {
-        amounts.memory = USUAL_MEMORY;
+    if with_defaults && !has("memory") {
+        amounts.memory = DEFAULT_MEMORY;
     }
     amounts
 }
 
-fn listed(list: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
-    let entries = list.and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
+fn quantities(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    let entries = map.and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
     entries.filter_map(|(name, text)| Some((name, text.as_str()?)))
 }
 
@@ -359,102 +379,102 @@ mod tests {
         container
     }
 
-    fn pod(containers: &[&str], first: &[(&str, &str)]) -> Pod {
+    fn pod(containers: &[&str], init: &[(&str, &str)]) -> Pod {
         let mut pod = Pod::default();
         pod.spec.containers = containers.iter().map(|cpu| container(cpu, "")).collect();
-        pod.spec.init_containers = first.iter().map(|(cpu, policy)| container(cpu, policy)).collect();
+        pod.spec.init_containers = init.iter().map(|(cpu, policy)| container(cpu, policy)).collect();
         pod
     }
 
     #[test]
-    fn pods_ask_together_for_what_each_asks_for() {
-        let (mut whole, mut heavy) = (pod(&["1"], &[]), pod(&["1"], &[]));
-        whole.spec.resources = Some(value!({"requests": {"cpu": "7"}}));
-        heavy.spec.overhead = Some(value!({"cpu": "500m"}));
-        let (one, two, first) = (pod(&["1"], &[]), pod(&["1", "1"], &[]), pod(&["1"], &[("4", "")]));
-        let beside = pod(&["1"], &[("4", "Always")]);
-        let pods = [&one, &one, &two, &first, &beside, &whole, &whole, &heavy, &one];
-        let each: Vec<i64> = pods.iter().map(|pod| Amounts::asked_by(pod).cpu).collect();
+    fn requests_of_many_pods_are_the_sum_of_each() {
+        let (mut pod_level, mut with_overhead) = (pod(&["1"], &[]), pod(&["1"], &[]));
+        pod_level.spec.resources = Some(value!({"requests": {"cpu": "7"}}));
+        with_overhead.spec.overhead = Some(value!({"cpu": "500m"}));
+        let (one, two, init) = (pod(&["1"], &[]), pod(&["1", "1"], &[]), pod(&["1"], &[("4", "")]));
+        let sidecar = pod(&["1"], &[("4", "Always")]);
+        let pods = [&one, &one, &two, &init, &sidecar, &pod_level, &pod_level, &with_overhead, &one];
+        let each: Vec<i64> = pods.iter().map(|pod| ResourceAmounts::requested_by(pod).milli_cpu).collect();
         assert_eq!(each, [1000, 1000, 2000, 4000, 5000, 7000, 7000, 1500, 1000]);
-        assert_eq!(Amounts::asked_by_all(pods).cpu, each.iter().sum::<i64>());
+        assert_eq!(ResourceAmounts::requested_by_all(pods).milli_cpu, each.iter().sum::<i64>());
     }
 
-    fn cpu(containers: &[&str], first: &[(&str, &str)]) -> i64 {
-        let pod = pod(containers, first);
-        Request::of(&pod).asked.cpu
-    }
-
-    #[test]
-    fn containers_add_up_and_starting_may_need_more() {
-        assert_eq!(cpu(&["1", "500m"], &[]), 1500);
-        assert_eq!(cpu(&["1"], &[("2", "")]), 2000);
-        assert_eq!(cpu(&["1"], &[("2", "Always")]), 3000);
-        assert_eq!(cpu(&["1"], &[("2", "Always"), ("4", "")]), 6000);
-        assert_eq!(cpu(&["1"], &[("4", ""), ("2", "Always")]), 4000);
+    fn milli_cpu(containers: &[&str], init: &[(&str, &str)]) -> i64 {
+        let pod = pod(containers, init);
+        PodRequest::new(&pod).requested.milli_cpu
     }
 
     #[test]
-    fn the_pod_itself_stands_above_and_overhead_comes_on_top() {
+    fn init_containers_raise_the_sum_and_sidecars_add_to_it() {
+        assert_eq!(milli_cpu(&["1", "500m"], &[]), 1500);
+        assert_eq!(milli_cpu(&["1"], &[("2", "")]), 2000);
+        assert_eq!(milli_cpu(&["1"], &[("2", "Always")]), 3000);
+        assert_eq!(milli_cpu(&["1"], &[("2", "Always"), ("4", "")]), 6000);
+        assert_eq!(milli_cpu(&["1"], &[("4", ""), ("2", "Always")]), 4000);
+    }
+
+    #[test]
+    fn pod_level_requests_replace_the_sum_and_overhead_is_added() {
         let mut pod = Pod::default();
         pod.spec.containers = vec![container("1", "")];
         pod.spec.resources = Some(value!({"requests": {"cpu": "3", "memory": "1Ki"}}));
         pod.spec.overhead = Some(value!({"cpu": "250m", "example.com/x": "2"}));
-        let request = Request::of(&pod);
-        assert_eq!((request.asked.cpu, request.asked.memory), (3250, 1024));
-        assert_eq!(request.asked.other("example.com/x"), 2);
+        let request = PodRequest::new(&pod);
+        assert_eq!((request.requested.milli_cpu, request.requested.memory), (3250, 1024));
+        assert_eq!(request.requested.scalar("example.com/x"), 2);
     }
 
     fn pairs(cpu: &str) -> Pairs {
         [("cpu", cpu)].into_iter().collect()
     }
 
-    /// What a pod with these requests counts for of which its node says these, where it has `refused` its wishes.
-    fn counted(wanted: &str, set_aside: &str, has: &str, refused: bool) -> i64 {
+    /// CPU in millicores of a pod with these requested, allocated and actual resources.
+    fn resized(requested: &str, allocated: &str, actual: &str, is_infeasible: bool) -> i64 {
         let mut pod = Pod::default();
-        pod.spec.containers = vec![container(wanted, "")];
+        pod.spec.containers = vec![container(requested, "")];
         let mut status =
-            ContainerStatus { allocated_resources: pairs(set_aside), ..ContainerStatus::default() };
-        status.resources.requests = pairs(has);
+            ContainerStatus { allocated_resources: pairs(allocated), ..ContainerStatus::default() };
+        status.resources.requests = pairs(actual);
         pod.status.container_statuses = vec![status];
-        if refused {
+        if is_infeasible {
             let (kind, reason) = ("PodResizePending".to_owned(), "Infeasible".to_owned());
             pod.status.conditions =
                 vec![Condition { kind: kind.into(), reason: reason.into(), ..Condition::default() }];
         }
-        let request = Request::of(&pod);
-        assert_eq!(request.likely_cpu, request.asked.cpu);
-        request.asked.cpu
+        let request = PodRequest::new(&pod);
+        assert_eq!(request.non_zero_milli_cpu, request.requested.milli_cpu);
+        request.requested.milli_cpu
     }
 
     #[test]
-    fn while_a_pod_changes_its_size_the_most_of_what_it_wants_and_has_counts() {
-        assert_eq!(counted("1", "1", "1", false), 1000);
-        assert_eq!(counted("1", "3", "3", false), 3000, "it shrinks, and has not yet");
-        assert_eq!(counted("1", "1", "3", false), 3000, "what it has is not taken from it yet");
-        assert_eq!(counted("4", "2", "2", false), 4000, "it grows");
-        assert_eq!(counted("4", "2", "2", true), 2000, "it wants to grow and never can");
+    fn resize_counts_the_maximum_of_requested_allocated_and_actual() {
+        assert_eq!(resized("1", "1", "1", false), 1000);
+        assert_eq!(resized("1", "3", "3", false), 3000, "shrinking, not allocated yet");
+        assert_eq!(resized("1", "1", "3", false), 3000, "shrinking, not actuated yet");
+        assert_eq!(resized("4", "2", "2", false), 4000, "growing");
+        assert_eq!(resized("4", "2", "2", true), 2000, "infeasible growth does not count");
     }
 
     #[test]
-    fn a_pod_that_changes_its_size_as_a_whole_counts_for_the_most() {
+    fn pod_level_resize_counts_the_maximum() {
         let mut pod = Pod::default();
         pod.spec.containers = vec![container("1", "")];
         pod.spec.resources = Some(value!({"requests": {"cpu": "2"}}));
         pod.status.allocated_resources = pairs("3");
         pod.status.resources = Some(Box::new(Resources { requests: pairs("4"), ..Resources::default() }));
-        assert_eq!(Request::of(&pod).asked.cpu, 4000);
+        assert_eq!(PodRequest::new(&pod).requested.milli_cpu, 4000);
         pod.spec.resources = Some(value!({"requests": {"cpu": "5"}}));
-        assert_eq!(Request::of(&pod).asked.cpu, 5000);
+        assert_eq!(PodRequest::new(&pod).requested.milli_cpu, 5000);
     }
 
     #[test]
-    fn who_says_nothing_is_thought_to_use_something() {
+    fn containers_without_requests_get_defaults_for_scores_only() {
         let mut pod = Pod::default();
         pod.spec.containers = vec![Container::default(), container("1", "")];
-        let request = Request::of(&pod);
+        let request = PodRequest::new(&pod);
         assert_eq!(
-            (request.asked.cpu, request.likely_cpu, request.likely_memory),
-            (1000, 1100, 2 * USUAL_MEMORY)
+            (request.requested.milli_cpu, request.non_zero_milli_cpu, request.non_zero_memory),
+            (1000, 1100, 2 * DEFAULT_MEMORY)
         );
     }
 }

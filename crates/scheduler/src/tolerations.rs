@@ -1,17 +1,17 @@
-//! The tolerations of a pod, sorted, so that a taint is looked up among them.
+//! Tolerations of a pod, sorted, so that those for a taint are found by binary search.
 
 use setpoint_reconcile::views::node::Taint;
 use setpoint_reconcile::views::pod::Toleration;
 
-/// The tolerations of a pod, each once, by key, operator and value.
+/// Tolerations without duplicates, sorted by key, operator and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tolerations(Vec<Toleration>);
 
 impl Tolerations {
-    /// The tolerations of a list.
+    /// Sorts the tolerations of a pod.
     #[must_use]
-    pub fn of(list: &[Toleration]) -> Tolerations {
-        // For how long a pod puts up with a taint does not matter here.
+    pub fn new(list: &[Toleration]) -> Tolerations {
+        // `tolerationSeconds` matters to eviction only.
         let mut all: Vec<Toleration> =
             list.iter().map(|one| Toleration { toleration_seconds: None, ..one.clone() }).collect();
         all.sort_unstable();
@@ -19,17 +19,19 @@ impl Tolerations {
         Tolerations(all)
     }
 
-    /// `true` if one of them tolerates a taint.
+    /// `true` if one of them tolerates the taint.
     #[must_use]
-    pub fn tolerate(&self, taint: &Taint) -> bool {
+    pub fn tolerates(&self, taint: &Taint) -> bool {
         ["", taint.key.as_str()].into_iter().any(|key| {
-            ["", "Equal"].into_iter().any(|operator| self.has(key, operator, Some(&taint.value), taint))
-                || ["Exists", "Gt", "Lt"].into_iter().any(|operator| self.has(key, operator, None, taint))
+            ["", "Equal"].into_iter().any(|operator| self.has_match(key, operator, Some(&taint.value), taint))
+                || ["Exists", "Gt", "Lt"]
+                    .into_iter()
+                    .any(|operator| self.has_match(key, operator, None, taint))
         })
     }
 
-    /// `true` if one with this key, operator and perhaps value tolerates a taint.
-    fn has(&self, key: &str, operator: &str, value: Option<&str>, taint: &Taint) -> bool {
+    /// `true` if one with this key, operator and, if given, value tolerates the taint.
+    fn has_match(&self, key: &str, operator: &str, value: Option<&str>, taint: &Taint) -> bool {
         let order = |one: &Toleration| {
             let by_value = value.map_or(std::cmp::Ordering::Equal, |value| one.value.as_str().cmp(value));
             one.key.as_str().cmp(key).then_with(|| one.operator.as_str().cmp(operator)).then(by_value)
@@ -38,9 +40,9 @@ impl Tolerations {
         self.0[from..].iter().take_while(|one| order(one).is_eq()).any(|one| one.tolerates(taint))
     }
 
-    /// How many of them a taint is compared with one after another.
+    /// Number of tolerations with a numeric operator: they are compared with a taint one by one.
     #[must_use]
-    pub fn compared(&self) -> usize {
+    pub fn numeric_count(&self) -> usize {
         self.0.iter().filter(|one| matches!(one.operator.as_str(), "Gt" | "Lt")).count()
     }
 }
@@ -71,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_taint_is_tolerated_if_any_toleration_of_the_list_does(
+        fn taint_is_tolerated_if_any_toleration_tolerates_it(
             list in prop::collection::vec(toleration(), 0..12),
             key in proptest::sample::select(&["a", "b", "c"][..]),
             value in proptest::sample::select(&["", "1", "2", "3"][..]),
@@ -83,7 +85,7 @@ mod tests {
                 ..Taint::default()
             };
             let expected = list.iter().any(|one| one.tolerates(&taint));
-            prop_assert_eq!(Tolerations::of(&list).tolerate(&taint), expected);
+            prop_assert_eq!(Tolerations::new(&list).tolerates(&taint), expected);
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Claims about how much the cache does and keeps.
+//! Tests of the cache: how often counters are rebuilt, which events requeue pods, and what is forgotten.
 
-use setpoint_api::{Revision, Time, Value, json, value};
+use setpoint_api::{Revision, Value, json, value};
+use setpoint_reconcile::World;
 use setpoint_reconcile::planner::key_of;
 
+use super::counting::COUNTERS_MAX;
+use super::sync::ABSENT_NODES_MAX;
 use super::*;
+use crate::plugins::{QueueingHint, pod_topology_spread};
 use crate::profile::Profile;
-use crate::rules::spread;
 
 fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: &Value) {
     let key = key_of(resource, namespace, name).unwrap();
@@ -28,31 +31,33 @@ fn put_pod(world: &mut World, name: &str, node: &str, affinity: Value) {
 }
 
 #[test]
-fn many_pods_that_shun_their_own_are_not_counted_anew_with_every_change() {
+fn many_counters_in_use_are_not_rebuilt_with_every_change() {
     let mut world = World::default();
     put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
     for i in 0..COUNTERS_MAX + 100 {
         let name = format!("p{i}");
         let term =
             value!({"labelSelector": {"matchLabels": {"app": (name.as_str())}}, "topologyKey": "zone"});
-        let far = value!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [(term)]}});
-        put_pod(&mut world, &name, "n", far);
+        let anti_affinity =
+            value!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [(term)]}});
+        put_pod(&mut world, &name, "n", anti_affinity);
     }
-    let mut cache = Cache::default();
-    cache.follow(&world, |_, _| true);
-    assert!(cache.counters.all.len() > COUNTERS_MAX && cache.counters_kept == cache.counters.all.len());
-    // Whoever counts anew says so here.
-    cache.counters_kept += 1;
-    cache.stir_waiting();
+    let mut cache = SchedulerCache::default();
+    cache.sync(&world, |_, _| true);
+    let counters = cache.counters.list.len();
+    assert!(counters > COUNTERS_MAX && cache.counter_usage.counters_after_rebuild == counters);
+    // A rebuild would overwrite this.
+    cache.counter_usage.counters_after_rebuild += 1;
+    cache.requeue_by_hints();
     for i in 0..5 {
         put_pod(&mut world, &format!("more{i}"), "n", Value::Null);
-        cache.follow(&world, |_, _| true);
+        cache.sync(&world, |_, _| true);
     }
-    assert_eq!(cache.counters_kept, cache.counters.all.len() + 1);
+    assert_eq!(cache.counter_usage.counters_after_rebuild, cache.counters.list.len() + 1);
 }
 
 #[test]
-fn counters_that_waiting_pods_ask_for_stay_however_many_they_are_and_go_with_them() {
+fn counters_of_queued_pods_are_kept_until_the_pods_are_deleted() {
     let mut world = World::default();
     put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
     let count = COUNTERS_MAX + 100;
@@ -68,58 +73,61 @@ fn counters_that_waiting_pods_ask_for_stay_however_many_they_are_and_go_with_the
         let spec = value!({"containers": [], "topologySpreadConstraints": (spread)});
         put(&mut world, "pods", "a", &name, &value!({"metadata": (metadata), "spec": (spec)}));
     }
-    let mut cache = Cache::default();
-    cache.follow(&world, |_, _| true);
-    let shapes: Vec<Arc<Shape>> =
-        cache.shapes.iter().flatten().map(|entry| Arc::clone(&entry.shape)).collect();
-    let profile = Profile::named("any");
-    for shape in &shapes {
-        assert_eq!(spread::gates(&mut cache, shape, &profile, &world).unwrap().len(), 1);
+    let mut cache = SchedulerCache::default();
+    cache.sync(&world, |_, _| true);
+    let signatures: Vec<Arc<PodSignature>> =
+        cache.signatures.iter().flatten().map(|entry| Arc::clone(&entry.signature)).collect();
+    let profile = Profile::new("any");
+    for signature in &signatures {
+        let constraints =
+            pod_topology_spread::hard_constraints(&mut cache, signature, &profile, &world).unwrap();
+        assert_eq!(constraints.len(), 1);
     }
-    assert_eq!(cache.counters.all.len(), count);
-    put_pod(&mut world, "comes", "n", Value::Null);
-    cache.follow(&world, |_, _| true);
-    assert_eq!(cache.counters.all.len(), count, "they were dropped while pods wait");
+    assert_eq!(cache.counters.list.len(), count);
+    put_pod(&mut world, "bound", "n", Value::Null);
+    cache.sync(&world, |_, _| true);
+    assert_eq!(cache.counters.list.len(), count, "dropped while pods are queued");
     for i in 0..count - 10 {
         remove(&mut world, "pods", "a", &format!("p{i}"));
     }
-    cache.follow(&world, |_, _| true);
-    assert_eq!(cache.counters.all.len(), 0, "nobody needs them any more");
+    cache.sync(&world, |_, _| true);
+    assert_eq!(cache.counters.list.len(), 0, "unused counters are dropped");
 }
 
 #[test]
-fn to_count_anew_helps_nobody_and_whoever_comes_then_presses_nobody() {
+fn rebuilt_counters_requeue_no_pod_and_a_pod_added_later_is_no_exact_hint() {
     let mut world = World::default();
     put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
-    put_pod(&mut world, "waits", "", Value::Null);
-    let mut cache = Cache::default();
-    cache.follow(&world, |_, _| true);
-    let id = *cache.line.values().next().unwrap() as usize;
-    let waiting = |cache: &Cache| cache.pods[id].as_ref().unwrap().waiting.unwrap();
-    cache.pods[id].as_mut().unwrap().waiting = Some(Waiting::after(None, Helps::PODS_CAME, Time::EPOCH));
-    cache.news = News::default();
-    cache.recount();
-    cache.stir_waiting();
-    assert!(!waiting(&cache).is_stirred && !waiting(&cache).is_pressing);
-    put_pod(&mut world, "comes", "n", Value::Null);
-    cache.follow(&world, |_, _| true);
-    cache.stir_waiting();
-    assert!(waiting(&cache).is_stirred && !waiting(&cache).is_pressing);
+    put_pod(&mut world, "queued", "", Value::Null);
+    let mut cache = SchedulerCache::default();
+    cache.sync(&world, |_, _| true);
+    let id = *cache.queue.values().next().unwrap() as usize;
+    let state = |cache: &SchedulerCache| cache.pods[id].as_ref().unwrap().queue_state.unwrap();
+    cache.pods[id].as_mut().unwrap().queue_state =
+        Some(QueueState::after_attempt(None, QueueingHint::ASSIGNED_POD_ADD, Time::EPOCH));
+    cache.events = ClusterEvents::default();
+    cache.rebuild_counters();
+    cache.requeue_by_hints();
+    assert!(!state(&cache).is_requeued && !state(&cache).has_exact_hint);
+    put_pod(&mut world, "bound", "n", Value::Null);
+    cache.sync(&world, |_, _| true);
+    cache.requeue_by_hints();
+    assert!(state(&cache).is_requeued && !state(&cache).has_exact_hint);
 }
 
 #[test]
-fn nodes_that_went_are_forgotten_and_those_that_are_left_keep_their_pods() {
+fn absent_nodes_are_forgotten_and_existing_ones_keep_their_pods() {
     let mut world = World::default();
-    let mut cache = Cache::default();
+    let mut cache = SchedulerCache::default();
     put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
     put_pod(&mut world, "stays", "n", Value::Null);
-    for i in 0..GONE_MAX + 10 {
-        put_pod(&mut world, "astray", &format!("nowhere{i}"), Value::Null);
-        cache.follow(&world, |_, _| true);
-        remove(&mut world, "pods", "a", "astray");
-        cache.follow(&world, |_, _| true);
+    for i in 0..ABSENT_NODES_MAX + 10 {
+        put_pod(&mut world, "stray", &format!("absent{i}"), Value::Null);
+        cache.sync(&world, |_, _| true);
+        remove(&mut world, "pods", "a", "stray");
+        cache.sync(&world, |_, _| true);
     }
-    assert!(cache.nodes.len() < GONE_MAX, "{} nodes are known", cache.nodes.len());
-    let n = &cache.nodes[cache.numbers["n"]];
+    assert!(cache.nodes.len() < ABSENT_NODES_MAX, "{} nodes are known", cache.nodes.len());
+    let n = &cache.nodes[cache.node_numbers["n"]];
     assert!(n.exists && n.pods.len() == 1);
 }

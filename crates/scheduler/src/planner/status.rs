@@ -1,4 +1,4 @@
-//! What is written into the status of a pod that has no node.
+//! Status of a pod that could not be scheduled: its `PodScheduled` condition and `nominatedNodeName`.
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
@@ -6,40 +6,48 @@ use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Write};
 
-/// Why a pod has no node.
+/// Outcome of a failed attempt.
 #[derive(Clone, Copy)]
-pub(super) struct Words<'a> {
-    /// In one word.
+pub(super) struct FailureStatus<'a> {
+    /// Reason of the condition: `Unschedulable` or `SchedulerError`.
     pub reason: &'static str,
-    /// In words.
+    /// Message of the condition.
     pub message: &'a str,
-    /// The node that it is promised, empty for none; nothing if that stays as it is.
-    pub nominated: Option<&'a str>,
+    /// `nominatedNodeName`, empty to clear it; `None` to leave it.
+    pub nominated_node: Option<&'a str>,
 }
 
-/// Writes into the status of a pod that no node would do, unless it says so already. Where nothing is remembered of
-/// the pod, words that only read otherwise are left until it is tried again for a reason.
-pub(super) fn status(object: &Object, pod: &Pod, words: &Words<'_>, knows: bool, now: Time) -> Option<Act> {
-    let Words { reason, message, nominated } = *words;
+/// Returns the status patch for a failed attempt; `None` if the status is up to date.
+///
+/// With `compares_message` unset, a condition that differs in its message only is left alone: after a restart, the first
+/// attempt need not rewrite the status of every pod.
+pub(super) fn status_patch(
+    object: &Object,
+    pod: &Pod,
+    failure: &FailureStatus<'_>,
+    compares_message: bool,
+    now: Time,
+) -> Option<Act> {
+    let FailureStatus { reason, message, nominated_node } = *failure;
     let found = condition(&pod.status.conditions, "PodScheduled");
-    let is_said = found.is_some_and(|found| {
-        found.status == "False" && found.reason == reason && (!knows || &*found.message == message)
+    let is_current = found.is_some_and(|found| {
+        found.status == "False" && found.reason == reason && (!compares_message || &*found.message == message)
     });
-    let renames = nominated.is_some_and(|name| name != pod.status.nominated_node_name);
-    if is_said && !renames {
+    let changes_nomination = nominated_node.is_some_and(|name| name != pod.status.nominated_node_name);
+    if is_current && !changes_nomination {
         return None;
     }
     let since = found.filter(|found| found.status == "False").and_then(|found| found.last_transition_time);
-    let told = value!({
+    let condition = value!({
         "type": "PodScheduled", "status": "False", "reason": (reason), "message": (message),
         "lastProbeTime": null, "lastTransitionTime": (Seconds(since.unwrap_or(now)).to_string()),
         "observedGeneration": (Some(object.meta().generation).filter(|generation| *generation > 0)),
     });
-    let mut patch = value!({"conditions": [(told)]});
-    if let Some(name) = nominated.filter(|_| renames) {
+    let mut patch = value!({"conditions": [(condition)]});
+    if let Some(name) = nominated_node.filter(|_| changes_nomination) {
         let name = if name.is_empty() { Value::Null } else { Value::from(name) };
         patch.make_map().insert("nominatedNodeName", name);
     }
-    // Whatever else was written meanwhile: a conflict would take the writes of other pods with it.
+    // At any revision: a conflict would drop the writes for other pods in the same stage.
     Some(Write::status(object, patch).strategic().at_any_revision().into())
 }

@@ -1,4 +1,4 @@
-//! Claims about the planner of pods, held by tests on the whole control plane in memory.
+//! Tests of the scheduler on a whole control plane in memory: store, pipeline, engine and planner.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::{Controller, Index};
@@ -6,12 +6,12 @@ use setpoint_sim::cluster::Cluster;
 
 use super::*;
 
-mod amounts;
-mod devices;
-mod poison;
-mod promises;
+mod costly_pods;
+mod dynamic_resources;
+mod preemption;
+mod requeueing;
+mod resources;
 mod volumes;
-mod waking;
 
 fn cluster() -> Cluster {
     let scheduler = || (vec![Box::new(Scheduler::default()) as Box<dyn Controller>], Vec::<Index>::new());
@@ -23,7 +23,7 @@ fn add_node(cluster: &mut Cluster, name: &str, cpu: &str, labels: Value) {
     let node = value!({"metadata": {"name": (name), "labels": (labels)}});
     cluster.create("nodes", "", node);
     cluster.patch("nodes", name, "status", value!({"status": {"allocatable": (allocatable)}})).unwrap();
-    // A new node is tainted until somebody sees that it is ready.
+    // Removes the not-ready taint of a new node.
     cluster.patch("nodes", name, "", value!({"spec": {"taints": null}})).unwrap();
 }
 
@@ -32,7 +32,7 @@ fn pod(name: &str, cpu: &str) -> Value {
     value!({"metadata": {"name": (name), "labels": {"app": "a"}}, "spec": {"containers": [(container)]}})
 }
 
-fn with(mut pod: Value, field: &str, value: Value) -> Value {
+fn with_field(mut pod: Value, field: &str, value: Value) -> Value {
     pod.get_mut("spec").unwrap().make_map().insert(field, value);
     pod
 }
@@ -41,20 +41,20 @@ fn node_of(cluster: &Cluster, name: &str) -> String {
     cluster.get("pods", &format!("default/{name}")).unwrap().str_at(&["spec", "nodeName"]).to_owned()
 }
 
-fn why(cluster: &Cluster, name: &str) -> String {
+fn condition(cluster: &Cluster, name: &str) -> String {
     let pod = cluster.get("pods", &format!("default/{name}")).unwrap();
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default().to_vec();
     let found = conditions.iter().find(|one| one.str_at(&["type"]) == "PodScheduled");
     found.map_or(String::new(), |one| format!("{} {}", one.str_at(&["reason"]), one.str_at(&["message"])))
 }
 
-fn was_told(cluster: &Cluster, reason: &str, message: &str) -> bool {
+fn has_event(cluster: &Cluster, reason: &str, message: &str) -> bool {
     let events = cluster.list("events");
     events.iter().any(|event| event.str_at(&["reason"]) == reason && event.str_at(&["message"]) == message)
 }
 
 #[test]
-fn pods_spread_over_nodes_with_room_and_people_are_told() {
+fn pods_spread_over_nodes_with_free_resources_and_emit_scheduled_events() {
     let mut cluster = cluster();
     for name in ["n1", "n2", "n3"] {
         add_node(&mut cluster, name, "4", value!({}));
@@ -68,16 +68,16 @@ fn pods_spread_over_nodes_with_room_and_people_are_told() {
         assert_eq!(count, 4, "{node}");
     }
     let on = node_of(&cluster, "p00");
-    assert!(was_told(&cluster, "Scheduled", &format!("Successfully assigned default/p00 to {on}")));
+    assert!(has_event(&cluster, "Scheduled", &format!("Successfully assigned default/p00 to {on}")));
     cluster.assert_quiet();
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_says_why_and_goes_when_a_node_comes() {
+fn unschedulable_pod_has_a_reason_and_is_bound_when_a_node_is_added() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod("p", "8"));
     cluster.settle();
-    assert_eq!(why(&cluster, "p"), "Unschedulable no nodes available to schedule pods");
+    assert_eq!(condition(&cluster, "p"), "Unschedulable no nodes available to schedule pods");
     add_node(&mut cluster, "n1", "4", value!({}));
     add_node(&mut cluster, "n2", "4", value!({}));
     let tainted = value!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
@@ -85,8 +85,8 @@ fn a_pod_that_fits_nowhere_says_why_and_goes_when_a_node_comes() {
     cluster.run(std::time::Duration::from_secs(20));
     let expected = "Unschedulable 0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). \
         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
-    assert_eq!(why(&cluster, "p"), expected);
-    assert!(was_told(&cluster, "FailedScheduling", &expected["Unschedulable ".len()..]));
+    assert_eq!(condition(&cluster, "p"), expected);
+    assert!(has_event(&cluster, "FailedScheduling", &expected["Unschedulable ".len()..]));
     cluster.assert_quiet();
     add_node(&mut cluster, "n3", "8", value!({}));
     cluster.run(std::time::Duration::from_secs(20));
@@ -95,11 +95,15 @@ fn a_pod_that_fits_nowhere_says_why_and_goes_when_a_node_comes() {
 }
 
 #[test]
-fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
+fn gated_pods_and_pods_of_other_schedulers_are_not_scheduled() {
     let mut cluster = cluster();
     add_node(&mut cluster, "n", "4", value!({}));
-    cluster.create("pods", "default", with(pod("gated", "1"), "schedulingGates", value!([{"name": "g"}])));
-    cluster.create("pods", "default", with(pod("other", "1"), "schedulerName", value!("mine")));
+    cluster.create(
+        "pods",
+        "default",
+        with_field(pod("gated", "1"), "schedulingGates", value!([{"name": "g"}])),
+    );
+    cluster.create("pods", "default", with_field(pod("other", "1"), "schedulerName", value!("mine")));
     cluster.settle();
     assert_eq!((node_of(&cluster, "gated"), node_of(&cluster, "other")), (String::new(), String::new()));
     cluster.patch("pods", "default/gated", "", value!({"spec": {"schedulingGates": []}})).unwrap();
@@ -108,7 +112,7 @@ fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
 }
 
 #[test]
-fn the_most_important_pod_goes_first_and_pushes_others_aside() {
+fn high_priority_pod_preempts_and_its_nomination_reserves_the_node() {
     let mut cluster = cluster();
     add_node(&mut cluster, "n", "2", value!({}));
     cluster.create(
@@ -119,20 +123,20 @@ fn the_most_important_pod_goes_first_and_pushes_others_aside() {
     cluster.create("pods", "default", pod("low1", "1"));
     cluster.create("pods", "default", pod("low2", "1"));
     cluster.settle();
-    let important = with(pod("high", "1"), "priorityClassName", value!("high"));
+    let important = with_field(pod("high", "1"), "priorityClassName", value!("high"));
     let spec = cluster.try_create("pods", "default", important);
     spec.unwrap();
     cluster.settle();
-    assert_eq!(node_of(&cluster, "high"), "", "room must be made first");
+    assert_eq!(node_of(&cluster, "high"), "", "the victim is still terminating");
     let high = cluster.get("pods", "default/high").unwrap();
     assert_eq!(high.str_at(&["status", "nominatedNodeName"]), "n");
     let uid = high.str_at(&["metadata", "uid"]).to_owned();
-    assert!(was_told(&cluster, "Preempted", &format!("Preempted by pod {uid} on node n")));
-    let going = |cluster: &Cluster| {
+    assert!(has_event(&cluster, "Preempted", &format!("Preempted by pod {uid} on node n")));
+    let terminating = |cluster: &Cluster| {
         cluster.list("pods").iter().filter(|pod| pod.at(&["metadata", "deletionTimestamp"]).is_some()).count()
     };
-    assert_eq!(going(&cluster), 1);
-    // Another must not take the room meanwhile.
+    assert_eq!(terminating(&cluster), 1);
+    // The reservation keeps another pod out meanwhile.
     cluster.create("pods", "default", pod("late", "1"));
     cluster.settle();
     cluster.run_pods();
@@ -142,7 +146,7 @@ fn the_most_important_pod_goes_first_and_pushes_others_aside() {
 }
 
 #[test]
-fn a_claim_that_waits_for_its_pod_gets_a_node_first() {
+fn wait_for_first_consumer_claim_gets_a_selected_node_before_the_pod_is_bound() {
     let mut cluster = cluster();
     add_node(&mut cluster, "n1", "4", value!({"disk": "no"}));
     add_node(&mut cluster, "n2", "4", value!({"disk": "yes"}));
@@ -157,17 +161,17 @@ fn a_claim_that_waits_for_its_pod_gets_a_node_first() {
         "spec": {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
     let volumes = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
-    cluster.create("pods", "default", with(pod("p", "1"), "volumes", volumes));
+    cluster.create("pods", "default", with_field(pod("p", "1"), "volumes", volumes));
     cluster.settle();
     let missing = "Unschedulable 0/2 nodes are available: persistentvolumeclaim \"c\" not found. \
         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
-    assert_eq!(why(&cluster, "p"), missing);
+    assert_eq!(condition(&cluster, "p"), missing);
     cluster.create("persistentvolumeclaims", "default", claim);
     cluster.run(std::time::Duration::from_secs(20));
     let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
-    let chosen = claim.at(&["metadata", "annotations", "volume.kubernetes.io/selected-node"]).cloned();
-    assert_eq!(chosen, Some(Value::from("n2")));
-    assert_eq!(node_of(&cluster, "p"), "", "its volume is not there yet");
+    let selected = claim.at(&["metadata", "annotations", "volume.kubernetes.io/selected-node"]).cloned();
+    assert_eq!(selected, Some(Value::from("n2")));
+    assert_eq!(node_of(&cluster, "p"), "", "its claim is not bound yet");
     let volume = value!({
         "metadata": {"name": "v"},
         "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late",
@@ -184,7 +188,7 @@ fn a_claim_that_waits_for_its_pod_gets_a_node_first() {
 }
 
 #[test]
-fn a_lost_memory_changes_no_place_and_is_quiet() {
+fn lost_cache_causes_no_writes_and_no_missed_capacity() {
     let mut cluster = cluster();
     for i in 0..5 {
         add_node(&mut cluster, &format!("n{i}"), "2", value!({}));
@@ -205,7 +209,7 @@ fn a_lost_memory_changes_no_place_and_is_quiet() {
     cluster.delete("pods", "default/p00", &value!({"gracePeriodSeconds": 0})).unwrap();
     cluster.settle();
     let bound = (1..14).filter(|i| !node_of(&cluster, &format!("p{i:02}")).is_empty()).count();
-    assert_eq!(bound, 10, "the room that became free was not taken");
+    assert_eq!(bound, 10, "the freed capacity was not used");
 }
 
 fn cpu_of(pod: &Value) -> i64 {
@@ -213,14 +217,14 @@ fn cpu_of(pod: &Value) -> i64 {
     container.str_at(&["resources", "requests", "cpu"]).parse().unwrap()
 }
 
-/// How much of a node is taken.
-fn taken(cluster: &Cluster, node: &str) -> i64 {
+/// Requested cores of the pods on a node.
+fn used_cpu(cluster: &Cluster, node: &str) -> i64 {
     let pods = cluster.list("pods");
     pods.iter().filter(|pod| pod.str_at(&["spec", "nodeName"]) == node).map(cpu_of).sum()
 }
 
-/// Lets pods go that were deleted, as their nodes would.
-fn let_go(cluster: &mut Cluster) {
+/// Removes terminating pods, as their nodes would.
+fn finish_terminating_pods(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
             let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
@@ -231,14 +235,14 @@ fn let_go(cluster: &mut Cluster) {
 
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 
-fn go_on(cluster: &mut Cluster, made: &mut usize) {
+fn random_step(cluster: &mut Cluster, made: &mut usize) {
     let name = format!("p{}", cluster.rng.usize(..(*made).max(1)));
     match cluster.rng.u8(..14) {
         0..4 => {
             let cpu = cluster.rng.u8(1..4).to_string();
             let mut new = pod(&format!("p{made}"), &cpu);
             if cluster.rng.u8(..4) == 0 {
-                new = with(new, "priorityClassName", value!("high"));
+                new = with_field(new, "priorityClassName", value!("high"));
             }
             cluster.create("pods", "default", new);
             *made += 1;
@@ -246,15 +250,15 @@ fn go_on(cluster: &mut Cluster, made: &mut usize) {
         4 => {
             let _ = cluster.delete("pods", &format!("default/{name}"), &value!({"gracePeriodSeconds": 0}));
         }
-        5 => let_go(cluster),
+        5 => finish_terminating_pods(cluster),
         6 => cluster.crash(),
         7 => cluster.engine.forget(),
         8 => cluster.lose_answer(),
         9 => cluster.lose_write(),
         10 => {
-            let (node, off) = (NODES[cluster.rng.usize(..4)], cluster.rng.bool());
+            let (node, is_cordoned) = (NODES[cluster.rng.usize(..4)], cluster.rng.bool());
             cluster
-                .patch("nodes", node, "", value!({"spec": {"unschedulable": (off), "taints": null}}))
+                .patch("nodes", node, "", value!({"spec": {"unschedulable": (is_cordoned), "taints": null}}))
                 .unwrap();
         }
         _ => {
@@ -269,7 +273,7 @@ fn go_on(cluster: &mut Cluster, made: &mut usize) {
 }
 
 #[test]
-fn whatever_goes_wrong_no_node_gets_more_than_it_holds_and_no_room_is_left_unused() {
+fn no_node_is_overcommitted_and_no_capacity_is_left_unused_under_faults() {
     for seed in 0..25 {
         let mut cluster = cluster();
         cluster.rng = fastrand::Rng::with_seed(seed);
@@ -280,9 +284,9 @@ fn whatever_goes_wrong_no_node_gets_more_than_it_holds_and_no_room_is_left_unuse
         }
         let mut made = 0;
         for _ in 0..150 {
-            go_on(&mut cluster, &mut made);
+            random_step(&mut cluster, &mut made);
             assert!(
-                NODES.iter().all(|node| taken(&cluster, node) <= 6),
+                NODES.iter().all(|node| used_cpu(&cluster, node) <= 6),
                 "seed {seed}: {:#?}",
                 cluster.history
             );
@@ -290,23 +294,24 @@ fn whatever_goes_wrong_no_node_gets_more_than_it_holds_and_no_room_is_left_unuse
         cluster.mend_watches();
         for _ in 0..12 {
             cluster.run(std::time::Duration::from_secs(40));
-            let_go(&mut cluster);
+            finish_terminating_pods(&mut cluster);
         }
         cluster.settle();
-        assert!(NODES.iter().all(|node| taken(&cluster, node) <= 6), "seed {seed}");
-        let open =
+        assert!(NODES.iter().all(|node| used_cpu(&cluster, node) <= 6), "seed {seed}");
+        let is_schedulable =
             |node: &&&str| cluster.get("nodes", node).unwrap().at(&["spec", "unschedulable"]).is_none();
-        let room = NODES.iter().filter(open).map(|node| 6 - taken(&cluster, node)).max().unwrap_or(0);
+        let free =
+            NODES.iter().filter(is_schedulable).map(|node| 6 - used_cpu(&cluster, node)).max().unwrap_or(0);
         for pod in cluster.list("pods").iter().filter(|pod| pod.str_at(&["spec", "nodeName"]).is_empty()) {
-            let promised = !pod.str_at(&["status", "nominatedNodeName"]).is_empty();
-            assert!(cpu_of(pod) > room || promised, "seed {seed}: there is room for {pod:?}");
+            let is_nominated = !pod.str_at(&["status", "nominatedNodeName"]).is_empty();
+            assert!(cpu_of(pod) > free || is_nominated, "seed {seed}: there is capacity for {pod:?}");
         }
         cluster.assert_quiet();
     }
 }
 
 #[test]
-fn rules_about_other_pods_are_told_in_the_words_that_people_know() {
+fn affinity_and_spread_rejections_have_the_messages_of_kube_scheduler() {
     let mut cluster = cluster();
     add_node(&mut cluster, "n1", "4", value!({"zone": "a"}));
     add_node(&mut cluster, "n2", "4", value!({}));
@@ -316,58 +321,58 @@ fn rules_about_other_pods_are_told_in_the_words_that_people_know() {
         "topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "a"}},
     });
-    cluster.create("pods", "default", with(pod("first", "1"), "nodeSelector", value!({"zone": "a"})));
+    cluster.create("pods", "default", with_field(pod("first", "1"), "nodeSelector", value!({"zone": "a"})));
     cluster.settle();
-    let near = with(pod("near", "1"), "affinity", value!({"podAffinity": (required.clone())}));
+    let near = with_field(pod("near", "1"), "affinity", value!({"podAffinity": (required.clone())}));
     cluster.create("pods", "default", near);
     cluster.settle();
     assert_eq!(node_of(&cluster, "near"), "n1");
-    let far = with(pod("far", "8"), "affinity", value!({"podAntiAffinity": (required)}));
-    cluster.create("pods", "default", with(far, "nodeSelector", value!({"zone": "a"})));
+    let far = with_field(pod("far", "8"), "affinity", value!({"podAntiAffinity": (required)}));
+    cluster.create("pods", "default", with_field(far, "nodeSelector", value!({"zone": "a"})));
     cluster.create(
         "pods",
         "default",
-        with(pod("spread", "1"), "topologySpreadConstraints", value!([(spread)])),
+        with_field(pod("spread", "1"), "topologySpreadConstraints", value!([(spread)])),
     );
     cluster.settle();
-    assert_eq!(node_of(&cluster, "spread"), "n1", "one zone is as full as the least");
+    assert_eq!(node_of(&cluster, "spread"), "n1", "the only zone has the minimum");
     assert!(
-        why(&cluster, "far")
+        condition(&cluster, "far")
             .contains("1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector")
     );
-    let lonely = with(pod("lonely", "1"), "affinity", {
-        let term = value!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "nobody"}}});
+    let lonely = with_field(pod("lonely", "1"), "affinity", {
+        let term = value!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "none"}}});
         value!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [(term)]}})
     });
     cluster.create("pods", "default", lonely);
     cluster.settle();
     let expected = "Unschedulable 0/2 nodes are available: 2 node(s) didn't match pod affinity rules. \
         preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
-    assert_eq!(why(&cluster, "lonely"), expected);
+    assert_eq!(condition(&cluster, "lonely"), expected);
 }
 
 #[test]
-fn each_profile_speaks_under_its_own_name_and_others_are_left_alone() {
+fn each_profile_reports_events_under_its_name_and_other_pods_are_not_scheduled() {
     let scheduler = || {
-        let profiles = vec![Profile::named(NAME), Profile::named("mine")];
+        let profiles = vec![Profile::new(DEFAULT_SCHEDULER_NAME), Profile::new("mine")];
         (vec![Box::new(Scheduler::new(profiles)) as Box<dyn Controller>], Vec::<Index>::new())
     };
     let mut cluster = Cluster::new(scheduler, 1);
     add_node(&mut cluster, "n1", "4", value!({}));
-    for (name, whose) in [("a", NAME), ("b", "mine"), ("c", "theirs")] {
-        cluster.create("pods", "default", with(pod(name, "1"), "schedulerName", whose.into()));
+    for (name, scheduler) in [("a", DEFAULT_SCHEDULER_NAME), ("b", "mine"), ("c", "theirs")] {
+        cluster.create("pods", "default", with_field(pod(name, "1"), "schedulerName", scheduler.into()));
     }
-    cluster.create("pods", "default", with(pod("d", "8"), "schedulerName", "mine".into()));
+    cluster.create("pods", "default", with_field(pod("d", "8"), "schedulerName", "mine".into()));
     cluster.settle();
     assert_eq!(["a", "b", "c"].map(|name| node_of(&cluster, name)), ["n1", "n1", ""]);
-    let told = cluster.list("events");
-    let speakers = |pod: &str| -> Vec<(String, String)> {
-        let about = told.iter().filter(|event| event.str_at(&["involvedObject", "name"]) == pod);
+    let events = cluster.list("events");
+    let reporters = |pod: &str| -> Vec<(String, String)> {
+        let about = events.iter().filter(|event| event.str_at(&["involvedObject", "name"]) == pod);
         let text = |event: &Value, path: &[&str]| event.str_at(path).to_owned();
         about.map(|event| (text(event, &["reason"]), text(event, &["source", "component"]))).collect()
     };
-    assert_eq!(speakers("a"), [("Scheduled".to_owned(), NAME.to_owned())]);
-    assert_eq!(speakers("b"), [("Scheduled".to_owned(), "mine".to_owned())]);
-    assert_eq!(speakers("c"), []);
-    assert_eq!(speakers("d"), [("FailedScheduling".to_owned(), "mine".to_owned())]);
+    assert_eq!(reporters("a"), [("Scheduled".to_owned(), DEFAULT_SCHEDULER_NAME.to_owned())]);
+    assert_eq!(reporters("b"), [("Scheduled".to_owned(), "mine".to_owned())]);
+    assert_eq!(reporters("c"), []);
+    assert_eq!(reporters("d"), [("FailedScheduling".to_owned(), "mine".to_owned())]);
 }
