@@ -9,8 +9,9 @@ use setpoint_api::Time;
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::{Pod as PodView, TolerationsByKey};
 use setpoint_reconcile::{Act, Object, Write};
-use setpoint_scheduler::request::ResourceAmounts;
-use setpoint_scheduler::signature::{HostPort, HostPorts, PodSignature, host_ports};
+use setpoint_requirements::host_ports::{HostPort, HostPorts, host_ports};
+use setpoint_requirements::node_affinity::RequiredNodeAffinity;
+use setpoint_requirements::request::ResourceAmounts;
 
 use crate::fleet::Seat;
 use crate::lifecycle::whole;
@@ -60,7 +61,7 @@ impl<'a> Room<'a> {
         check_containers(pod)?;
         let asked = ResourceAmounts::requested_by(pod);
         self.check_amounts(&asked)?;
-        self.check_node(object, pod)?;
+        self.check_node(pod)?;
         self.check_ports(&host_ports(pod))?;
         if let Some(taken) = &mut self.taken {
             taken.add(&asked, 1);
@@ -136,11 +137,14 @@ impl<'a> Room<'a> {
     }
 
     /// Whether the pod wants this node, and puts up with what drives others away.
-    fn check_node(&self, object: &Object, pod: &PodView) -> Result<(), Refusal> {
+    fn check_node(&self, pod: &PodView) -> Result<(), Refusal> {
         let Seat { object: node, node: view, .. } = self.seat;
         let is_choosy = !pod.spec.node_selector.is_empty() || pod.spec.affinity.is_some();
         let labels = &node.meta().labels;
-        if is_choosy && !PodSignature::new(object, pod).node_affinity.matches(node.key().name(), labels) {
+        if is_choosy
+            && !RequiredNodeAffinity::new(&pod.spec.node_selector, pod.spec.affinity.as_ref())
+                .matches(node.key().name(), labels)
+        {
             return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
         }
         let mut driving = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute").peekable();

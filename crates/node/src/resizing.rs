@@ -7,7 +7,7 @@
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
 use setpoint_reconcile::{Index, Object, View};
-use setpoint_scheduler::request::ResourceAmounts;
+use setpoint_requirements::request::ResourceAmounts;
 
 /// Pods that ask for other resources than they were given, by their node.
 pub const RESIZES_BY_NODE: Index = Index {

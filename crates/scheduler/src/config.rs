@@ -6,11 +6,12 @@
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::object::Pairs;
+use setpoint_requirements::node_affinity::{RequiredNodeAffinity, read_preferred_node_terms};
 use thiserror::Error;
 
 use crate::planner::DEFAULT_SCHEDULER_NAME;
 use crate::profile::{Profile, ScoreWeights};
-use crate::signature::{RequiredNodeAffinity, SpreadConstraint, read_preferred_node_terms};
+use crate::signature::SpreadConstraint;
 
 /// Rejection of a configuration. The first field of most variants is the path of the offending field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

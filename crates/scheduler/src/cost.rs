@@ -172,7 +172,8 @@ mod tests {
     use crate::filter_score_cache::FilterScoreCache;
     use crate::profile::Profile;
     use crate::selection::diagnose;
-    use crate::signature::{AffinityTerm, PodSelector, RequiredNodeAffinity};
+    use crate::signature::{AffinityTerm, PodSelector};
+    use setpoint_requirements::node_affinity::RequiredNodeAffinity;
 
     fn with_node_selector(labels: usize) -> PodSignature {
         let keys: Vec<String> = (0..labels).map(|i| format!("k{i}")).collect();

@@ -9,7 +9,7 @@
 //!
 //! - [`planner`]: scheduling cycle, queue order and writes. `queue_state`: backoff and requeueing of pods.
 //! - `cost`: estimated steps of an attempt, and their limits.
-//! - [`signature`], [`request`], `tolerations`: parsed pods. [`profile`], [`config`]: settings by `schedulerName`.
+//! - [`signature`], `tolerations` and the crate `requirements`: parsed pods. [`profile`], [`config`]: settings by `schedulerName`.
 //! - `cache`: nodes, assigned pods and topology counters.
 //! - `plugins`: Filter and Score, one file per plugin. `topology`: constraints between pods.
 //! - `filter_score_cache`: results per signature. `selection`: the best node. `preemption`: victims.
@@ -23,7 +23,6 @@ mod plugins;
 mod preemption;
 pub mod profile;
 mod queue_state;
-pub mod request;
 mod selection;
 pub mod signature;
 mod tolerations;

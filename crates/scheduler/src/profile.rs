@@ -1,7 +1,9 @@
 //! Scheduler profile: the settings for pods of one `schedulerName`. All profiles share one queue and one cache.
 
+use setpoint_requirements::node_affinity::{NodeSelectorTerm, RequiredNodeAffinity};
+
 use crate::plugins::{inter_pod_affinity, node_affinity, pod_topology_spread, taint_toleration};
-use crate::signature::{NodeSelectorTerm, RequiredNodeAffinity, SpreadConstraint};
+use crate::signature::SpreadConstraint;
 
 /// Settings for pods of one `schedulerName`.
 #[derive(Clone, Debug)]

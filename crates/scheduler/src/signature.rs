@@ -3,24 +3,22 @@
 //! Pods with equal signatures are interchangeable for the scheduler and share filter and score results. Objects are
 //! parsed here once, into forms that are cheap to compare with many nodes. Start at [`PodSignature::new`].
 
-mod node_affinity;
 mod pod_affinity;
-mod ports;
 
 use std::collections::BTreeMap;
 
-use setpoint_api::Value;
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::views::pod::{Disk, Pod, Volume};
+use setpoint_requirements::host_ports::{HostPorts, host_ports};
+use setpoint_requirements::node_affinity::{
+    NodeSelectorTerm, RequiredNodeAffinity, read_preferred_node_terms,
+};
+use setpoint_requirements::request::PodRequest;
 
 use crate::plugins::node_declared_features::required_features;
-use crate::request::PodRequest;
 use crate::tolerations::Tolerations;
-pub(crate) use node_affinity::read_preferred_node_terms;
-pub use node_affinity::{NodeSelectorTerm, RequiredNodeAffinity};
 pub use pod_affinity::{AffinityTerm, AffinityTerms, PodSelector, SpreadConstraint};
-pub use ports::{HostPort, HostPorts, host_ports};
 
 /// Everything about a pod that affects where it can be scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,12 +214,4 @@ impl PodImages {
             Some((&**name, containers, size))
         })
     }
-}
-
-fn list<'a>(value: Option<&'a Value>, path: &[&str]) -> &'a [Value] {
-    value.and_then(|value| value.at(path)).and_then(Value::as_list).unwrap_or_default()
-}
-
-fn strings(value: &Value, field: &str) -> Vec<Box<str>> {
-    list(Some(value), &[field]).iter().filter_map(Value::as_str).map(Into::into).collect()
 }

@@ -5,10 +5,11 @@
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::views::node::{self, Taint};
+use setpoint_requirements::host_ports::HostPorts;
+use setpoint_requirements::request::{PodRequest, ResourceAmounts};
 
 use super::PodId;
-use crate::request::{PodRequest, ResourceAmounts};
-use crate::signature::{HostPorts, PodSignature, normalize_image};
+use crate::signature::{PodSignature, normalize_image};
 
 /// A node with the pods that are assigned to it.
 #[derive(Clone, Debug, Default)]

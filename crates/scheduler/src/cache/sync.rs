@@ -11,11 +11,11 @@ use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::service::Service;
 use setpoint_reconcile::world::Then;
 use setpoint_reconcile::{Object, World};
+use setpoint_requirements::request::is_resized;
 
 use super::node_info::{NodeAttributes, NodeInfo};
 use super::{NODE_CHANGES_PER_NODE, PodId, PodInfo, SchedulerCache, counter_weights, queue_key};
 use crate::plugins::QueueingHint;
-use crate::request::is_resized;
 use crate::signature::PodSignature;
 
 /// Deleted or unknown nodes that may be remembered, in addition to as many as exist.

@@ -6,10 +6,11 @@
 use setpoint_api::{Value, value};
 use setpoint_reconcile::views::resource_claim::ResourceClaim;
 use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_requirements::node_affinity::NodeSelectorTerm;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::node_info::NodeInfo;
-use crate::signature::{NodeSelectorTerm, PodSignature, ResourceClaimRefs};
+use crate::signature::{PodSignature, ResourceClaimRefs};
 
 /// Maximum length of `status.reservedFor`.
 const RESERVED_FOR_MAX: usize = 256;

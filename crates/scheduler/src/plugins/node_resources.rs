@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
+use setpoint_requirements::request::PodRequest;
+
 use super::{QueueingHint, Rejection, SCORE_MAX};
 use crate::cache::node_info::NodeInfo;
 use crate::profile::ScoreWeights;
-use crate::request::PodRequest;
 
 /// Insufficient resources that a rejection lists: a pod can request thousands.
 const REASONS_MAX: usize = 32;
@@ -116,7 +117,7 @@ fn balance(pairs: [(i64, i64); 2]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::ResourceAmounts;
+    use setpoint_requirements::request::ResourceAmounts;
 
     fn node(milli_cpu: i64, memory: i64) -> NodeInfo {
         let mut node = NodeInfo::new("n");

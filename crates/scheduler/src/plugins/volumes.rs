@@ -17,12 +17,13 @@ use setpoint_reconcile::views::csi_storage_capacity::CsiStorageCapacity;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_requirements::node_affinity::NodeSelectorTerm;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::SchedulerCache;
 use crate::cache::node_info::NodeInfo;
 use crate::cost::{TooCostly, VolumeCost};
-use crate::signature::{NodeSelectorTerm, PodSignature, VolumeClaimRef};
+use crate::signature::{PodSignature, VolumeClaimRef};
 use limits::VolumeLimits;
 use node_terms::{TermSize, VolumeAffinityCache, VolumeNodeTerms};
 use search::VolumeSearch;

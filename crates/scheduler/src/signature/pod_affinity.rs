@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use setpoint_api::Value;
 use setpoint_api::labels::{Expression, Operator, Requirement, Selector};
 use setpoint_reconcile::object::Pairs;
+use setpoint_requirements::{list, strings};
 
-use super::{list, strings};
 use crate::cache::selector_index::SortedLabels;
 
 /// Affinity and anti-affinity terms of a pod.

@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use setpoint_requirements::node_affinity::RequiredNodeAffinity;
+
 use crate::cache::node_info::NodeInfo;
 use crate::plugins::taint_toleration::forbids_scheduling;
-use crate::signature::RequiredNodeAffinity;
 use crate::tolerations::Tolerations;
 
 /// Domain number of a node without the label.

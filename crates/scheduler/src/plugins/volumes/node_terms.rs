@@ -6,9 +6,9 @@ use std::sync::Arc;
 use setpoint_api::{Key, Revision, Value};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::persistent_volume::PersistentVolume;
+use setpoint_requirements::node_affinity::NodeSelectorTerm;
 
 use crate::cost::VOLUME_VALUES_MAX;
-use crate::signature::NodeSelectorTerm;
 
 /// Terms of which a node must match one; `None` if every node reaches the volume.
 pub type VolumeNodeTerms = Option<Arc<[NodeSelectorTerm]>>;

@@ -15,13 +15,14 @@ use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::storage_class::StorageClass;
 use setpoint_reconcile::{Object, World};
+use setpoint_requirements::node_affinity::NodeSelectorTerm;
 
 use super::node_terms::{TermSize, VolumeAffinityCache, VolumeNodeTerms};
 use super::{
     AssignedVolume, SELECTED_NODE, UnboundClaim, VolumeError, VolumeRequirements, ZONE_LABELS, reject,
 };
 use crate::cost::{TooCostly, VolumeCost};
-use crate::signature::{NodeSelectorTerm, PodSignature, VolumeClaimRef};
+use crate::signature::{PodSignature, VolumeClaimRef};
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";

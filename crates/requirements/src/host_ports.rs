@@ -53,7 +53,7 @@ impl FromIterator<HostPort> for HostPorts {
 
 impl HostPorts {
     /// Number of distinct ports.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -70,7 +70,7 @@ impl HostPorts {
     }
 
     /// Removes the ports of a pod.
-    pub(crate) fn remove(&mut self, ports: &HostPorts) {
+    pub fn remove(&mut self, ports: &HostPorts) {
         for (port, times) in &ports.0 {
             if let Some(count) = self.0.get_mut(port) {
                 *count = count.saturating_sub(*times);

@@ -4,7 +4,7 @@ use setpoint_api::Value;
 use setpoint_api::labels::{Operator, Requirement};
 use setpoint_reconcile::object::Pairs;
 
-use super::{list, strings};
+use crate::{list, strings};
 
 /// Node selector and required node affinity of a pod. A node must match both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ fn has(sorted: &[Box<str>], text: &str) -> bool {
 impl RequiredNodeAffinity {
     /// Reads `spec.nodeSelector` and `spec.affinity` of a pod.
     #[must_use]
-    pub(crate) fn new(selector: &Pairs, affinity: Option<&Value>) -> RequiredNodeAffinity {
+    pub fn new(selector: &Pairs, affinity: Option<&Value>) -> RequiredNodeAffinity {
         let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
         let terms = affinity.and_then(|affinity| affinity.at(&path)).and_then(Value::as_list);
         let terms = terms.map(|terms| {
@@ -99,7 +99,7 @@ impl RequiredNodeAffinity {
 
     /// Upper bound of the conditions that a node is tested against.
     #[must_use]
-    pub(crate) fn condition_count(&self) -> usize {
+    pub fn condition_count(&self) -> usize {
         let terms = self.terms.iter().flatten();
         self.selector.iter().count() + terms.map(NodeSelectorTerm::condition_count).sum::<usize>()
     }
@@ -113,13 +113,13 @@ impl RequiredNodeAffinity {
 
     /// `true` if every node matches.
     #[must_use]
-    pub(crate) fn is_unrestricted(&self) -> bool {
+    pub fn is_unrestricted(&self) -> bool {
         self.selector.is_empty() && self.terms.is_none()
     }
 
     /// Returns the names of the only nodes that can match, sorted; `None` if a term does not select by name.
     #[must_use]
-    pub(crate) fn node_names(&self) -> Option<Vec<&str>> {
+    pub fn node_names(&self) -> Option<Vec<&str>> {
         let terms = self.terms.as_ref().filter(|terms| !terms.is_empty())?;
         let mut names: Vec<&str> = Vec::new();
         for term in terms {
@@ -138,7 +138,7 @@ impl RequiredNodeAffinity {
 impl NodeSelectorTerm {
     /// Reads a NodeSelectorTerm; `None` if no node can match it.
     #[must_use]
-    pub(crate) fn read(term: &Value) -> Option<NodeSelectorTerm> {
+    pub fn read(term: &Value) -> Option<NodeSelectorTerm> {
         let (expressions, fields) =
             (list(Some(term), &["matchExpressions"]), list(Some(term), &["matchFields"]));
         if expressions.is_empty() && fields.is_empty() {
@@ -175,21 +175,21 @@ impl NodeSelectorTerm {
 
     /// `true` if a node with this name and these labels matches.
     #[must_use]
-    pub(crate) fn matches(&self, name: &str, labels: &Pairs) -> bool {
+    pub fn matches(&self, name: &str, labels: &Pairs) -> bool {
         self.labels.iter().all(|one| one.matches(labels))
             && self.names.iter().all(|(is_in, names)| has(names, name) == *is_in)
     }
 
     /// Upper bound of the conditions that a node is tested against.
     #[must_use]
-    pub(crate) fn condition_count(&self) -> usize {
+    pub fn condition_count(&self) -> usize {
         self.labels.len() + self.names.len()
     }
 }
 
 /// Reads the preferred node affinity of `spec.affinity`, with weights.
 #[must_use]
-pub(crate) fn read_preferred_node_terms(affinity: Option<&Value>) -> Vec<(i64, NodeSelectorTerm)> {
+pub fn read_preferred_node_terms(affinity: Option<&Value>) -> Vec<(i64, NodeSelectorTerm)> {
     let terms = list(affinity, &["nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
     let read = |one: &Value| {
         let weight = one.get("weight").and_then(Value::as_i64)?;
