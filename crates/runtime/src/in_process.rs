@@ -125,7 +125,6 @@ impl Shell {
     }
 
     /// Returns a health check that fails when the loop has not turned for [`LOOP_STALL_MAX`].
-    #[must_use]
     pub fn check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
         let pulse = Arc::clone(&self.pulse);
         move || pulse.check()
