@@ -43,7 +43,13 @@ const NODES: Controllers = || {
     (setpoint_node::planners(fleet), setpoint_node::indexes())
 };
 
-const SETUP: Setup = Setup { controllers: CONTROL_PLANE, nodes: NODES, is_reckless: false, is_lossy: false };
+const SETUP: Setup = Setup {
+    controllers: CONTROL_PLANE,
+    nodes: NODES,
+    is_reckless: false,
+    is_lossy: false,
+    waits_by_wall_clock: false,
+};
 
 /// How many threads run seeds side by side.
 fn threads() -> usize {

@@ -75,7 +75,9 @@ pub fn attend<M>(
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
     let written = object.committed();
-    let host = Host { rules, booted: seat.booted(), written, pause, has_image: &has_image };
+    // A boot in the future was written before the clock was set back: whatever is started now would be older than it.
+    let booted = Some(seat.booted()).filter(|booted| *booted <= now).unwrap_or(Time::EPOCH);
+    let host = Host { rules, booted, written, pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);

@@ -155,7 +155,9 @@ impl Fleet {
         if !seat.node.spec.pod_cidrs.is_empty() {
             return seat.node.spec.pod_cidrs.clone();
         }
-        if now < seat.object.meta().created().after(NETWORK_GRACE) {
+        // A node from the future was registered before the clock was set back, and has waited long enough.
+        let created = seat.object.meta().created();
+        if created <= now && now < created.after(NETWORK_GRACE) {
             return Vec::new();
         }
         let first = u32::from(OWN_RANGE).saturating_add((seat.number % (1 << 14)) << 8);

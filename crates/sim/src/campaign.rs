@@ -70,6 +70,8 @@ pub struct Setup {
     pub is_reckless: bool,
     /// Disks say that they have synced, and have not.
     pub is_lossy: bool,
+    /// Loops wait by the wall clock, and do not notice that it is set.
+    pub waits_by_wall_clock: bool,
 }
 
 /// A failure: what went wrong, after what.

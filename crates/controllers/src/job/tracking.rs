@@ -183,7 +183,8 @@ impl Sync<'_> {
         if !verdict.is_success {
             return Some(subject.warning(known_reason(reason), message.clone()));
         }
-        status.completion_time = Some(self.now);
+        // A start in the future is from before the clock was set back, and no Job is admitted that ended before it began.
+        status.completion_time = Some(status.start_time.map_or(self.now, |start| start.max(self.now)));
         if self.job.spec.completions.is_some_and(|wanted| status.succeeded.unwrap_or(0) > wanted) {
             let message = "Too many succeeded pods running after completion count reached";
             notes.push(subject.warning("TooManySucceededPods", message));

@@ -345,3 +345,8 @@ fn a_quota_that_counts_too_little_is_caught() {
 fn a_disk_that_says_it_has_synced_and_has_not_is_caught() {
     is_caught(Setup { is_lossy: true, ..SETUP }, "was acknowledged and is lost");
 }
+
+#[test]
+fn a_loop_that_waits_by_the_wall_clock_is_caught() {
+    is_caught(Setup { waits_by_wall_clock: true, ..SETUP }, "no rest");
+}

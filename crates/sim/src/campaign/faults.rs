@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::{Object, Seed};
+use setpoint_reconcile::{Jump, Object, Seed};
 
 use super::checks::{self, Check, Scene};
 use super::loops::Loops;
@@ -72,9 +72,13 @@ pub struct Trial {
     forgot: bool,
     scenarios: Vec<usize>,
     seed: u64,
-    /// By how much the clock is behind.
-    clock_behind: Duration,
+    /// By how much the clock was set back, and by how much forward.
+    clock_off: (Duration, Duration),
+    waits_by_wall_clock: bool,
 }
+
+/// Maximum step by which the clock is set forward, to be set back later: less than [`HEALING`].
+const FORWARD_MAX: Duration = Duration::from_secs(900);
 
 impl Trial {
     /// Sets the stage.
@@ -113,7 +117,8 @@ impl Trial {
             forgot: false,
             scenarios: schedule.scenarios.clone(),
             seed: schedule.seed,
-            clock_behind: Duration::ZERO,
+            clock_off: (Duration::ZERO, Duration::ZERO),
+            waits_by_wall_clock: setup.waits_by_wall_clock,
         };
         for number in schedule.scenarios.clone() {
             (users::ALL[number].begin)(&mut trial.desk());
@@ -240,33 +245,54 @@ impl Trial {
         self.nodes.beat(&mut self.cluster);
     }
 
-    /// The clock is set back by minutes to hours, or set right again; or the machine sleeps for as long.
+    /// The clock is set back or forward by minutes to hours, or set right again; or the machine sleeps for as long.
     fn set_clock(&mut self) {
         let step = Duration::from_secs(self.cluster.rng.u64(60..4 * 3600));
-        if !self.clock_behind.is_zero() && self.cluster.rng.bool() {
+        if self.clock_off != (Duration::ZERO, Duration::ZERO) && self.cluster.rng.bool() {
             return self.set_clock_right();
         }
-        if self.cluster.rng.bool() {
-            self.marks.note("clock was set back");
-            self.clock_behind += step;
-            self.jump_to(self.cluster.now.before(step));
-        } else {
-            self.marks.note("machine slept");
-            self.jump_to(self.cluster.now.after(step));
+        let now = self.cluster.now;
+        match self.cluster.rng.u8(..4) {
+            0..2 => {
+                self.marks.note("clock was set back");
+                self.clock_off.0 += step;
+                self.jump_to(now.before(step));
+            }
+            2 if self.clock_off.1.is_zero() => {
+                self.marks.note("clock was set forward");
+                // What was written meanwhile stays in the future: a Job waits as much longer after a failure, a pod for
+                // the end of its grace. That must end within the time that is given to heal.
+                self.clock_off.1 = step.min(FORWARD_MAX);
+                self.jump_to(now.after(self.clock_off.1));
+            }
+            _ => {
+                self.marks.note("machine slept");
+                self.jump_to(now.after(step));
+            }
         }
     }
 
     fn set_clock_right(&mut self) {
-        let behind = std::mem::take(&mut self.clock_behind);
-        if !behind.is_zero() {
+        let (back, forward) = std::mem::take(&mut self.clock_off);
+        if back > forward {
             self.marks.note("clock was set right again");
-            self.jump_to(self.cluster.now.after(behind));
+        } else if forward > back {
+            self.marks.note("clock was ahead and set right again");
+        }
+        if back != forward {
+            self.jump_to(self.cluster.now.after(back).before(forward));
         }
     }
 
     /// Sets the clock, and every loop and candidate notices.
     fn jump_to(&mut self, to: Time) {
-        let jump = self.cluster.set_clock(to);
+        let jump = Jump::between(self.cluster.now, to);
+        self.loops.elections_jumped(jump);
+        if self.waits_by_wall_clock {
+            self.cluster.now = to;
+            return;
+        }
+        self.cluster.set_clock(to);
         self.loops.clock_jumped(jump, to);
         self.nodes.clock_jumped(jump, to);
     }
@@ -435,7 +461,7 @@ impl Trial {
                 || scrambles
                 || wake.is_some_and(|wake| wake <= self.cluster.now);
             if !busy {
-                let nodes = self.nodes.work_all(&mut self.cluster);
+                let nodes = self.nodes.work_all(&mut self.cluster)?;
                 self.check()?;
                 if self.truth.last_work == before {
                     // Nodes may be a moment late: that spares many turns.
@@ -450,7 +476,7 @@ impl Trial {
 
     /// The nodes do all of their work.
     pub fn let_nodes_work(&mut self) {
-        self.nodes.work_all(&mut self.cluster);
+        self.nodes.work_all(&mut self.cluster).unwrap_or_else(|why| panic!("{why}"));
     }
 
     fn perform_all(&mut self) {

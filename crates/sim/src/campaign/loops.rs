@@ -46,11 +46,15 @@ impl Loops {
         Loops { candidates, turn: 0, parked, late: Vec::new(), is_reckless: false }
     }
 
-    /// Both candidates notice that the clock was set, and so does the loop of the one whose turn it is not.
-    pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
+    /// Both candidates notice that the clock was set.
+    pub fn elections_jumped(&mut self, jump: Jump) {
         for candidate in &mut self.candidates {
             candidate.elector.clock_jumped(jump);
         }
+    }
+
+    /// The loop of the candidate whose turn it is not notices that the clock was set.
+    pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
         self.parked.clock_jumped(jump, now);
     }
 

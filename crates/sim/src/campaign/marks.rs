@@ -39,7 +39,7 @@ impl Marks {
 }
 
 /// The rare states that a campaign must have reached.
-pub const RARE: [&str; 56] = [
+pub const RARE: [&str; 58] = [
     // What goes wrong.
     "write lost",
     "answer lost",
@@ -60,6 +60,8 @@ pub const RARE: [&str; 56] = [
     "late write was refused",
     "clock was set back",
     "clock was set right again",
+    "clock was set forward",
+    "clock was ahead and set right again",
     "machine slept",
     "node was cut off",
     "node died",

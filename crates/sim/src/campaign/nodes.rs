@@ -14,6 +14,8 @@ use super::faults::lose_events;
 use super::marks::Marks;
 use crate::cluster::{Cluster, Controllers, Parked};
 
+/// Turns of the loop of nodes at one moment, before their work counts as endless.
+const TURNS_MAX: usize = 300;
 /// The nodes. The last one is for those that put up with its taint, so that it may fail where others must not.
 pub const NAMES: [&str; 4] = ["node-0", "node-1", "node-2", SPARE];
 /// The last node.
@@ -120,17 +122,24 @@ impl Nodes {
     }
 
     /// They do all of their work. Says when they want to go on.
-    pub fn work_all(&mut self, cluster: &mut Cluster) -> Option<Time> {
+    ///
+    /// # Errors
+    /// If their work never ends.
+    pub fn work_all(&mut self, cluster: &mut Cluster) -> Result<Option<Time>, String> {
         self.with(cluster, |cluster| {
-            loop {
+            for _ in 0..TURNS_MAX {
                 cluster.mend_watches();
                 let wake = cluster.plan();
                 lose_events(cluster);
                 if !cluster.perform() && wake.is_none_or(|wake| wake > cluster.now) {
-                    return wake;
+                    return Ok(wake);
                 }
                 while cluster.perform() {}
             }
+            cluster.plan();
+            let write = cluster.next_write().map(|sent| format!("{:?}", sent.write));
+            let write: String = write.unwrap_or_default().chars().take(300).collect();
+            Err(format!("no rest of nodes after {TURNS_MAX} turns at one moment: {write}"))
         })
     }
 
