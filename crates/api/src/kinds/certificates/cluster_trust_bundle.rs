@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{pem, signer};
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::{Fields, Rules, check};
 use crate::names::{NameRule, dns};
 use crate::value::Value;
@@ -40,7 +40,7 @@ impl Rules for ClusterTrustBundle {
     fn field_labels(&self) -> &'static FieldLabels<'static> {
         const LABELS: FieldLabels<'static> = FieldLabels {
             known: &[("metadata.name", "metadata.name"), ("spec.signerName", "spec.signerName")],
-            refusal: Refusal::Plain,
+            unsupported: UnsupportedLabel::Plain,
         };
         &LABELS
     }

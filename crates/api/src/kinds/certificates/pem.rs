@@ -66,7 +66,7 @@ impl<'a> Open<'a> {
     fn close(self, end: &[u8]) -> Option<Block> {
         let end = end.strip_suffix(DASHES)?;
         let (label, headers) = self.begun.iter().find(|(label, _)| *label == end)?;
-        let bytes = base64::decode_exact(&self.digits)?;
+        let bytes = base64::decode(&self.digits)?;
         Some(Block {
             label: String::from_utf8_lossy(label).into_owned(),
             has_headers: self.headers > *headers,

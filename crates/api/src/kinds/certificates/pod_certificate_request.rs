@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{pem, signer};
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::check::{self, Go};
 use crate::kinds::{ALL_BUT_STATUS, Fields, Rules};
 use crate::names::{dns, key, metadata};
@@ -135,7 +135,7 @@ impl Rules for PodCertificateRequest {
                 ("spec.podName", "spec.podName"),
                 ("spec.nodeName", "spec.nodeName"),
             ],
-            refusal: Refusal::Plain,
+            unsupported: UnsupportedLabel::Plain,
         };
         &LABELS
     }
@@ -162,7 +162,7 @@ fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 }
 
 fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let bytes = |name| base64::decode_exact(check::text(spec, name).as_bytes()).unwrap_or_default().len();
+    let bytes = |name| base64::decode(check::text(spec, name)).unwrap_or_default().len();
     let too_long = |name: &'static str| {
         (bytes(name) > KEY_BYTES_MAX)
             .then(|| FieldError::from(FieldError::too_long(&path.child(name), KEY_BYTES_MAX)))

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{pem, signer};
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::{Author, Fields, Rules, check, keep};
 use crate::names::NameRule;
 use crate::rfc3339::Seconds;
@@ -125,7 +125,7 @@ impl Rules for SigningRequest {
     fn field_labels(&self) -> &'static FieldLabels<'static> {
         const LABELS: FieldLabels<'static> = FieldLabels {
             known: &[("metadata.name", "metadata.name"), ("spec.signerName", "spec.signerName")],
-            refusal: Refusal::Plain,
+            unsupported: UnsupportedLabel::Plain,
         };
         &LABELS
     }
@@ -261,7 +261,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
 
 /// What is wrong with the form of a request.
 fn pem_request(text: &str) -> Result<(), &'static str> {
-    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode(text).unwrap_or_default();
     match pem::next_block(&bytes) {
         Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Ok(()),
         _ => Err("PEM block type must be CERTIFICATE REQUEST"),
@@ -270,7 +270,7 @@ fn pem_request(text: &str) -> Result<(), &'static str> {
 
 /// What is wrong with the form of certificates.
 fn certificate_fault(text: &str) -> Option<String> {
-    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode(text).unwrap_or_default();
     let mut rest = &bytes[..];
     let mut blocks = 0;
     while let Some((block, after)) = pem::next_block(rest) {

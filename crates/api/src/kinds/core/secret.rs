@@ -2,7 +2,7 @@
 
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::json;
 use crate::kinds::{Fields, Rules};
 use crate::metadata::entry;
@@ -23,7 +23,7 @@ const FIELDS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("metadata.name", "metadata.name"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 /// The rules of Secret.
@@ -84,7 +84,7 @@ impl Rules for Secret {
         if new.str_at(&["type"]) != "kubernetes.io/tls" {
             return Vec::new();
         }
-        let text = |key: &str| base64::decode(new.str_at(&["data", key]));
+        let text = |key: &str| base64::decode(new.str_at(&["data", key])).unwrap_or_default();
         pem::key_pair_fault(&text(CERTIFICATE), &text(PRIVATE_KEY)).into_iter().collect()
     }
 
@@ -161,7 +161,7 @@ fn check_json(errors: &mut ErrorList, data: Option<&Map>, key: &str) {
         errors.push(FieldError::required(&path, ""));
         return;
     };
-    let fault = match json::parse(&base64::decode(text)) {
+    let fault = match json::parse(&base64::decode(text).unwrap_or_default()) {
         Ok(Value::Map(_) | Value::Null) => return,
         Ok(other) => {
             let kind = other.type_name();
