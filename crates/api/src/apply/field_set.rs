@@ -298,7 +298,7 @@ impl FieldSet {
     pub fn from_json(json: &[u8]) -> Result<FieldSet, FieldsError> {
         let mut parser = Parser::new(json);
         let (_, set) = read(&mut parser, &mut Vec::new())?;
-        parser.end()?;
+        parser.expect_end()?;
         Ok(set)
     }
 
@@ -338,22 +338,22 @@ fn seek<'a>(nodes: &mut &'a [Node], element: &Element) -> Option<&'a Node> {
 /// down lie in `open`, so that each level ends in a vector of its size.
 fn read(parser: &mut Parser<'_>, open: &mut Vec<Node>) -> Result<(bool, FieldSet), FieldsError> {
     if !parser.is_object()? {
-        return match parser.value()? {
+        return match parser.parse_value()? {
             Value::Null => Ok((true, FieldSet::new())),
             other => Err(FieldsError::NoObject(other.type_name())),
         };
     }
     let first = open.len();
     let mut member = false;
-    parser.each_member(|parser, key| {
+    parser.for_each_member(|parser, key| {
         if key == SELF {
             member = true;
-            parser.value()?;
+            parser.parse_value()?;
         } else if let Some(element) = Element::parse(&key)? {
             let (member, below) = read(parser, open)?;
             open.push(Node { element, member, below });
         } else {
-            parser.value()?;
+            parser.parse_value()?;
         }
         Ok::<(), FieldsError>(())
     })?;

@@ -47,7 +47,7 @@ fn warnings(rules: &dyn Rules, new: &Value, old: Option<&Value>) -> Vec<String> 
     if old.is_none() {
         warn_of_name(new, &mut warnings);
     }
-    if old.is_none_or(|old| rules.desire_changed(new, old)) {
+    if old.is_none_or(|old| rules.has_new_generation(new, old)) {
         warn_of_template(new, old, &mut warnings);
     }
     warnings

@@ -273,7 +273,7 @@ fn markers(field: Field<'_>, schema: &mut Map) {
     if let Some(key) = field.merge_key() {
         schema.insert("x-kubernetes-patch-merge-key", key);
     }
-    let patch = field.patch();
+    let patch = field.patch_strategy();
     let words = [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
     let words: Vec<&str> = words.into_iter().filter_map(|(set, word)| set.then_some(word)).collect();
     if !words.is_empty() {

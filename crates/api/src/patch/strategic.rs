@@ -197,7 +197,7 @@ fn merge_field(
         (_, Value::Null) => return Ok(Fate::Remove),
         (Some(Value::Map(old)), Value::Map(patch)) => {
             let field = meta.field(key)?;
-            if field.patch().replace {
+            if field.patch_strategy().replace {
                 return Ok(Fate::Set(value.clone()));
             }
             merge_map(old, patch, Meta::of(field.ty()))?;

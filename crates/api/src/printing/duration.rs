@@ -35,7 +35,7 @@ fn two(seconds: i64, large: (i64, char), small: (i64, char)) -> String {
     let mut text = format!("{}{}", seconds / large.0, large.1);
     let rest = seconds % large.0 / small.0;
     if rest != 0 {
-        write!(text, "{rest}{}", small.1).expect("a string takes any text");
+        write!(text, "{rest}{}", small.1).expect("writing to a String cannot fail");
     }
     text
 }

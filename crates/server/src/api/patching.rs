@@ -1,7 +1,7 @@
 //! What a patch makes of an object, whichever endpoint it came through.
 
 use setpoint_api::Value;
-use setpoint_api::decode::decode_sent;
+use setpoint_api::decode::decode_request;
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 
@@ -54,7 +54,7 @@ impl Patching {
         let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
         let patched = self.patch.typed(patched, (expected.api_version, expected.kind))?;
-        let decoded = decode_sent(patched.clone(), schema, &[])
+        let decoded = decode_request(patched.clone(), schema, &[])
             .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
         let warnings = match self.strictness {
             Strictness::Strict if !decoded.strict.is_empty() || !self.patch.strict().is_empty() => {
@@ -66,6 +66,6 @@ impl Patching {
             }
             _ => Vec::new(),
         };
-        Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+        Ok(Sent { object: decoded.value, hollow: decoded.has_omitted_empty, warnings })
     }
 }

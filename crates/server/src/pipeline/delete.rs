@@ -66,7 +66,7 @@ pub fn delete_object(
     let policy = GarbagePolicy::of(served.info.group, served.info.kind);
     let deletion = if served.resource.as_str() == "namespaces" {
         namespace::delete(object, options, world.now)
-            .map_err(|error| Status::conflict(served.qualified(), &name, error.in_words_of_the_store()))?
+            .map_err(|error| Status::conflict(served.qualified(), &name, error.store_message()))?
     } else {
         decide(object, options, policy, grace, world.now)
             .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::compare::compare;
 use super::super::filter::Filter;
 use super::*;
-use crate::decode::{Keep, decode, decode_keeping};
+use crate::decode::{KeepEmpty, decode, decode_keeping_empty};
 use crate::json;
 use crate::protobuf::tests::dice::Dice;
 use crate::schema::builtin;
@@ -62,8 +62,8 @@ proptest! {
         let mut dice = Dice(seed);
         for of in builtin().kinds() {
             let drawn = dice.object(of, 0);
-            let keep = Keep { shown: dice.roll(2) == 0, counted: false };
-            let Ok(decoded) = decode_keeping(drawn, of, keep) else { continue };
+            let keep = KeepEmpty { for_ownership: dice.roll(2) == 0, for_validation: false };
+            let Ok(decoded) = decode_keeping_empty(drawn, of, keep) else { continue };
             for filter in &filters {
                 check(&decoded.value, of, filter.as_ref());
             }

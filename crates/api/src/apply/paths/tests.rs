@@ -187,7 +187,7 @@ fn fields_on_the_way_become_members_but_items_and_keys_do_not() {
 fn every_list_that_patches_merge_says_how_its_items_are_told_apart() {
     // Upstream falls back to the markers of strategic merge where a list has no type; no built-in kind needs it.
     for definition in builtin().definitions() {
-        for field in definition.fields().filter(|field| field.patch().merge) {
+        for field in definition.fields().filter(|field| field.patch_strategy().merge) {
             let ty = field.ty();
             let is_list = matches!(ty.shape(), crate::schema::Shape::List(_));
             assert!(!is_list || ty.list_type().is_some(), "{definition:?} {field:?}");

@@ -96,7 +96,7 @@ impl Rules for Webhooks {
         true
     }
 
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         !check::same(check::field(new, "webhooks"), check::field(old, "webhooks"))
     }
 

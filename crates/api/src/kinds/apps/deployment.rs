@@ -54,7 +54,7 @@ impl Rules for Deployment {
     }
 
     /// Annotations count too, because they are copied to the replica sets.
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         let annotations = ["metadata", "annotations"];
         new.get("spec") != old.get("spec") || new.at(&annotations) != old.at(&annotations)
     }
@@ -76,7 +76,7 @@ impl Rules for Deployment {
 
     fn default_status(&self, _object: &mut Value) {}
 
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &["template"]
     }
 

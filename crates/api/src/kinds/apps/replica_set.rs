@@ -37,7 +37,7 @@ impl Rules for ReplicaSet {
 
     fn default_status(&self, _object: &mut Value) {}
 
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &["template"]
     }
 

@@ -122,7 +122,7 @@ impl Rules for StatefulSet {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if old.is_none_or(|old| self.desire_changed(new, old)) {
+        if old.is_none_or(|old| self.has_new_generation(new, old)) {
             super::warn_of_template(new, old, &mut warnings);
         }
         let Some(spec) = new.get("spec") else { return warnings };

@@ -219,12 +219,12 @@ fn generation_follows_the_spec_and_for_deployments_annotations() {
     let old = DEPLOYMENT.created("{}");
     let rules = DEPLOYMENT.rules();
     assert!(rules.has_generation() && rules.has_status() && rules.allows_unconditional_update());
-    assert!(!rules.desire_changed(&DEPLOYMENT.created(r#"{"metadata":{"labels":{"a":"b"}}}"#), &old));
-    assert!(rules.desire_changed(&DEPLOYMENT.created(r#"{"metadata":{"annotations":{"a":"b"}}}"#), &old));
-    assert!(rules.desire_changed(&DEPLOYMENT.created(r#"{"spec":{"paused":true}}"#), &old));
+    assert!(!rules.has_new_generation(&DEPLOYMENT.created(r#"{"metadata":{"labels":{"a":"b"}}}"#), &old));
+    assert!(rules.has_new_generation(&DEPLOYMENT.created(r#"{"metadata":{"annotations":{"a":"b"}}}"#), &old));
+    assert!(rules.has_new_generation(&DEPLOYMENT.created(r#"{"spec":{"paused":true}}"#), &old));
     let old = REPLICA_SET.created("{}");
     let annotated = REPLICA_SET.created(r#"{"metadata":{"annotations":{"a":"b"}}}"#);
-    assert!(!REPLICA_SET.rules().desire_changed(&annotated, &old));
+    assert!(!REPLICA_SET.rules().has_new_generation(&annotated, &old));
 }
 
 #[test]

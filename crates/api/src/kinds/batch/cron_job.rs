@@ -68,7 +68,7 @@ impl Rules for CronJob {
         }
         let at = ["spec", "jobTemplate", "spec"];
         if let Some(spec) = new.at(&at)
-            && old.is_none_or(|old| self.desire_changed(new, old))
+            && old.is_none_or(|old| self.has_new_generation(new, old))
         {
             let root = Path::root("spec");
             let template = root.child("jobTemplate");

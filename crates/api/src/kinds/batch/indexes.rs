@@ -64,7 +64,7 @@ fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
 
 fn out_of_order(previous: i64, current: i64) -> String {
     let mut message = String::from("non-increasing order");
-    write!(message, ", previous: {previous}, current: {current}").expect("a String takes all text");
+    write!(message, ", previous: {previous}, current: {current}").expect("writing to a String cannot fail");
     message
 }
 

@@ -5,7 +5,7 @@
 
 use super::{job_spec, job_status};
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::read::{fill_absent, list, number_part, part, shown, text};
 use crate::kinds::workload::{
     check_selector, check_template_labels, check_unchanged, has_invalid_values, selects, warn_of_name,
@@ -114,7 +114,7 @@ impl Rules for Job {
             warn_of_name(new, &mut warnings);
         }
         if let Some(spec) = new.get("spec")
-            && old.is_none_or(|old| self.desire_changed(new, old))
+            && old.is_none_or(|old| self.has_new_generation(new, old))
         {
             let old = old.and_then(|old| old.get("spec"));
             job_spec::warn(spec, old, &Path::root("spec"), &mut warnings);
@@ -129,7 +129,7 @@ impl Rules for Job {
                 ("metadata.namespace", "metadata.namespace"),
                 ("status.successful", "status.successful"),
             ],
-            refusal: Refusal::ForKind("Job"),
+            unsupported: UnsupportedLabel::ForKind("Job"),
         }
     }
 

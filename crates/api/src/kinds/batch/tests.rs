@@ -1,6 +1,6 @@
 //! Jobs and cron jobs, good and bad.
 
-use crate::fields::Selector;
+use crate::fields::FieldSelector;
 use crate::kinds::workload::trial::{Trial, parse};
 use crate::value::Value;
 
@@ -478,13 +478,13 @@ fn what_is_switched_off_is_dropped() {
 #[test]
 fn jobs_are_selected_by_how_many_pods_succeeded() {
     let labels = JOB.rules().field_labels();
-    let known = Selector::parse("status.successful=1").unwrap().translate(labels).unwrap();
+    let known = FieldSelector::parse("status.successful=1").unwrap().translate(labels).unwrap();
     let mut job = JOB.created("{}");
     job.ensure_map("status").insert("succeeded", 1);
     let fields = JOB.rules().fields(&job);
     let field = |name: &str| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| &**value);
     assert!(known.matches(field));
-    let refused = Selector::parse("status.failed=1").unwrap().translate(labels).unwrap_err();
+    let refused = FieldSelector::parse("status.failed=1").unwrap().translate(labels).unwrap_err();
     assert_eq!(refused.to_string(), "field label \"status.failed\" not supported for Job");
 }
 

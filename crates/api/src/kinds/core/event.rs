@@ -4,7 +4,7 @@
 //! whichever group the request spoke; which one it was decides how strict they are.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::{Fields, Rules};
 use crate::metadata;
 use crate::names::NameRule;
@@ -32,7 +32,7 @@ const CORE_FIELDS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("metadata.name", "metadata.name"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 const EVENTS_FIELDS: FieldLabels<'static> = FieldLabels {
@@ -50,7 +50,7 @@ const EVENTS_FIELDS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("metadata.name", "metadata.name"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 /// The rules of Event.

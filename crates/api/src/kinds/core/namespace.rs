@@ -4,7 +4,7 @@
 //! its finalizer away through the `finalize` subresource, and with the last finalizer it is gone.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::{Fields, Rules, keep};
 use crate::metadata::delete::{Deletion, GarbagePolicy};
 use crate::metadata::options::DeleteOptions;
@@ -23,7 +23,7 @@ pub const LABEL_NAME: &str = "kubernetes.io/metadata.name";
 
 const FIELDS: FieldLabels<'static> = FieldLabels {
     known: &[("status.phase", "status.phase"), ("metadata.name", "metadata.name")],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 /// The rules of Namespace.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::json;
 use crate::kinds::{Fields, Rules, keep};
 use crate::metadata::{entry, texts};
@@ -18,7 +18,7 @@ const FEATURE_BYTES_MAX: usize = 253;
 
 const FIELDS: FieldLabels<'static> = FieldLabels {
     known: &[("metadata.name", "metadata.name"), ("spec.unschedulable", "spec.unschedulable")],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 /// The rules of Node.

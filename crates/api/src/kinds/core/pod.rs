@@ -5,7 +5,7 @@
 
 use super::pod_spec::{self, Holder, annotations, containers, defaults, resources};
 use crate::field_error::{ErrorList, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::read::{annotation, forbidden, list, nonnegative, number, part, text, truth};
 use crate::kinds::{Fields, Rules, keep};
 use crate::names::{dns, ip};
@@ -42,7 +42,7 @@ const LABELS: FieldLabels<'static> = FieldLabels {
         // Old clients call it so.
         ("spec.host", "spec.nodeName"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 impl Rules for Pod {
@@ -60,7 +60,7 @@ impl Rules for Pod {
         }
     }
 
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &[
             "affinity",
             "containers",

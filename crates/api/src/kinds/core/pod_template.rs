@@ -28,7 +28,7 @@ impl Rules for PodTemplate {
         true
     }
 
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         new.get("template") != old.get("template")
     }
 
@@ -40,7 +40,7 @@ impl Rules for PodTemplate {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if old.is_none_or(|old| self.desire_changed(new, old))
+        if old.is_none_or(|old| self.has_new_generation(new, old))
             && let Some(template) = part(new, "template")
         {
             let before = old.and_then(|old| part(old, "template"));

@@ -2,7 +2,7 @@
 
 use super::pod_spec;
 use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::read::{
     forbidden, invalid, nonnegative, number, number_part, part, required, shown, supported, text,
     text_entries,
@@ -20,7 +20,7 @@ const LABELS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("status.replicas", "status.replicas"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 /// Marks fields that another version of the API said and this one cannot.
 const NON_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
@@ -149,7 +149,7 @@ impl Rules for ReplicationController {
                 template_of(Some(new))
             }
             // Clients have always been told about the template that goes, not about the one that comes.
-            Some(old) if self.desire_changed(new, old) => template_of(Some(old)),
+            Some(old) if self.has_new_generation(new, old) => template_of(Some(old)),
             Some(_) => None,
         };
         if let Some(template) = about {

@@ -6,7 +6,7 @@
 //! the result. Addresses and node ports are allocated elsewhere: between [`families`] and the other rules.
 
 use crate::field_error::ErrorList;
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::{Fields, Rules};
 use crate::metadata::texts;
 use crate::names::NameRule;
@@ -34,7 +34,7 @@ const FIELDS: FieldLabels<'static> = FieldLabels {
         ("spec.clusterIP", "spec.clusterIP"),
         ("spec.type", "spec.type"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 /// The rules of Service.

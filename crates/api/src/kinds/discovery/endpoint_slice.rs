@@ -46,7 +46,7 @@ impl Rules for EndpointSlice {
         true
     }
 
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         let same = |name| check::same(check::field(new, name), check::field(old, name));
         let labels = |object| check::text_entries(check::field(object, "metadata"), "labels");
         !(same("addressType") && same("endpoints") && same("ports") && labels(new) == labels(old))

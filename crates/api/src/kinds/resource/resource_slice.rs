@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Report, device, drop_fields, name, taint};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::{Fields, Rules, check};
 use crate::names::dns;
 use crate::quote::Quoted;
@@ -79,7 +79,7 @@ impl Rules for ResourceSlice {
                 ("spec.driver", "spec.driver"),
                 ("spec.pool.name", "spec.pool.name"),
             ],
-            refusal: Refusal::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
+            unsupported: UnsupportedLabel::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
         };
         &LABELS
     }

@@ -26,7 +26,7 @@ impl Rules for PriorityClass {
         true
     }
 
-    fn desire_changed(&self, _new: &Value, _old: &Value) -> bool {
+    fn has_new_generation(&self, _new: &Value, _old: &Value) -> bool {
         false
     }
 

@@ -30,7 +30,7 @@ struct Rule<'a> {
 impl<'a> Rule<'a> {
     fn of(field: Field<'a>) -> Result<Rule<'a>, StrategicError> {
         let Shape::List(item) = field.ty().shape() else { return Err(StrategicError::NoList) };
-        Ok(Rule { merges: field.patch().merge, merge_key: field.merge_key(), item: Meta::of(item) })
+        Ok(Rule { merges: field.patch_strategy().merge, merge_key: field.merge_key(), item: Meta::of(item) })
     }
 }
 

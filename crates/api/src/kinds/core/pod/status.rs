@@ -185,7 +185,7 @@ fn restarts_all(spec: &Value) -> bool {
 
 /// The containers of a spec, which may have been left as they are written.
 fn containers_of<'s>(spec: &'s Value, field: &str) -> Cow<'s, Value> {
-    spec.get(field).map_or(Cow::Owned(Value::Null), json::opened)
+    spec.get(field).map_or(Cow::Owned(Value::Null), json::parse_raw)
 }
 
 /// Containers by name; the last of equal names wins.

@@ -37,11 +37,11 @@ pub(crate) fn unified(a: &str, b: &str) -> String {
     for group in groups(&steps(&a, &b)) {
         let (first, last) = (group[0], group[group.len() - 1]);
         let (from, to) = (range(first.a.0, last.a.1), range(first.b.0, last.b.1));
-        writeln!(out, "@@ -{from} +{to} @@").expect("a String takes all text");
+        writeln!(out, "@@ -{from} +{to} @@").expect("writing to a String cannot fail");
         for step in group {
             let mut write = |sign: char, lines: &[&str]| {
                 for line in lines {
-                    writeln!(out, "{sign}{line}").expect("a String takes all text");
+                    writeln!(out, "{sign}{line}").expect("writing to a String cannot fail");
                 }
             };
             match step.op {

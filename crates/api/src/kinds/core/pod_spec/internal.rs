@@ -82,7 +82,7 @@ impl Printer {
             }
             "i" => {
                 let number = value.and_then(Value::as_i64).unwrap_or_default();
-                write!(self.out, "{number}").expect("a String takes all text");
+                write!(self.out, "{number}").expect("writing to a String cannot fail");
             }
             "x" => match value {
                 Some(value) => self.plain(value, depth),

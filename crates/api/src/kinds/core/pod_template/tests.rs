@@ -39,6 +39,6 @@ fn warnings_name_the_template() {
     assert_eq!(of("PodTemplate").warnings(&object, Some(&object)), [""; 0]);
     let mut other = object.clone();
     other.ensure_map("template").insert("spec", Value::map());
-    assert!(of("PodTemplate").desire_changed(&other, &object));
+    assert!(of("PodTemplate").has_new_generation(&other, &object));
     assert_eq!(of("PodTemplate").warnings(&object, Some(&other)), expected);
 }
