@@ -57,9 +57,9 @@ pub fn decode(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<
 /// Empty lists and maps that decoding keeps although they are not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepEmpty {
-    /// KeepEmpty those that Go encodes as null, and an empty `managedFields`: field ownership depends on them.
+    /// Keep those that Go encodes as null, and an empty `managedFields`: field ownership depends on them.
     pub for_ownership: bool,
-    /// KeepEmpty those that validation distinguishes from absent ones, such as an empty list of policies.
+    /// Keep those that validation distinguishes from absent ones, such as an empty list of policies.
     pub for_validation: bool,
 }
 

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::quote::Quoted;
 
-/// FieldOperator of a term.
+/// Operator of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldOperator {
     /// `field=value` or `field==value`.

@@ -44,12 +44,12 @@ fn place(field: Option<&str>) -> String {
 pub enum StrictError {
     /// A field that is not in the schema.
     Unknown {
-        /// DecodePath of the field.
+        /// Path of the field.
         path: String,
     },
     /// A field that occurs more than once.
     Duplicate {
-        /// DecodePath of the field.
+        /// Path of the field.
         path: String,
     },
 }
@@ -64,7 +64,7 @@ impl fmt::Display for StrictError {
 }
 
 impl StrictError {
-    /// DecodePath of the field.
+    /// Path of the field.
     pub(super) fn path(&self) -> &str {
         match self {
             StrictError::Unknown { path } | StrictError::Duplicate { path } => path,

@@ -1,4 +1,4 @@
-//! DecodePath of the decoder: a linked list on the stack, so that descending allocates nothing.
+//! Path of the decoder: a linked list on the stack, so that descending allocates nothing.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl DecodePath<'_> {
         DecodePath { parent: Some(self), step }
     }
 
-    /// DecodePath of a field of the object at this path, as strict errors show it.
+    /// Path of a field of the object at this path, as strict errors show it.
     pub(super) fn child(&self, key: &str) -> String {
         let mut path = self.to_string();
         if !path.is_empty() {
@@ -83,7 +83,7 @@ impl DecodePath<'_> {
 }
 
 impl fmt::Display for DecodePath<'_> {
-    /// DecodePath as strict errors show it: `spec.containers[0].name`.
+    /// Path as strict errors show it: `spec.containers[0].name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = match self.step {
             Step::Root => return Ok(()),

@@ -1,3 +1,5 @@
+//! Tests of label selectors: syntax, matching and error texts.
+
 use proptest::prelude::*;
 
 use super::*;

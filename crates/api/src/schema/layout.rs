@@ -72,11 +72,11 @@ pub mod flag {
     pub const OMIT_ZERO: u16 = 4;
     /// Pointer in Go: absent and empty differ.
     pub const POINTER: u16 = 8;
-    /// PatchStrategy strategy `merge`.
+    /// Patch strategy `merge`.
     pub const PATCH_MERGE: u16 = 16;
-    /// PatchStrategy strategy `retainKeys`.
+    /// Patch strategy `retainKeys`.
     pub const PATCH_RETAIN_KEYS: u16 = 32;
-    /// PatchStrategy strategy `replace`.
+    /// Patch strategy `replace`.
     pub const PATCH_REPLACE: u16 = 64;
     /// Encoded even if absent.
     pub const ALWAYS: u16 = 128;

@@ -1,7 +1,7 @@
 //! Deleting an object.
 
 use setpoint_api::Value;
-use setpoint_api::apply::{FieldSet, Path};
+use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::kinds::core::pod::deletion_grace_seconds;
@@ -88,7 +88,7 @@ pub fn delete_object(
         Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
         Deletion::Mark(object) => {
             let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
-            let mark = Path::of_fields(&["metadata", "deletionTimestamp"]);
+            let mark = FieldPath::from_fields(&["metadata", "deletionTimestamp"]);
             let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }

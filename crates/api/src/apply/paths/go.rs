@@ -1,4 +1,4 @@
-//! Values as Go prints them, for messages that clients know.
+//! Go's `%v`, `%#v` and `%T` of untyped values, for messages of upstream.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use crate::json;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
-/// Prints a value as Go's `%v` prints a pointer to the struct that holds it: `&{text}`.
+/// Displays a value as Go's `%v` of a pointer to a struct that holds it: `&{text}`.
 pub(super) struct Pointer<'a>(pub(super) &'a Value);
 
-/// Prints a value as Go's `%#v` does.
+/// Displays a value as Go's `%#v`.
 pub(super) struct Literal<'a>(pub(super) &'a Value);
 
-/// Prints a value as Go's `%v` does.
+/// Displays a value as Go's `%v`.
 struct Plain<'a>(&'a Value);
 
-/// The Go type of a value, as `%T` prints it.
+/// Go type of a value, as `%T` prints it.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
