@@ -18,6 +18,7 @@ mod base64;
 pub mod decode;
 pub mod field_error;
 pub mod fields;
+mod go_format;
 pub mod json;
 pub mod key;
 pub mod kinds;

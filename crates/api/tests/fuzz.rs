@@ -14,12 +14,12 @@ const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadat
 "resources":{"limits":{"cpu":"1500m"}},"env":[{"name":"A","value":"1"}]},{"name":"d","image":"x"}]}}}}"#;
 
 fn deployment() -> (Value, Struct<'static>) {
-    (json::parse(DEPLOYMENT.as_bytes()).unwrap(), protobuf::define("apps/v1", "Deployment").unwrap())
+    (json::parse(DEPLOYMENT.as_bytes()).unwrap(), protobuf::find_definition("apps/v1", "Deployment").unwrap())
 }
 
 fn message(deployment: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    protobuf::encode(deployment, protobuf::define("apps/v1", "Deployment").unwrap(), &mut out);
+    protobuf::encode(deployment, protobuf::find_definition("apps/v1", "Deployment").unwrap(), &mut out);
     out
 }
 

@@ -10,10 +10,9 @@ use std::sync::LazyLock;
 use super::element::Element;
 use super::field_set::{FieldPath, FieldSet, SetNode};
 use super::types::{Atom, Items, Scalar, Type};
+use crate::go_format::{self, GoLiteral, GoValue};
 use crate::schema::Struct;
 use crate::value::{Map, Value};
-
-mod go;
 
 #[cfg(test)]
 mod tests;
@@ -188,10 +187,10 @@ fn check(value: &Value, ty: Type<'_>, found: &mut Vec<Violation>) {
         (Atom::Struct { .. } | Atom::Map { .. }, Value::Map(map)) => check_fields(map, atom, found),
         (Atom::List(items), Value::List(list)) => check_items(list, items, found),
         (Atom::Struct { .. } | Atom::Map { .. }, other) => {
-            found.push(violation(format!("expected map, got {}", go::Pointer(other))));
+            found.push(violation(format!("expected map, got &{{{}}}", GoValue(other))));
         }
         (Atom::List(_), other) => {
-            found.push(violation(format!("expected list, got {}", go::Pointer(other))));
+            found.push(violation(format!("expected list, got &{{{}}}", GoValue(other))));
         }
         (Atom::Scalar(scalar), _) => found.extend(check_scalar(scalar, value).map(violation)),
     }
@@ -204,13 +203,13 @@ fn check_scalar(scalar: Scalar, value: &Value) -> Option<String> {
         | (Scalar::Boolean, Value::Bool(_))
         | (Scalar::Any, Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Bool(_)) => None,
         (Scalar::Numeric, _) => {
-            Some(format!("expected numeric (int or float), got {}", go::type_name(value)))
+            Some(format!("expected numeric (int or float), got {}", go_format::type_name(value)))
         }
         (Scalar::String, _) => {
-            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go::Literal(value)))
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", GoLiteral(value)))
         }
-        (Scalar::Boolean, _) => Some(format!("expected boolean, got {}", go::Pointer(value))),
-        (Scalar::Any, _) => Some(format!("expected any scalar, got {}", go::Pointer(value))),
+        (Scalar::Boolean, _) => Some(format!("expected boolean, got &{{{}}}", GoValue(value))),
+        (Scalar::Any, _) => Some(format!("expected any scalar, got &{{{}}}", GoValue(value))),
     }
 }
 

@@ -42,8 +42,8 @@ impl Patching {
     }
 
     /// Whether it is seen at once that the patch does not change this field of an object.
-    pub(super) fn leaves_alone(&self, field: &str) -> bool {
-        self.patch.leaves_alone(field)
+    pub(super) fn is_untouched(&self, field: &str) -> bool {
+        self.patch.is_untouched(field)
     }
 
     /// The object that comes of `live`, and what to warn the client of.
@@ -53,7 +53,7 @@ impl Patching {
     pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<Sent, Status> {
         let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
-        let patched = self.patch.typed(patched, (expected.api_version, expected.kind))?;
+        let patched = self.patch.check_type(patched, (expected.api_version, expected.kind))?;
         let decoded = decode_request(patched.clone(), schema, &[])
             .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
         let warnings = match self.strictness {

@@ -117,7 +117,7 @@ impl Api {
         let served = target.served;
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
-        let is_status = part(target) == Part::Status && patch.leaves_alone("spec") && !served.is_converted();
+        let is_status = part(target) == Part::Status && patch.is_untouched("spec") && !served.is_converted();
         let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let done = self
             .perform(|world| {

@@ -7,7 +7,7 @@ use super::super::filter::Filter;
 use super::*;
 use crate::decode::{KeepEmpty, decode, decode_keeping_empty};
 use crate::json;
-use crate::protobuf::tests::dice::Dice;
+use crate::protobuf::tests::random::RandomObjects;
 use crate::schema::builtin;
 
 /// Fields of the creator by comparison with the zero object: the slow reference.
@@ -59,10 +59,10 @@ proptest! {
             Some(Filter::exclude(&["status"])),
             Some(Filter::exclude(&["spec.template.metadata", "metadata.labels.k1", "data"])),
         ];
-        let mut dice = Dice(seed);
+        let mut random = RandomObjects(seed);
         for of in builtin().kinds() {
-            let drawn = dice.object(of, 0);
-            let keep = KeepEmpty { for_ownership: dice.roll(2) == 0, for_validation: false };
+            let drawn = random.object(of, 0);
+            let keep = KeepEmpty { for_ownership: random.below(2) == 0, for_validation: false };
             let Ok(decoded) = decode_keeping_empty(drawn, of, keep) else { continue };
             for filter in &filters {
                 check(&decoded.value, of, filter.as_ref());
