@@ -52,7 +52,7 @@ pub struct Author<'a> {
 }
 
 /// Selectable fields of one object: field labels with their values.
-pub type Fields<'o> = Vec<(&'static str, Cow<'o, str>)>;
+pub type SelectableFields<'o> = Vec<(&'static str, Cow<'o, str>)>;
 
 /// Reset fields of a status update that can change nothing but the status.
 pub const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
@@ -197,7 +197,7 @@ pub trait Rules: Send + Sync {
     }
 
     /// Values of those field labels.
-    fn fields<'o>(&self, _object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, _object: &'o Value) -> SelectableFields<'o> {
         Vec::new()
     }
 }

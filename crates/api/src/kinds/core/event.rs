@@ -5,7 +5,7 @@
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::{Fields, Rules};
+use crate::kinds::{Rules, SelectableFields};
 use crate::metadata;
 use crate::names::NameRule;
 use crate::names::key::label_key;
@@ -98,7 +98,7 @@ impl Rules for Event {
         if self.strict { &EVENTS_FIELDS } else { &CORE_FIELDS }
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let involved = |field: &str| object.str_at(&["involvedObject", field]).into();
         let reporter = object.str_at(&["reportingComponent"]);
         let source = match object.str_at(&["source", "component"]) {

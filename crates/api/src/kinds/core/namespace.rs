@@ -5,7 +5,7 @@
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::{Fields, Rules, keep};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::metadata::delete::{Deletion, GarbagePolicy};
 use crate::metadata::options::DeleteOptions;
 use crate::metadata::{self, delete, texts, update};
@@ -101,7 +101,7 @@ impl Rules for Namespace {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![("status.phase", object.str_at(&["status", "phase"]).into())]
     }
 }

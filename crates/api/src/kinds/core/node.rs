@@ -6,7 +6,7 @@ use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::json;
-use crate::kinds::{Fields, Rules, keep};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::metadata::{entry, texts};
 use crate::names::ip::{Cidr, cidr_legacy, cidr_warnings};
 use crate::names::key::{label_key, label_value};
@@ -110,7 +110,7 @@ impl Rules for Node {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let unschedulable = object.at(&["spec", "unschedulable"]).and_then(Value::as_bool) == Some(true);
         vec![("spec.unschedulable", unschedulable.to_string().into())]
     }

@@ -6,8 +6,8 @@
 use super::pod_spec::{self, Holder, annotations, containers, defaults, resources};
 use crate::field_error::{ErrorList, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::read::{annotation, forbidden, list, nonnegative, number, part, text, truth};
-use crate::kinds::{Fields, Rules, keep};
+use crate::kinds::read::{annotation, boolean, forbidden, list, nonnegative, number, present, text};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::names::{dns, ip};
 use crate::value::{Map, Value};
 
@@ -124,7 +124,8 @@ impl Rules for Pod {
 
     fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        let (meta, spec) = (part(object, "metadata").unwrap_or(&none), part(object, "spec").unwrap_or(&none));
+        let (meta, spec) =
+            (present(object, "metadata").unwrap_or(&none), present(object, "spec").unwrap_or(&none));
         let path = Path::root("spec");
         if !list(spec, "ephemeralContainers").is_empty() {
             forbidden(errors, &path.child("ephemeralContainers"), "cannot be set on create");
@@ -179,8 +180,8 @@ impl Rules for Pod {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
-        let part = |name| part(object, name).unwrap_or(&Value::Null);
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+        let part = |name| present(object, name).unwrap_or(&Value::Null);
         let (spec, status) = (part("spec"), part("status"));
         let address = list(status, "podIPs").first().map_or("", |first| text(first, "ip"));
         vec![
@@ -188,7 +189,7 @@ impl Rules for Pod {
             ("spec.restartPolicy", text(spec, "restartPolicy").into()),
             ("spec.schedulerName", text(spec, "schedulerName").into()),
             ("spec.serviceAccountName", text(spec, "serviceAccountName").into()),
-            ("spec.hostNetwork", if truth(spec, "hostNetwork") { "true" } else { "false" }.into()),
+            ("spec.hostNetwork", if boolean(spec, "hostNetwork") { "true" } else { "false" }.into()),
             ("status.phase", text(status, "phase").into()),
             ("status.podIP", address.into()),
             ("status.nominatedNodeName", text(status, "nominatedNodeName").into()),
@@ -199,7 +200,7 @@ impl Rules for Pod {
 /// Warnings about the addresses in the status of a pod.
 fn status_warnings(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
-    let Some(status) = part(pod, "status") else { return warnings };
+    let Some(status) = present(pod, "status") else { return warnings };
     let path = Path::root("status");
     for field in ["podIPs", "hostIPs"] {
         let path = path.child(field);
@@ -215,7 +216,7 @@ fn status_warnings(pod: &Value) -> Vec<String> {
 #[must_use]
 pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
     let none = Value::map();
-    let spec = part(pod, "spec").unwrap_or(&none);
+    let spec = present(pod, "spec").unwrap_or(&none);
     let has_ended = matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded");
     if text(spec, "nodeName").is_empty() || has_ended {
         return 0;
@@ -229,19 +230,19 @@ pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
 /// What is wrong with a pod, whoever writes it.
 fn validate_pod(errors: &mut ErrorList, pod: &Value) {
     let none = Value::map();
-    let (meta, spec) = (part(pod, "metadata").unwrap_or(&none), part(pod, "spec").unwrap_or(&none));
+    let (meta, spec) = (present(pod, "metadata").unwrap_or(&none), present(pod, "spec").unwrap_or(&none));
     let (meta_path, path) = (Path::root("metadata"), Path::root("spec"));
     annotations::validate(errors, &meta_path.child("annotations"), meta, spec);
     pod_spec::validate_spec(errors, &path, spec, Holder::Pod(meta));
     if text(spec, "serviceAccountName").is_empty() {
         let volumes_path = path.child("volumes");
         for (i, volume) in list(spec, "volumes").iter().enumerate() {
-            let Some(projected) = part(volume, "projected") else { continue };
+            let Some(projected) = present(volume, "projected") else { continue };
             let path = volumes_path.index(i);
             let path = path.child("projected");
             let path = path.child("sources");
             for (j, source) in list(projected, "sources").iter().enumerate() {
-                if part(source, "serviceAccountToken").is_some() {
+                if present(source, "serviceAccountToken").is_some() {
                     let path = path.index(j);
                     let detail = "must not be specified when serviceAccountName is not set";
                     forbidden(errors, &path.child("serviceAccountToken"), detail);
@@ -272,7 +273,7 @@ fn keep_pod_resources(new: &mut Value, old: &Value) {
 
 /// Whether a node runs the pod by itself, and the server only shows it.
 fn is_mirror(pod: &Value) -> bool {
-    part(pod, "metadata").is_some_and(|meta| annotation(meta, annotations::MIRROR).is_some())
+    present(pod, "metadata").is_some_and(|meta| annotation(meta, annotations::MIRROR).is_some())
 }
 
 fn gated_condition(since: Value) -> Value {
@@ -290,8 +291,8 @@ fn gated_condition(since: Value) -> Value {
 /// Annotations that stand for fields which the client did not use.
 fn app_armor_warnings(pod: &Value, warnings: &mut Vec<String>) {
     let none = Value::map();
-    let (meta, spec) = (part(pod, "metadata").unwrap_or(&none), part(pod, "spec").unwrap_or(&none));
-    if part(meta, "annotations").is_none() || spec.str_at(&["os", "name"]) == "windows" {
+    let (meta, spec) = (present(pod, "metadata").unwrap_or(&none), present(pod, "spec").unwrap_or(&none));
+    if present(meta, "annotations").is_none() || spec.str_at(&["os", "name"]) == "windows" {
         return;
     }
     let of_pod = spec.at(&["securityContext", "appArmorProfile"]).filter(|profile| !profile.is_null());

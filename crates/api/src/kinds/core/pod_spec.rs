@@ -42,8 +42,8 @@ pub use volumes::{claim_spec, csi_driver_name, signer_name};
 pub(crate) use warnings::spec_warnings;
 
 use crate::kinds::read::{
-    forbidden, invalid, list, number_faults, number_part, part, required, required_word, supported, text,
-    text_entries, text_part, truth, truth_part,
+    boolean, forbidden, invalid, list, number_faults, optional_boolean, optional_number, optional_text,
+    present, required, required_word, supported, text, text_entries,
 };
 use containers::Around;
 
@@ -60,7 +60,8 @@ pub fn drop_disabled_template(template: &mut Value) {
 /// What is wrong with a pod template, found at `path`.
 pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let none = Value::map();
-    let (meta, spec) = (part(template, "metadata").unwrap_or(&none), part(template, "spec").unwrap_or(&none));
+    let (meta, spec) =
+        (present(template, "metadata").unwrap_or(&none), present(template, "spec").unwrap_or(&none));
     let (annotations_path, spec_path) = (path.child("annotations"), path.child("spec"));
     metadata::labels(errors, &path.child("labels"), text_entries(meta, "labels"));
     metadata::annotations(errors, &annotations_path, text_entries(meta, "annotations"));
@@ -114,7 +115,7 @@ pub(crate) fn each_container<'a>(
 
 /// What is wrong with a pod spec.
 pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, holder: Holder<'_>) {
-    let grace = number_part(spec, "terminationGracePeriodSeconds");
+    let grace = optional_number(spec, "terminationGracePeriodSeconds");
     if grace.is_none() {
         required(errors, &path.child("terminationGracePeriodSeconds"), "");
     }
@@ -128,23 +129,23 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
     let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     let claim_names: BTreeSet<&str> = claims.filter(|name| !name.is_empty()).collect();
     resources::pod_claims(errors, &path.child("resourceClaims"), spec, is_mirror);
-    let host_users = truth_part(spec, "hostUsers") != Some(false);
+    let host_users = optional_boolean(spec, "hostUsers") != Some(false);
     let around = Around { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
     containers::regular(errors, &path.child("containers"), spec, &around);
     containers::init(errors, &path.child("initContainers"), spec, &around);
     containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &around);
     resources::pod_level(errors, path, spec, &around.claim_names);
-    if truth(spec, "hostNetwork") {
+    if boolean(spec, "hostNetwork") {
         containers::ports_on_host(errors, path, spec, matches!(holder, Holder::Pod(_)));
     }
     policies(errors, path, spec);
     metadata::labels(errors, &path.child("nodeSelector"), text_entries(spec, "nodeSelector"));
     security::pod(errors, &path.child("securityContext"), spec);
-    if truth(spec, "hostPID") && truth(spec, "shareProcessNamespace") {
+    if boolean(spec, "hostPID") && boolean(spec, "shareProcessNamespace") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         invalid(errors, &path.child("shareProcessNamespace"), true, detail);
     }
-    if let Some(affinity) = part(spec, "affinity") {
+    if let Some(affinity) = present(spec, "affinity") {
         affinity::affinity(errors, &path.child("affinity"), affinity);
     }
     scheduling::dns_config(errors, &path.child("dnsConfig"), spec);
@@ -185,7 +186,7 @@ fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     if !node.is_empty() {
         errors.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
     }
-    if let Some(seconds) = number_part(spec, "activeDeadlineSeconds") {
+    if let Some(seconds) = optional_number(spec, "activeDeadlineSeconds") {
         let faults = key::in_range(seconds, 1, i64::from(i32::MAX));
         number_faults(errors, &path.child("activeDeadlineSeconds"), seconds, faults);
     }
@@ -202,17 +203,17 @@ fn classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     if !priority.is_empty() {
         errors.push_invalid(&path.child("priorityClassName"), priority, dns::subdomain(priority));
     }
-    if let Some(runtime) = text_part(spec, "runtimeClassName") {
+    if let Some(runtime) = optional_text(spec, "runtimeClassName") {
         errors.push_invalid(&path.child("runtimeClassName"), runtime, dns::subdomain(runtime));
     }
-    match text_part(spec, "preemptionPolicy") {
+    match optional_text(spec, "preemptionPolicy") {
         None => {}
         Some("") => required(errors, &path.child("preemptionPolicy"), ""),
         Some(policy) => {
             supported(errors, &path.child("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
         }
     }
-    if part(spec, "overhead").is_some() {
+    if present(spec, "overhead").is_some() {
         resources::overhead(errors, &path.child("overhead"), spec);
     }
 }

@@ -3,7 +3,7 @@
 use super::pod_spec;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::Rules;
-use crate::kinds::read::part;
+use crate::kinds::read::present;
 use crate::value::Value;
 
 /// The rules of PodTemplate.
@@ -34,16 +34,16 @@ impl Rules for PodTemplate {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        let template = part(object, "template").unwrap_or(&none);
+        let template = present(object, "template").unwrap_or(&none);
         pod_spec::validate_template(template, &Path::root("template"), errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if old.is_none_or(|old| self.has_new_generation(new, old))
-            && let Some(template) = part(new, "template")
+            && let Some(template) = present(new, "template")
         {
-            let before = old.and_then(|old| part(old, "template"));
+            let before = old.and_then(|old| present(old, "template"));
             pod_spec::template_warnings(template, before, &Path::root("template"), &mut warnings);
         }
         warnings

@@ -4,7 +4,7 @@ use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::json;
-use crate::kinds::{Fields, Rules};
+use crate::kinds::{Rules, SelectableFields};
 use crate::metadata::entry;
 use crate::names::key::config_key;
 use crate::value::{Map, Value};
@@ -92,7 +92,7 @@ impl Rules for Secret {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![("type", object.str_at(&["type"]).into())]
     }
 }

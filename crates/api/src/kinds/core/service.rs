@@ -7,7 +7,7 @@
 
 use crate::field_error::ErrorList;
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::{Fields, Rules};
+use crate::kinds::{Rules, SelectableFields};
 use crate::metadata::texts;
 use crate::names::NameRule;
 use crate::names::ip::parse_ip;
@@ -94,7 +94,7 @@ impl Rules for Service {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let spec = Spec::of(object);
         vec![("spec.clusterIP", spec.cluster_ip().into()), ("spec.type", spec.kind().into())]
     }

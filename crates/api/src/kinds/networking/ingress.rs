@@ -29,7 +29,7 @@ impl Rules for Ingress {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         spec(errors, check::field(object, "spec"), Kept::default());
-        let annotations = object.at(&["metadata", "annotations"]).unwrap_or(check::NOTHING);
+        let annotations = object.at(&["metadata", "annotations"]).unwrap_or(check::ABSENT);
         let class = object.at(&["spec", "ingressClassName"]).and_then(Value::as_str);
         let annotation = check::field(annotations, ANNOTATION_CLASS).as_str();
         if let (Some(class), Some(annotation)) = (class, annotation)
@@ -86,7 +86,7 @@ impl Rules for Ingress {
 }
 
 fn balancer(object: &Value) -> &Value {
-    object.at(&["status", "loadBalancer"]).unwrap_or(check::NOTHING)
+    object.at(&["status", "loadBalancer"]).unwrap_or(check::ABSENT)
 }
 
 fn secret_faults(tls: &Value) -> crate::names::Faults {

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::core::resource_list::{HUGE_PAGES, check_container_name, is_counted};
 use crate::names::{dns, metadata};
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-const TOLERATION: Go = Go::Struct(&[
-    ("Key", "key", Go::Text),
-    ("Operator", "operator", Go::Text),
-    ("Value", "value", Go::Text),
-    ("Effect", "effect", Go::Text),
-    ("TolerationSeconds", "tolerationSeconds", Go::Plain),
+const TOLERATION: GoLayout = GoLayout::Struct(&[
+    ("Key", "key", GoLayout::Text),
+    ("Operator", "operator", GoLayout::Text),
+    ("Value", "value", GoLayout::Text),
+    ("Effect", "effect", GoLayout::Text),
+    ("TolerationSeconds", "tolerationSeconds", GoLayout::Plain),
 ]);
 
 /// The rules of RuntimeClass.
@@ -74,7 +74,7 @@ fn scheduling(errors: &mut ErrorList, scheduling: &Value) {
     let mut seen = BTreeSet::new();
     for (i, toleration) in tolerations.iter().enumerate() {
         if !seen.insert(["key", "operator", "value", "effect"].map(|name| check::text(toleration, name))) {
-            errors.push(FieldError::duplicate(&path.index(i), check::shown_go(toleration, &TOLERATION)));
+            errors.push(FieldError::duplicate(&path.index(i), check::format_go(toleration, &TOLERATION)));
         }
     }
 }

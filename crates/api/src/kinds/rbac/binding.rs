@@ -3,12 +3,15 @@
 use super::GROUP;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::names::{NameRule, dns, key};
 use crate::value::Value;
 
-const ROLE_REF: Go =
-    Go::Struct(&[("APIGroup", "apiGroup", Go::Text), ("Kind", "kind", Go::Text), ("Name", "name", Go::Text)]);
+const ROLE_REF: GoLayout = GoLayout::Struct(&[
+    ("APIGroup", "apiGroup", GoLayout::Text),
+    ("Kind", "kind", GoLayout::Text),
+    ("Name", "name", GoLayout::Text),
+]);
 
 /// The rules of RoleBinding and, where it is not namespaced, of ClusterRoleBinding.
 pub struct Binding {
@@ -46,7 +49,7 @@ impl Rules for Binding {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "roleRef"), check::field(old, "roleRef"));
         if new != old {
-            let value = check::shown_go(new, &ROLE_REF);
+            let value = check::format_go(new, &ROLE_REF);
             errors.push(FieldError::invalid(&Path::root("roleRef"), value, check::IMMUTABLE));
         }
     }

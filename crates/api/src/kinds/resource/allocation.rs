@@ -68,7 +68,7 @@ pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
 }
 
 fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &Value) {
-    let asked = claim.at(&["spec", "devices"]).unwrap_or(check::NOTHING);
+    let asked = claim.at(&["spec", "devices"]).unwrap_or(check::ABSENT);
     let (devices, at) = (check::field(allocation, "devices"), path.child("devices"));
     report.each(&at.child("results"), check::list(devices, "results"), RESULTS_MAX, |report, path, one| {
         result(report, path, one, asked);

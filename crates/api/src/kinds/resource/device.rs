@@ -39,7 +39,7 @@ pub(super) fn validate(
     let changed =
         |name| old.is_none_or(|old| !check::same(check::field(old, name), check::field(device, name)));
     if changed("capacity") {
-        let shared = check::truth(device, "allowMultipleAllocations");
+        let shared = check::boolean(device, "allowMultipleAllocations");
         capacities(report, &path.child("capacity"), &capacity, shared);
     }
     if changed("taints") {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Report, device, drop_fields, name, taint};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::{Fields, Rules, check};
+use crate::kinds::{Rules, SelectableFields, check};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::time::Time;
@@ -50,7 +50,7 @@ impl Rules for ResourceSlice {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
-        spec(&mut report, check::field(object, "spec"), check::NOTHING);
+        spec(&mut report, check::field(object, "spec"), check::ABSENT);
         report.finish(errors);
     }
 
@@ -84,7 +84,7 @@ impl Rules for ResourceSlice {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![
             ("spec.nodeName", object.str_at(&["spec", "nodeName"]).into()),
             ("spec.driver", object.str_at(&["spec", "driver"]).into()),
@@ -112,7 +112,7 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
     if devices.len() > max {
         report.first.push(FieldError::too_many(&at, Some(devices.len()), max));
     } else {
-        let placed = check::truth(spec, "perDeviceNodeSelection");
+        let placed = check::boolean(spec, "perDeviceNodeSelection");
         // Of several with one name the first counts.
         let before = check::list(old, "devices").iter().rev().map(|old| (check::text(old, "name"), old));
         let before: BTreeMap<&str, &Value> = before.collect();

@@ -33,7 +33,7 @@ impl Rules for PriorityClass {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (name, value) = (object.str_at(&["metadata", "name"]), check::number(object, "value"));
         if name.starts_with("system-") {
-            if let Some(fault) = system_fault(name, value, check::truth(object, "globalDefault")) {
+            if let Some(fault) = system_fault(name, value, check::boolean(object, "globalDefault")) {
                 let detail = format!(
                     "priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
                 );

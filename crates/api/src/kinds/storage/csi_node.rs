@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules, keep};
 use crate::value::Value;
 
@@ -13,11 +13,11 @@ const REASON_BYTES_MAX: usize = 256;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// A driver as errors show it: without how many volumes fit, which may change.
-const DRIVER: Go = Go::Struct(&[
-    ("Name", "name", Go::Text),
-    ("NodeID", "nodeID", Go::Text),
-    ("TopologyKeys", "topologyKeys", Go::Plain),
-    ("Allocatable", "", Go::Plain),
+const DRIVER: GoLayout = GoLayout::Struct(&[
+    ("Name", "name", GoLayout::Text),
+    ("NodeID", "nodeID", GoLayout::Text),
+    ("TopologyKeys", "topologyKeys", GoLayout::Plain),
+    ("Allocatable", "", GoLayout::Plain),
 ]);
 
 /// The rules of CSINode.
@@ -61,7 +61,7 @@ impl Rules for CsiNode {
         for old in drivers(old) {
             for new in by_name.get(check::text(old, "name")).into_iter().flatten() {
                 if !is_same_driver(new, old) {
-                    let value = check::shown_go(new, &DRIVER);
+                    let value = check::format_go(new, &DRIVER);
                     errors.push(FieldError::invalid(&path.child("drivers"), value, check::IMMUTABLE));
                 }
             }

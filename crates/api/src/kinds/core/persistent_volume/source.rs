@@ -478,10 +478,10 @@ fn csi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
         let Some(secret) = value.get(field).filter(|secret| !secret.is_null()) else { continue };
         let path = path.child(field);
         let rules = [("name", NameRule::Subdomain), ("namespace", NameRule::Label)];
-        for (part, rule) in rules {
-            match secret.str_at(&[part]) {
-                "" => errors.push(FieldError::required(&path.child(part), "")),
-                text => errors.push_invalid(&path.child(part), text, rule.check(text)),
+        for (field, rule) in rules {
+            match secret.str_at(&[field]) {
+                "" => errors.push(FieldError::required(&path.child(field), "")),
+                text => errors.push_invalid(&path.child(field), text, rule.check(text)),
             }
         }
     }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::annotations;
-use crate::kinds::read::{list, list_mut, part, required, text, text_entries};
+use crate::kinds::read::{list, list_mut, present, required, text, text_entries};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
@@ -31,7 +31,7 @@ pub enum BindError {
 /// What is wrong with a binding.
 pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
     let none = Value::map();
-    let target = part(binding, "target").unwrap_or(&none);
+    let target = present(binding, "target").unwrap_or(&none);
     let (kind, name) = (text(target, "kind"), text(target, "name"));
     let path = Path::root("target");
     let is_node = matches!(kind, "" | "Node");
@@ -53,7 +53,7 @@ pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
 pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError> {
     let name: Box<str> = pod.str_at(&["metadata", "name"]).into();
     let none = Value::map();
-    let spec = part(pod, "spec").unwrap_or(&none);
+    let spec = present(pod, "spec").unwrap_or(&none);
     if pod.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
         return Err(BindError::Deleting(name));
     }
@@ -66,7 +66,7 @@ pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError
     }
     let node = binding.str_at(&["target", "name"]);
     pod.ensure_map("spec").insert("nodeName", node);
-    let from = part(binding, "metadata").unwrap_or(&none);
+    let from = present(binding, "metadata").unwrap_or(&none);
     for field in ["annotations", "labels"] {
         let mut given = text_entries(from, field).peekable();
         if given.peek().is_some() {

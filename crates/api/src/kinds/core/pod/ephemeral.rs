@@ -6,7 +6,7 @@ use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
 use crate::kinds::keep;
-use crate::kinds::read::{forbidden, list, part, same, text};
+use crate::kinds::read::{forbidden, list, present, same, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
@@ -34,7 +34,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
     let none = Value::map();
-    let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let (new, old) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
     let path = Path::root("spec");
     let path = path.child("ephemeralContainers");
     // Of several with one name the last counts.

@@ -8,8 +8,8 @@ use crate::field_error::{ErrorList, FieldError, Path};
 use crate::json;
 use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity, required,
-    supported, text, text_part,
+    forbidden, invalid, invalid_name_of_type, list, list_mut, number, number_faults, optional_text, present,
+    quantity, required, supported, text,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
@@ -23,13 +23,13 @@ const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephe
 /// Keeps what clients leave out because they do not know it.
 pub(super) fn prepare(new: &mut Value, old: &Value) {
     let none = Value::map();
-    let old = part(old, "status").unwrap_or(&none);
+    let old = present(old, "status").unwrap_or(&none);
     let status = new.make_map().ensure("status", Value::map);
     for field in ["qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "observedGeneration"] {
-        let said = part(status, field);
+        let said = present(status, field);
         // An empty list says that there are none; an empty text says nothing.
         if said.is_none_or(|said| said.is_empty() && said.as_list().is_none())
-            && let Some(value) = part(old, field)
+            && let Some(value) = present(old, field)
         {
             status.make_map().insert(field, value.clone());
         }
@@ -54,8 +54,9 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
     let none = Value::map();
-    let (spec, old_spec) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
-    let (status, old_status) = (part(new, "status").unwrap_or(&none), part(old, "status").unwrap_or(&none));
+    let (spec, old_spec) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
+    let (status, old_status) =
+        (present(new, "status").unwrap_or(&none), present(old, "status").unwrap_or(&none));
     let path = Path::root("status");
     conditions(errors, &path.child("conditions"), list(status, "conditions"));
     if text(spec, "nodeName") != text(old_spec, "nodeName") {
@@ -67,7 +68,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
         invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
     }
     if text(status, "qosClass") != text(old_status, "qosClass") {
-        invalid_word(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
+        invalid_name_of_type(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
     }
     for (field, containers) in [
         ("containerStatuses", Some("containers")),
@@ -78,7 +79,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
         ended_stay_ended(errors, &path.child(field), new, old, old_spec, containers);
     }
     claim_statuses(errors, &path.child("resourceClaimStatuses"), status, spec);
-    if let Some(claim) = part(status, "extendedResourceClaimStatus") {
+    if let Some(claim) = present(status, "extendedResourceClaimStatus") {
         extended_claim(errors, &path.child("extendedResourceClaimStatus"), claim, spec);
     }
     pod_addresses(errors, &path.child("podIPs"), status, old_status);
@@ -205,9 +206,9 @@ fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
         "Always" => Some(true),
         _ => None,
     };
-    if let Some(policy) = text_part(container, "restartPolicy") {
+    if let Some(policy) = optional_text(container, "restartPolicy") {
         let matching = list(container, "restartPolicyRules").iter().find(|rule| {
-            part(rule, "exitCodes").is_some_and(|codes| {
+            present(rule, "exitCodes").is_some_and(|codes| {
                 let named = list(codes, "values").iter().any(|code| code.as_i64() == Some(exit_code));
                 match text(codes, "operator") {
                     "In" => named,
@@ -240,7 +241,7 @@ fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec:
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(&path.child("name"), name));
         }
-        if let Some(made) = text_part(claim, "resourceClaimName") {
+        if let Some(made) = optional_text(claim, "resourceClaimName") {
             errors.push_invalid(&path.child("resourceClaimName"), made, dns::subdomain(made));
         }
     }
@@ -392,7 +393,7 @@ fn allocated(
                     text(device, "health"),
                     &["Healthy", "Unhealthy", "Unknown"],
                 );
-                match text_part(device, "message") {
+                match optional_text(device, "message") {
                     Some("") => required(errors, &path.child("message"), "must be non-empty if specified"),
                     Some(message) if message.len() > HEALTH_MESSAGE_BYTES_MAX => {
                         errors.push(FieldError::too_long(&path.child("message"), HEALTH_MESSAGE_BYTES_MAX));
@@ -413,7 +414,7 @@ fn allocated(
 type ExtendedRequests<'a> = BTreeSet<[&'a str; 3]>;
 
 fn extended_requests<'a>(containers: &BTreeMap<&str, &Value>, status: &'a Value) -> ExtendedRequests<'a> {
-    let Some(extended) = part(status, "extendedResourceClaimStatus") else { return BTreeSet::new() };
+    let Some(extended) = present(status, "extendedResourceClaimStatus") else { return BTreeSet::new() };
     let claim = text(extended, "resourceClaimName");
     let is_used = |mapping: &&Value| {
         let container = containers.get(text(mapping, "containerName"));
@@ -443,7 +444,12 @@ impl<'a> Claimable<'a> {
     fn check(&self, errors: &mut ErrorList, path: &Path<'_>, name: &str) {
         let Some(claimed) = name.strip_prefix("claim:") else {
             if self.container.at(&["resources", "requests", name]).is_none() {
-                invalid_word(errors, path, name, "must match one of the container's resource requests");
+                invalid_name_of_type(
+                    errors,
+                    path,
+                    name,
+                    "must match one of the container's resource requests",
+                );
             }
             return;
         };
@@ -454,7 +460,7 @@ impl<'a> Claimable<'a> {
         };
         if !self.claims.contains(&(claimed, "")) && !claimed.split_once('/').is_some_and(is_request) {
             let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
-            invalid_word(errors, path, name, detail);
+            invalid_name_of_type(errors, path, name, detail);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
 use crate::kinds::read::{
-    entries, forbidden, invalid, list, number_part, part, required, same, shown, text, text_entries,
+    entries, forbidden, invalid, list, optional_number, present, required, same, shown, text, text_entries,
 };
 use crate::names::key;
 use crate::value::Value;
@@ -18,7 +18,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
     let none = Value::map();
-    let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let (new, old) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
     let path = Path::root("spec");
     for field in ["containers", "initContainers"] {
         if !containers(errors, &path.child(field), list(new, field), list(old, field)) {
@@ -67,7 +67,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Val
 /// A deadline may be set, and come nearer. Says whether it makes sense to look further.
 fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let field = "activeDeadlineSeconds";
-    match (number_part(new, field), number_part(old, field)) {
+    match (optional_number(new, field), optional_number(old, field)) {
         (Some(new), old) => {
             let faults = key::in_range(new, 0, i64::from(i32::MAX));
             let is_good = faults.is_empty();
@@ -128,7 +128,9 @@ fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: 
         set_back(&mut rest, old, field);
     }
     let grace = "terminationGracePeriodSeconds";
-    if number_part(old, grace).is_some_and(|seconds| seconds < 0) && number_part(new, grace) == Some(1) {
+    if optional_number(old, grace).is_some_and(|seconds| seconds < 0)
+        && optional_number(new, grace) == Some(1)
+    {
         set_back(&mut rest, old, grace);
     }
     if !list(old, "schedulingGates").is_empty() {
@@ -138,7 +140,7 @@ fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: 
 }
 
 fn set_back(new: &mut Value, old: &Value, field: &str) {
-    match part(old, field) {
+    match present(old, field) {
         Some(value) => drop(new.make_map().insert(field, value.clone())),
         None => drop(new.make_map().remove(field)),
     }
@@ -147,12 +149,13 @@ fn set_back(new: &mut Value, old: &Value, field: &str) {
 /// While a pod waits at a gate, the choice of its node may be narrowed.
 fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &Value) {
     if rest.get("nodeSelector") != old.get("nodeSelector") {
-        let narrows = entries(old, "nodeSelector")
-            .all(|(label, value)| part(rest, "nodeSelector").and_then(|new| new.get(label)) == Some(value));
+        let narrows = entries(old, "nodeSelector").all(|(label, value)| {
+            present(rest, "nodeSelector").and_then(|new| new.get(label)) == Some(value)
+        });
         if !narrows {
             let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
             let new =
-                part(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
+                present(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
             invalid(errors, &path.child("nodeSelector"), shown(new), detail);
         }
         set_back(rest, old, "nodeSelector");
@@ -170,7 +173,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
         Some(nodes) => drop(affinity.insert("nodeAffinity", nodes)),
         None => drop(affinity.remove("nodeAffinity")),
     }
-    if affinity.is_empty() && part(old, "affinity").is_none() {
+    if affinity.is_empty() && present(old, "affinity").is_none() {
         rest.make_map().remove("affinity");
     }
 }
@@ -179,7 +182,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
 fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
     fn terms(nodes: Option<&Value>) -> &[Value] {
         nodes
-            .and_then(|nodes| part(nodes, REQUIRED))
+            .and_then(|nodes| present(nodes, REQUIRED))
             .map_or(&[], |selector| list(selector, "nodeSelectorTerms"))
     }
     let (new, old) = (terms(new), terms(old));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{each_container, paths, scheduling, security};
 use crate::field_error::{ErrorList, Path};
 use crate::json;
-use crate::kinds::read::{annotation, forbidden, invalid, part, text, text_entries, text_part};
+use crate::kinds::read::{annotation, forbidden, invalid, optional_text, present, text, text_entries};
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
@@ -45,8 +45,8 @@ pub(crate) fn drop_obsolete(meta: &mut Value) {
 
 /// What is wrong with the annotations of a pod or template.
 pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
-    let Some(annotations) = part(meta, "annotations") else { return };
-    if let Some(value) = text_part(annotations, MIRROR)
+    let Some(annotations) = present(meta, "annotations") else { return };
+    if let Some(value) = optional_text(annotations, MIRROR)
         && text(spec, "nodeName").is_empty()
     {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
@@ -56,12 +56,12 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
     if !written.is_empty() {
         tolerations(errors, path, written);
     }
-    if let Some(cost) = text_part(annotations, DELETION_COST)
+    if let Some(cost) = optional_text(annotations, DELETION_COST)
         && !is_cost(cost)
     {
         invalid(errors, &path.key(DELETION_COST), cost, "must be a 32bit integer");
     }
-    if let Some(profile) = text_part(annotations, SECCOMP_POD) {
+    if let Some(profile) = optional_text(annotations, SECCOMP_POD) {
         seccomp(errors, &path.child(SECCOMP_POD), profile);
     }
     for (key, profile) in
@@ -129,7 +129,7 @@ fn tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
 
 /// What is wrong with annotations that say other than the fields in their place, when both are new.
 pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
-    if part(meta, "annotations").is_none() {
+    if present(meta, "annotations").is_none() {
         return;
     }
     let profile_of = |holder: &Value, field: &str| {
@@ -172,7 +172,7 @@ fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, w
             written == "runtime/default" || (what == "seccomp" && written == "docker/default")
         }
         "Localhost" => match written.strip_prefix("localhost/") {
-            Some(local) if text_part(profile, "localhostProfile") != Some(local) => {
+            Some(local) if optional_text(profile, "localhostProfile") != Some(local) => {
                 let detail = format!("{what} profile in annotation and field must match");
                 return forbidden(errors, &path.child("localhostProfile"), detail);
             }
@@ -188,7 +188,7 @@ fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, w
 /// What is wrong with a change of annotations that may not change.
 pub(crate) fn validate_update(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) {
     let none = Value::map();
-    let meta = |pod: &Value| part(pod, "metadata").cloned().unwrap_or_default();
+    let meta = |pod: &Value| present(pod, "metadata").cloned().unwrap_or_default();
     let (new_meta, old_meta) = (meta(new), meta(old));
     let is_fixed = |key: &str| key.starts_with(APP_ARMOR) || key == MIRROR;
     let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };
@@ -202,7 +202,7 @@ pub(crate) fn validate_update(errors: &mut ErrorList, path: &Path<'_>, new: &Val
             forbidden(errors, &path.key(key), format!("may not add {}", what(key)));
         }
     }
-    validate(errors, path, &new_meta, part(new, "spec").unwrap_or(&none));
+    validate(errors, path, &new_meta, present(new, "spec").unwrap_or(&none));
 }
 
 /// The profile that an annotation stands for, if it stands for one.

@@ -7,8 +7,8 @@ use super::resources::{self, Scope};
 use super::{env, probes, security};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, list, number, number_faults, part, required, required_word, supported,
-    text, text_part,
+    forbidden, invalid, invalid_name_of_type, list, number, number_faults, optional_text, present, required,
+    required_word, supported, text,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
@@ -90,7 +90,7 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-            if part(container, field).is_some() {
+            if present(container, field).is_some() {
                 let detail = "may not be set for init containers without restartPolicy=Always";
                 forbidden(errors, &path.child(field), detail);
             }
@@ -100,7 +100,7 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around
             if text(policy, "restartPolicy") == "RestartContainer" {
                 let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
                 let path = policies.index(j);
-                invalid_word(errors, &path.child("restartPolicy"), "RestartContainer", detail);
+                invalid_name_of_type(errors, &path.child("restartPolicy"), "RestartContainer", detail);
             }
         }
     }
@@ -131,7 +131,7 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, a
         }
         for field in NOT_EPHEMERAL {
             let is_pointer = !matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
-            if part(container, field).is_some_and(|value| is_pointer || !value.is_empty()) {
+            if present(container, field).is_some_and(|value| is_pointer || !value.is_empty()) {
                 forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
             }
         }
@@ -176,11 +176,11 @@ fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, around: &A
     env::variables(errors, path, container);
     mounts::mounts_and_devices(errors, path, container, &around.volumes);
     pull_policy(errors, &path.child("imagePullPolicy"), text(container, "imagePullPolicy"));
-    if let Some(own) = part(container, "resources") {
+    if let Some(own) = present(container, "resources") {
         resources::requirements(errors, &path.child("resources"), own, &around.claim_names, Scope::Container);
     }
     resources::resize_policy(errors, &path.child("resizePolicy"), container, around.restarts);
-    if let Some(context) = part(container, "securityContext") {
+    if let Some(context) = present(container, "securityContext") {
         security::container(errors, &path.child("securityContext"), context, around.host_users);
     }
 }
@@ -240,7 +240,7 @@ fn host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
 fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is_init: bool) {
     let rules = list(container, "restartPolicyRules");
     let policy_path = path.child("restartPolicy");
-    match text_part(container, "restartPolicy") {
+    match optional_text(container, "restartPolicy") {
         None if rules.is_empty() => return,
         None => {
             required(errors, &policy_path, "must specify restartPolicy when restart rules are used");
@@ -258,7 +258,7 @@ fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is
         let path = rules_path.index(i);
         supported(errors, &path.child("action"), text(rule, "action"), &["Restart", "RestartAllContainers"]);
         let codes_path = path.child("exitCodes");
-        let Some(codes) = part(rule, "exitCodes") else {
+        let Some(codes) = present(rule, "exitCodes") else {
             required(errors, &codes_path, "must be specified");
             continue;
         };
@@ -309,7 +309,7 @@ pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container
         let name = text(reference, "volumeName");
         match by_name.get(name).copied() {
             None => errors.push(FieldError::not_found(&path, BadValue::from(name))),
-            Some(volume) if part(volume, "emptyDir").is_none() => {
+            Some(volume) if present(volume, "emptyDir").is_none() => {
                 invalid(errors, &path, name, "referenced volume must be of type emptyDir");
             }
             Some(_) => {}

@@ -4,7 +4,7 @@
 
 use super::image::pull_policy;
 use crate::kinds::core::resource_list;
-use crate::kinds::read::{list, list_mut, number, number_part, part, text, truth};
+use crate::kinds::read::{boolean, list, list_mut, number, optional_number, present, text};
 use crate::value::{Map, Value};
 
 /// The fields in which a spec keeps its containers.
@@ -43,10 +43,10 @@ pub(crate) fn spec(spec: &mut Value) {
 
 /// Fills in what only a pod has, not a template: it runs before [`spec`].
 pub(crate) fn pod_spec(spec: &mut Value) {
-    if number_part(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+    if optional_number(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         spec.make_map().insert("terminationGracePeriodSeconds", 1);
     }
-    let on_host = truth(spec, "hostNetwork");
+    let on_host = boolean(spec, "hostNetwork");
     for field in ["initContainers", "containers"] {
         for container in list_mut(spec, field) {
             if let Some(resources) = container.get_mut("resources") {
@@ -244,7 +244,7 @@ pub fn default_claim_spec(spec: &mut Value) {
 
 /// What is limited but not asked for is asked for in full.
 fn requests_from_limits(resources: &mut Value) {
-    let Some(limits) = part(resources, "limits").and_then(Value::as_map).cloned() else { return };
+    let Some(limits) = present(resources, "limits").and_then(Value::as_map).cloned() else { return };
     if limits.is_empty() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::paths;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::read::{invalid, list, part, quantity, required, supported, text};
+use crate::kinds::read::{invalid, list, present, quantity, required, supported, text};
 use crate::names::{dns, key};
 use crate::value::Value;
 
@@ -66,7 +66,7 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
         } else {
             errors.push_invalid(&path.child("name"), name, key::env_name_relaxed(name));
         }
-        if let Some(source) = part(variable, "valueFrom") {
+        if let Some(source) = present(variable, "valueFrom") {
             value_from(errors, &path.child("valueFrom"), source, text(variable, "value"));
         }
     }
@@ -79,7 +79,7 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
         }
         let mut count = 0;
         for field in ["configMapRef", "secretRef"] {
-            if let Some(reference) = part(source, field) {
+            if let Some(reference) = present(source, field) {
                 count += 1;
                 let path = path.child(field);
                 let name = text(reference, "name");
@@ -101,21 +101,21 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
 
 fn value_from(errors: &mut ErrorList, path: &Path<'_>, source: &Value, value: &str) {
     let mut count = 0;
-    if let Some(reference) = part(source, "fieldRef") {
+    if let Some(reference) = present(source, "fieldRef") {
         count += 1;
         field_reference(errors, &path.child("fieldRef"), reference, &ENV_FIELDS);
     }
-    if let Some(reference) = part(source, "resourceFieldRef") {
+    if let Some(reference) = present(source, "resourceFieldRef") {
         count += 1;
         amount_reference(errors, &path.child("resourceFieldRef"), reference, false);
     }
     for field in ["configMapKeyRef", "secretKeyRef"] {
-        if let Some(reference) = part(source, field) {
+        if let Some(reference) = present(source, field) {
             count += 1;
             key_reference(errors, &path.child(field), reference);
         }
     }
-    if let Some(reference) = part(source, "fileKeyRef") {
+    if let Some(reference) = present(source, "fileKeyRef") {
         count += 1;
         file_reference(errors, &path.child("fileKeyRef"), reference);
     }
@@ -213,7 +213,8 @@ pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, referenc
     } else if !is_huge_pages {
         supported(errors, &path.child("resource"), resource, &AMOUNTS);
     }
-    let Some(divisor) = part(reference, "divisor").map(quantity).filter(|divisor| !divisor.is_zero()) else {
+    let Some(divisor) = present(reference, "divisor").map(quantity).filter(|divisor| !divisor.is_zero())
+    else {
         return;
     };
     let divisor = divisor.to_string();

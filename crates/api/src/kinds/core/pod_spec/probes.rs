@@ -2,8 +2,8 @@
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, list, nonnegative, number, number_faults, number_part, part, required, supported,
-    text, text_part,
+    forbidden, invalid, list, nonnegative, number, number_faults, optional_number, optional_text, present,
+    required, supported, text,
 };
 use crate::names::key;
 use crate::value::Value;
@@ -20,20 +20,20 @@ pub(crate) fn probes_and_hooks(
     container: &Value,
     grace: Option<i64>,
 ) {
-    if let Some(lifecycle) = part(container, "lifecycle") {
+    if let Some(lifecycle) = present(container, "lifecycle") {
         let path = path.child("lifecycle");
         for field in ["postStart", "preStop"] {
-            if let Some(hook) = part(lifecycle, field) {
+            if let Some(hook) = present(lifecycle, field) {
                 handler(errors, &path.child(field), hook, &OF_HOOKS, grace);
             }
         }
     }
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = part(container, field) else { continue };
+        let Some(probe) = present(container, field) else { continue };
         let path = path.child(field);
         validate_probe(errors, &path, probe);
         if field == "readinessProbe" {
-            if let Some(seconds) = number_part(probe, "terminationGracePeriodSeconds") {
+            if let Some(seconds) = optional_number(probe, "terminationGracePeriodSeconds") {
                 let path = path.child("terminationGracePeriodSeconds");
                 invalid(errors, &path, seconds, "must not be set for readinessProbes");
             }
@@ -51,7 +51,8 @@ fn validate_probe(errors: &mut ErrorList, path: &Path<'_>, probe: &Value) {
     {
         nonnegative(errors, &path.child(field), number(probe, field));
     }
-    if let Some(seconds) = number_part(probe, "terminationGracePeriodSeconds").filter(|seconds| *seconds <= 0)
+    if let Some(seconds) =
+        optional_number(probe, "terminationGracePeriodSeconds").filter(|seconds| *seconds <= 0)
     {
         invalid(errors, &path.child("terminationGracePeriodSeconds"), seconds, "must be greater than 0");
     }
@@ -61,7 +62,7 @@ fn validate_probe(errors: &mut ErrorList, path: &Path<'_>, probe: &Value) {
 fn handler(errors: &mut ErrorList, path: &Path<'_>, holder: &Value, handlers: &[&str], grace: Option<i64>) {
     let mut count = 0;
     for field in handlers {
-        let Some(action) = part(holder, field) else { continue };
+        let Some(action) = present(holder, field) else { continue };
         let path = path.child(field);
         count += 1;
         if count > 1 {
@@ -102,7 +103,7 @@ fn sleep(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, grace: Option<i6
 
 /// What is wrong with a port that is a number or a name.
 fn port(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
-    match text_part(value, field) {
+    match optional_text(value, field) {
         Some(name) => errors.push_invalid(path, name, key::port_name(name)),
         None => {
             let port = number(value, field);

@@ -8,8 +8,8 @@ use crate::kinds::core::resource_list::{
     HUGE_PAGES, allows_overcommit, check_container_name, check_name, is_counted, is_huge_pages,
 };
 use crate::kinds::read::{
-    entries, forbidden, invalid, invalid_word, is_whole, list, part, quantity, required, required_word,
-    supported, text, text_part,
+    entries, forbidden, invalid, invalid_name_of_type, is_whole, list, optional_text, present, quantity,
+    required, required_word, supported, text,
 };
 use crate::names::dns;
 use crate::quantity::Quantity;
@@ -104,7 +104,7 @@ pub(crate) fn requirements(
     let limits = amounts(errors, &limits_path, entries(resources, "limits"), scope, |_, _, _| {});
     let compare = |errors: &mut ErrorList, name: &str, value: &Value| {
         let wanted = quantity(value);
-        let limit = part(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
+        let limit = present(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
         match limit {
             Some(limit) if wanted != limit && !allows_overcommit(name) => {
                 let detail = format!("must be equal to {name} limit of {limit}");
@@ -190,12 +190,12 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTr
 
 /// What is wrong with the resources of a pod as a whole, and with those of its containers beside them.
 pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, claim_names: &BTreeSet<&str>) {
-    let Some(resources) = part(spec, "resources") else { return };
+    let Some(resources) = present(spec, "resources") else { return };
     let path = path.child("resources");
     if spec.str_at(&["os", "name"]) == "windows" {
         return forbidden(errors, &path, "may not be set for a windows pod");
     }
-    if part(resources, "claims").is_some() {
+    if present(resources, "claims").is_some() {
         forbidden(errors, &path.child("claims"), "claims may not be set for Resources at pod-level");
     }
     requirements(errors, &path, resources, claim_names, Scope::Pod);
@@ -219,7 +219,7 @@ pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
     }
     let containers_path = path.child("containers");
     for (i, container) in list(spec, "containers").iter().enumerate() {
-        let Some(of_container) = part(container, "resources") else { continue };
+        let Some(of_container) = present(container, "resources") else { continue };
         for (name, limit) in entries(of_container, "limits") {
             let limit = quantity(limit);
             if let Some(of_pod) = named(resources, "limits", name)
@@ -241,7 +241,7 @@ fn named(resources: &Value, sort: &str, name: &str) -> Option<Quantity> {
 
 /// Whether an init container runs beside the others until the pod ends.
 pub(crate) fn is_sidecar(container: &Value) -> bool {
-    text_part(container, "restartPolicy") == Some("Always")
+    optional_text(container, "restartPolicy") == Some("Always")
 }
 
 /// What all containers need together: those that run at once added up, or what one init container needs with the
@@ -272,7 +272,7 @@ pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
 }
 
 fn add<'a>(sum: &mut Amounts<'a>, container: &'a Value, sort: &str) {
-    let Some(resources) = part(container, "resources") else { return };
+    let Some(resources) = present(container, "resources") else { return };
     for (name, amount) in entries(resources, sort) {
         let amount = quantity(amount);
         sum.entry(name).and_modify(|sum| *sum += amount).or_insert(amount);
@@ -289,7 +289,7 @@ fn raise<'a>(most: &mut Amounts<'a>, other: Amounts<'a>) {
 /// The quality of service that a pod gets, by its spec.
 #[must_use]
 pub fn qos_class(spec: &Value) -> &'static str {
-    if let Some(resources) = part(spec, "resources")
+    if let Some(resources) = present(spec, "resources")
         && ["requests", "limits"]
             .iter()
             .any(|sort| entries(resources, sort).any(|(name, _)| is_pod_level(name)))
@@ -298,7 +298,7 @@ pub fn qos_class(spec: &Value) -> &'static str {
     }
     let mut class = None;
     for container in list(spec, "initContainers").iter().chain(list(spec, "containers")) {
-        let of_container = part(container, "resources").map_or("BestEffort", requirements_qos);
+        let of_container = present(container, "resources").map_or("BestEffort", requirements_qos);
         match class {
             _ if of_container == "Burstable" => return of_container,
             None => class = Some(of_container),
@@ -326,7 +326,7 @@ fn requirements_qos(resources: &Value) -> &'static str {
 /// Fills in what the resources of a pod as a whole leave out, from those of its containers: limits of huge pages,
 /// then requests, then limits where every container has one.
 pub(crate) fn default_pod_level(spec: &mut Value) {
-    let Some(resources) = part(spec, "resources") else { return };
+    let Some(resources) = present(spec, "resources") else { return };
     let counts = |sort| entries(resources, sort).count();
     if counts("requests") + counts("limits") == 0 {
         return;
@@ -377,7 +377,7 @@ fn owned(resources: &Value, sort: &str) -> BTreeMap<String, Quantity> {
 fn every_container_limits(spec: &Value, name: &str) -> bool {
     ["initContainers", "containers", "ephemeralContainers"].iter().all(|field| {
         list(spec, field).iter().all(|container| {
-            part(container, "resources").is_some_and(|own| named(own, "limits", name).is_some())
+            present(container, "resources").is_some_and(|own| named(own, "limits", name).is_some())
         })
     })
 }
@@ -394,7 +394,7 @@ pub(crate) fn resize_policy(errors: &mut ErrorList, path: &Path<'_>, container: 
         required_word(errors, path, restart, &["NotRequired", "RestartContainer"]);
         if pod_restarts == "Never" && restart != "NotRequired" {
             let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
-            invalid_word(errors, path, restart, detail);
+            invalid_name_of_type(errors, path, restart, detail);
         }
     }
 }
@@ -418,8 +418,8 @@ pub(crate) fn pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, 
             errors.push_invalid(&name_path, name, dns::label(name));
             seen.insert(name);
         }
-        let sources =
-            ["resourceClaimName", "resourceClaimTemplateName"].map(|field| (field, text_part(claim, field)));
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"]
+            .map(|field| (field, optional_text(claim, field)));
         let fault = match sources {
             [(_, Some(_)), (_, Some(_))] => {
                 Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")

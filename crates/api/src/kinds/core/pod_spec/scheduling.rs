@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::affinity;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, label_selector, list, number, number_part, part, positive, required,
-    supported, text, text_part, texts, truth,
+    boolean, forbidden, invalid, invalid_name_of_type, label_selector, list, number, optional_number,
+    optional_text, positive, present, required, supported, text, texts,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
@@ -32,11 +32,11 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
         } else if operator != "Exists" {
             let detail =
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            invalid_word(errors, &operator_path, operator, detail);
+            invalid_name_of_type(errors, &operator_path, operator, detail);
         }
-        if number_part(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
+        if optional_number(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            invalid_word(errors, &path.child("effect"), effect, detail);
+            invalid_name_of_type(errors, &path.child("effect"), effect, detail);
         }
         match operator {
             "Equal" | "" => {
@@ -89,7 +89,7 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
             let path = path.child("{topologyKey, whenUnsatisfiable}");
             errors.push(FieldError::duplicate(&path, format!("{{{topology}, {action}}}")));
         }
-        if let Some(domains) = number_part(constraint, "minDomains") {
+        if let Some(domains) = optional_number(constraint, "minDomains") {
             let path = path.child("minDomains");
             positive(errors, &path, domains);
             if action != "DoNotSchedule" {
@@ -99,11 +99,11 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
             }
         }
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            if let Some(policy) = text_part(constraint, field) {
+            if let Some(policy) = optional_text(constraint, field) {
                 supported(errors, &path.child(field), policy, &["Honor", "Ignore"]);
             }
         }
-        let selector = part(constraint, "labelSelector");
+        let selector = present(constraint, "labelSelector");
         affinity::label_keys(errors, &path, &texts(constraint, "matchLabelKeys"), &[], selector);
         label_selector(errors, &path.child("labelSelector"), selector);
     }
@@ -130,7 +130,7 @@ pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 
 /// What is wrong with how a pod finds names.
 pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let config = part(spec, "dnsConfig");
+    let config = present(spec, "dnsConfig");
     if text(spec, "dnsPolicy") == "None" {
         let Some(config) = config else {
             return required(errors, path, "must provide `dnsConfig` when `dnsPolicy` is None");
@@ -175,12 +175,12 @@ pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) 
 
 /// What is wrong with the name that a pod calls itself in place of its own.
 pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let Some(name) = text_part(spec, "hostnameOverride") else { return };
+    let Some(name) = optional_text(spec, "hostnameOverride") else { return };
     let path = path.child("hostnameOverride");
-    if truth(spec, "setHostnameAsFQDN") {
+    if boolean(spec, "setHostnameAsFQDN") {
         forbidden(errors, &path, "may not be specified when setHostnameAsFQDN is true");
     }
-    if truth(spec, "hostNetwork") {
+    if boolean(spec, "hostNetwork") {
         forbidden(errors, &path, "may not be specified when hostNetwork is true");
     }
     if name.len() > HOSTNAME_BYTES_MAX {

@@ -8,8 +8,8 @@ use super::paths;
 use super::{containers, env};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, list, number_part, part, quantity, require_texts, required, supported, text,
-    text_part,
+    forbidden, invalid, list, optional_number, optional_text, present, quantity, require_texts, required,
+    supported, text,
 };
 use crate::names::dns;
 use crate::quote::Quoted;
@@ -64,7 +64,7 @@ pub(crate) fn volumes<'a>(
     pod_name: &str,
 ) -> Volumes<'a> {
     let all = list(spec, "volumes");
-    let ephemeral = all.iter().filter(|volume| part(volume, "ephemeral").is_some());
+    let ephemeral = all.iter().filter(|volume| present(volume, "ephemeral").is_some());
     let ephemeral: BTreeSet<&str> = ephemeral.map(|volume| text(volume, "name")).collect();
     let mut good = Volumes::new();
     for (i, volume) in all.iter().enumerate() {
@@ -83,7 +83,8 @@ pub(crate) fn volumes<'a>(
         if errors.len() == before {
             good.insert(name, volume);
         }
-        let Some(claim) = part(volume, "persistentVolumeClaim").map(|claim| text(claim, "claimName")) else {
+        let Some(claim) = present(volume, "persistentVolumeClaim").map(|claim| text(claim, "claimName"))
+        else {
             continue;
         };
         let of_pod = claim.strip_prefix(pod_name).and_then(|rest| rest.strip_prefix('-'));
@@ -99,7 +100,7 @@ pub(crate) fn volumes<'a>(
 fn validate_source(errors: &mut ErrorList, path: &Path<'_>, volume: &Value, pod_name: &str) {
     let mut count = 0;
     for field in SOURCES {
-        let Some(source) = part(volume, field) else { continue };
+        let Some(source) = present(volume, field) else { continue };
         count += 1;
         if count > 1 {
             let shown = match field {
@@ -127,7 +128,7 @@ fn validate_source(errors: &mut ErrorList, path: &Path<'_>, volume: &Value, pod_
 fn one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
     match field {
         "emptyDir" => {
-            if part(source, "sizeLimit").is_some_and(|limit| quantity(limit).sign() < 0) {
+            if present(source, "sizeLimit").is_some_and(|limit| quantity(limit).sign() < 0) {
                 forbidden(
                     errors,
                     &path.child("sizeLimit"),
@@ -182,7 +183,7 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         return required(errors, &path.child("path"), "");
     }
     paths::no_backsteps(errors, &path.child("path"), place);
-    if let Some(ty) = text_part(source, "type") {
+    if let Some(ty) = optional_text(source, "type") {
         let types = [
             "",
             "BlockDevice",
@@ -199,7 +200,7 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
 
 /// What is wrong with the mode of files.
 fn file_mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
-    if let Some(mode) = number_part(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
+    if let Some(mode) = optional_number(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
         invalid(errors, &path.child(field), mode, detail);
     }
@@ -222,7 +223,7 @@ fn key_to_path(errors: &mut ErrorList, path: &Path<'_>, item: &Value) {
 fn downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
     require_texts(errors, path, file, &["path"]);
     paths::descending_unreserved(errors, &path.child("path"), text(file, "path"));
-    match (part(file, "fieldRef"), part(file, "resourceFieldRef")) {
+    match (present(file, "fieldRef"), present(file, "resourceFieldRef")) {
         (Some(field), amount) => {
             env::field_reference(errors, &path.child("fieldRef"), field, &env::FILE_FIELDS);
             if amount.is_some() {
@@ -238,7 +239,7 @@ fn downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
 
 fn csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     csi_driver_name(errors, &path.child("driver"), text(source, "driver"));
-    if let Some(secret) = part(source, "nodePublishSecretRef") {
+    if let Some(secret) = present(source, "nodePublishSecretRef") {
         match text(secret, "name") {
             "" => required(errors, &path.child("nodePublishSecretRef").child("name"), ""),
             name => errors.push_invalid(&path.child("name"), name, dns::subdomain(name)),

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use super::annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_field};
 use super::each_container;
 use crate::field_error::Path;
-use crate::kinds::read::{annotation, entries, is_whole, list, number_part, part, quantity, text, texts};
+use crate::kinds::read::{
+    annotation, entries, is_whole, list, optional_number, present, quantity, text, texts,
+};
 use crate::names::{ip, key};
 use crate::quote::Quoted;
 use crate::value::Value;
@@ -70,8 +72,8 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
 /// Warnings about a pod or template, found at `path`.
 pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, warnings: &mut Vec<String>) {
     let none = Value::map();
-    let spec = part(holder, "spec").unwrap_or(&none);
-    let meta = part(holder, "metadata").unwrap_or(&none);
+    let spec = present(holder, "spec").unwrap_or(&none);
+    let meta = present(holder, "metadata").unwrap_or(&none);
     let spec_path = path.child("spec");
     let meta_path = path.child("metadata");
     let annotations_path = meta_path.child("annotations");
@@ -101,7 +103,7 @@ pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, 
     if annotation(meta, SECCOMP_POD).is_some() && !has_profile(spec, "seccompProfile") {
         warnings.push(format!("{}: {use_field}", annotations_path.key(SECCOMP_POD)));
     }
-    let is_annotated = part(meta, "annotations").is_some();
+    let is_annotated = present(meta, "annotations").is_some();
     each_container(spec, &spec_path, |one, path| {
         if is_annotated {
             let key = format!("{SECCOMP_CONTAINER}{}", text(one, "name"));
@@ -115,7 +117,7 @@ pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, 
         container(one, path, warnings);
     });
     ports::ports(spec, &spec_path, warnings);
-    if number_part(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+    if optional_number(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         warnings.push(format!(
             "{}: must be >= 0; negative values are invalid and will be treated as 1",
             spec_path.child("terminationGracePeriodSeconds")
@@ -143,7 +145,7 @@ fn nodes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     if let Some(nodes) = spec.at(&["affinity", "nodeAffinity"]) {
         let path = path.child("affinity");
         let path = path.child("nodeAffinity");
-        if let Some(selector) = part(nodes, REQUIRED) {
+        if let Some(selector) = present(nodes, REQUIRED) {
             let path = path.child(REQUIRED);
             let path = path.child("nodeSelectorTerms");
             for (i, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
@@ -152,7 +154,7 @@ fn nodes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
         }
         let path = path.child(PREFERRED);
         for (i, weighted) in list(nodes, PREFERRED).iter().enumerate() {
-            if let Some(term) = part(weighted, "preference") {
+            if let Some(term) = present(weighted, "preference") {
                 node_term(term, true, &path.index(i).child("preference"), warnings);
             }
         }
@@ -169,7 +171,7 @@ fn nodes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
 }
 
 fn no_selector(term: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if part(term, "labelSelector").is_none() {
+    if present(term, "labelSelector").is_none() {
         let path = path.child("labelSelector");
         warnings.push(format!("{path}: a null labelSelector results in matching no pod"));
     }
@@ -201,7 +203,7 @@ fn volumes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
             if field == "cephfs" {
                 claim(volume, &path, warnings);
             }
-            if part(volume, field).is_some() {
+            if present(volume, field).is_some() {
                 warnings.push(format!("{}: {why}", path.child(shown)));
             }
         }
@@ -218,7 +220,7 @@ fn claim(volume: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
 
 /// Warnings about the spec of a claim.
 fn claim_warnings(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if let Some(resources) = part(spec, "resources") {
+    if let Some(resources) = present(spec, "resources") {
         let path = path.child("resources");
         for sort in ["requests", "limits"] {
             fractions(resources, sort, &path.child(sort), "storage", warnings);
@@ -238,7 +240,7 @@ fn duplicates(spec: &Value, path: &Path<'_>, field: &str, by: &str, warnings: &m
 }
 
 fn fractions(holder: &Value, field: &str, path: &Path<'_>, name: &str, warnings: &mut Vec<String>) {
-    let Some(amount) = part(holder, field).and_then(|amounts| amounts.get(name)).map(quantity) else {
+    let Some(amount) = present(holder, field).and_then(|amounts| amounts.get(name)).map(quantity) else {
         return;
     };
     if !is_whole(amount) {
@@ -262,7 +264,7 @@ fn app_armor(spec: &Value, container: &Value, meta: &Value, path: &Path<'_>, war
 }
 
 fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if let Some(resources) = part(container, "resources") {
+    if let Some(resources) = present(container, "resources") {
         let path = path.child("resources");
         for name in ["memory", "ephemeral-storage"] {
             for sort in ["limits", "requests"] {
@@ -279,7 +281,8 @@ fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
         }
         let (value, reference) = (text(variable, "value"), format!("$({name})"));
         // A value that adds to the one before is meant; any other hides it.
-        let adds = part(variable, "valueFrom").is_none() && value != reference && value.contains(&reference);
+        let adds =
+            present(variable, "valueFrom").is_none() && value != reference && value.contains(&reference);
         if !adds {
             warnings.push(format!(
                 "{}: hides previous definition of {}, which may be dropped when using apply",
@@ -302,14 +305,14 @@ fn pod_terms(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
         let terms = path.child(PREFERRED);
         for (i, weighted) in list(pods, PREFERRED).iter().enumerate() {
             let none = Value::map();
-            let term = part(weighted, "podAffinityTerm").unwrap_or(&none);
+            let term = present(weighted, "podAffinityTerm").unwrap_or(&none);
             no_selector(term, &terms.index(i).child("podAffinityTerm"), warnings);
         }
     }
 }
 
 fn addresses(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if let Some(config) = part(spec, "dnsConfig") {
+    if let Some(config) = present(spec, "dnsConfig") {
         let path = path.child("dnsConfig");
         let path = path.child("nameservers");
         for (i, server) in texts(config, "nameservers").into_iter().enumerate() {

@@ -3,8 +3,8 @@
 use super::super::paths;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    entries, invalid, list, number, number_faults, number_part, part, require_texts, required, supported,
-    text, text_part, texts, truth,
+    boolean, entries, invalid, list, number, number_faults, optional_number, optional_text, present,
+    require_texts, required, supported, text, texts,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
@@ -59,7 +59,7 @@ pub(super) fn source(errors: &mut ErrorList, path: &Path<'_>, field: &str, sourc
 }
 
 fn secret_reference(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
-    if part(source, "secretRef").is_some_and(|secret| text(secret, "name").is_empty()) {
+    if present(source, "secretRef").is_some_and(|secret| text(secret, "name").is_empty()) {
         required(errors, &path.child("secretRef").child("name"), "");
     }
 }
@@ -79,11 +79,11 @@ fn iscsi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         name => initiator(errors, &path.child("iqn"), name),
     }
     lun(errors, path, number(source, "lun"));
-    let needs_secret = truth(source, "chapAuthDiscovery") || truth(source, "chapAuthSession");
-    if needs_secret && part(source, "secretRef").is_none() {
+    let needs_secret = boolean(source, "chapAuthDiscovery") || boolean(source, "chapAuthSession");
+    if needs_secret && present(source, "secretRef").is_none() {
         required(errors, &path.child("secretRef"), "");
     }
-    if let Some(name) = text_part(source, "initiatorName") {
+    if let Some(name) = optional_text(source, "initiatorName") {
         initiator(errors, &path.child("initiatorname"), name);
     }
 }
@@ -91,7 +91,7 @@ fn iscsi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
 /// The name of a volume whose initiator is named is joined to its portal, and must leave room for it.
 pub(super) fn iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, source: &Value) {
     let len = volume.len() + 1 + text(source, "targetPortal").len();
-    if text_part(source, "initiatorName").is_some() && len > ISCSI_NAME_BYTES_MAX {
+    if optional_text(source, "initiatorName").is_some() && len > ISCSI_NAME_BYTES_MAX {
         let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
         invalid(errors, path, volume, detail);
     }
@@ -190,7 +190,7 @@ fn fibre_channel(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         invalid(errors, &path.child("targetWWNs"), BadValue::json_strings(&names), detail);
     }
     if !names.is_empty() {
-        match number_part(source, "lun") {
+        match optional_number(source, "lun") {
             None => required(errors, &path.child("lun"), "lun is required if targetWWNs is specified"),
             Some(number) => lun(errors, path, number),
         }
@@ -212,10 +212,10 @@ fn flex_volume(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
 
 fn azure_disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["diskName", "diskURI"]);
-    if let Some(mode) = text_part(source, "cachingMode") {
+    if let Some(mode) = optional_text(source, "cachingMode") {
         supported(errors, &path.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
     }
-    let Some(kind) = text_part(source, "kind") else { return };
+    let Some(kind) = optional_text(source, "kind") else { return };
     supported(errors, &path.child("kind"), kind, &["Dedicated", "Managed", "Shared"]);
     let uri = text(source, "diskURI");
     let (start, form) = if kind == "Managed" {

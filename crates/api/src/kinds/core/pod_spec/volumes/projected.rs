@@ -5,8 +5,8 @@ use super::super::paths;
 use super::{Places, downward_file, key_to_path};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, label_selector, list, number_part, part, require_texts, required, shown, text,
-    text_entries, text_part,
+    forbidden, invalid, label_selector, list, optional_number, optional_text, present, require_texts,
+    required, shown, text, text_entries,
 };
 use crate::names::{dns, key, metadata};
 use crate::quote::Quoted;
@@ -33,12 +33,12 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
         let source_path = sources_path.index(i);
         let mut count = 0;
         for field in ["secret", "configMap"] {
-            if let Some(files) = part(source, field) {
+            if let Some(files) = present(source, field) {
                 count += 1;
                 keys(errors, path, &source_path.child(field), files, &mut places);
             }
         }
-        if let Some(files) = part(source, "downwardAPI") {
+        if let Some(files) = present(source, "downwardAPI") {
             count += 1;
             for file in list(files, "items") {
                 downward_file(errors, &source_path.child("downwardAPI"), file);
@@ -48,17 +48,17 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
                 }
             }
         }
-        if let Some(projection) = part(source, "serviceAccountToken") {
+        if let Some(projection) = present(source, "serviceAccountToken") {
             count += 1;
             token(errors, path, &source_path.child("serviceAccountToken"), projection);
         }
-        if let Some(bundle) = part(source, "clusterTrustBundle") {
+        if let Some(bundle) = present(source, "clusterTrustBundle") {
             count += 1;
             trust_bundle(errors, &source_path.child("clusterTrustBundle"), bundle);
             let place = text(bundle, "path");
             take(errors, path, &mut places, place, place);
         }
-        if let Some(certificate) = part(source, "podCertificate") {
+        if let Some(certificate) = present(source, "podCertificate") {
             count += 1;
             pod_certificate(errors, path, &source_path.child("podCertificate"), certificate, &mut places);
         }
@@ -95,7 +95,7 @@ fn keys<'a>(
 
 fn token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projection: &Value) {
     let seconds_path = path.child("expirationSeconds");
-    match number_part(projection, "expirationSeconds") {
+    match optional_number(projection, "expirationSeconds") {
         None => required(errors, &seconds_path, ""),
         Some(seconds) if seconds < TOKEN_SECONDS_MIN => {
             invalid(errors, &seconds_path, seconds, "may not specify a duration less than 10 minutes");
@@ -112,7 +112,7 @@ fn token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projec
 }
 
 fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
-    match (text_part(bundle, "name"), text_part(bundle, "signerName")) {
+    match (optional_text(bundle, "name"), optional_text(bundle, "signerName")) {
         (Some(_), Some(_)) => {
             let shown = internal::shown(bundle, "ClusterTrustBundleProjection");
             invalid(errors, path, shown, "only one of name and signerName may be used");
@@ -125,7 +125,7 @@ fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
                 let detail = format!("not a valid clustertrustbundlename: {fault}");
                 invalid(errors, &path.child("name"), name, detail);
             }
-            if let Some(selector) = part(bundle, "labelSelector") {
+            if let Some(selector) = present(bundle, "labelSelector") {
                 let detail = "labelSelector must be unset if name is specified";
                 invalid(errors, &path.child("labelSelector"), shown(Some(selector)), detail);
             }
@@ -135,7 +135,7 @@ fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
                 required(errors, &path.child("signerName"), "must be a valid signer name");
             }
             signer_name(errors, &path.child("signerName"), signer);
-            label_selector(errors, &path.child("labelSelector"), part(bundle, "labelSelector"));
+            label_selector(errors, &path.child("labelSelector"), present(bundle, "labelSelector"));
         }
         (None, None) => required(errors, path, "either name or signerName must be specified"),
     }
@@ -183,7 +183,7 @@ fn pod_certificate<'a>(
     if !kinds.contains(&kind) {
         errors.push(FieldError::not_supported(&path.child("keyType"), kind, &kinds));
     }
-    if let Some(seconds) = number_part(certificate, "maxExpirationSeconds") {
+    if let Some(seconds) = optional_number(certificate, "maxExpirationSeconds") {
         certificate_seconds(errors, &path.child("maxExpirationSeconds"), seconds, signer);
     }
     let mut has_path = false;

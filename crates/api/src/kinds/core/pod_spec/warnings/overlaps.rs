@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::kinds::read::{list, part, text, text_part};
+use crate::kinds::read::{list, optional_text, present, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
@@ -30,12 +30,12 @@ pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             ("secret", "Secret", "secretName"),
             ("downwardAPI", "DownwardAPI", ""),
         ] {
-            let Some(source) = part(volume, field) else { continue };
+            let Some(source) = present(volume, field) else { continue };
             let shown =
                 if by.is_empty() { what.to_owned() } else { format!("{what} {}", Quoted(text(source, by))) };
             clashes(&items(source, ""), &name, &shown, warnings);
         }
-        if let Some(projected) = part(volume, "projected") {
+        if let Some(projected) = present(volume, "projected") {
             let mut places = Vec::new();
             for source in list(projected, "sources") {
                 if source.is_empty() {
@@ -111,7 +111,7 @@ fn place<'a>(path: &'a str, source: &str) -> Place<'a> {
 }
 
 fn projection(source: &Value) -> Vec<Place<'_>> {
-    let has_items = |field: &str| part(source, field).filter(|files| !list(files, "items").is_empty());
+    let has_items = |field: &str| present(source, field).filter(|files| !list(files, "items").is_empty());
     for (field, what) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
         if let Some(files) = has_items(field) {
             return items(files, &format!("{what} {}", Quoted(text(files, "name"))));
@@ -120,14 +120,14 @@ fn projection(source: &Value) -> Vec<Place<'_>> {
     if let Some(files) = has_items("downwardAPI") {
         return items(files, "DownwardAPI");
     }
-    if let Some(token) = part(source, "serviceAccountToken") {
+    if let Some(token) = present(source, "serviceAccountToken") {
         return vec![place(text(token, "path"), "ServiceAccountToken")];
     }
-    if let Some(bundle) = part(source, "clusterTrustBundle") {
-        let name = text_part(bundle, "name").unwrap_or_else(|| text(bundle, "signerName"));
+    if let Some(bundle) = present(source, "clusterTrustBundle") {
+        let name = optional_text(bundle, "name").unwrap_or_else(|| text(bundle, "signerName"));
         return vec![place(text(bundle, "path"), &format!("ClusterTrustBundle {}", Quoted(name)))];
     }
-    let Some(certificate) = part(source, "podCertificate") else { return Vec::new() };
+    let Some(certificate) = present(source, "podCertificate") else { return Vec::new() };
     [
         ("certificateChainPath", "PodCertificate chain"),
         ("keyPath", "PodCertificate key"),
