@@ -1,7 +1,8 @@
 //! Pod: containers that share a node, an address and volumes.
 //!
-//! A pod is written through several doors, each with rules of its own: itself, `status`, `ephemeralcontainers`,
-//! `resize` and `binding`. [`Pod`] holds the first two; the functions re-exported here are for the others.
+//! A pod has several endpoints with rules of their own: the pod itself, `status`, `ephemeralcontainers`,
+//! `resize` and `binding`. [`Pod`] implements the first two; the functions re-exported here are for the
+//! others.
 
 use super::pod_spec::{self, Holder, annotations, containers, defaults, resources};
 use crate::field_error::{ErrorList, Path};
@@ -23,7 +24,7 @@ pub use binding::{BindError, bind, validate_binding};
 pub use ephemeral::{prepare_ephemeral_containers, validate_ephemeral_containers};
 pub use resize::{prepare_resize, validate_resize};
 
-/// The rules of Pod.
+/// Rules of Pod.
 pub struct Pod;
 
 const LABELS: FieldLabels<'static> = FieldLabels {
@@ -39,7 +40,7 @@ const LABELS: FieldLabels<'static> = FieldLabels {
         ("status.podIP", "status.podIP"),
         ("status.podIPs", "status.podIPs"),
         ("status.nominatedNodeName", "status.nominatedNodeName"),
-        // Old clients call it so.
+        // Label of old clients.
         ("spec.host", "spec.nodeName"),
     ],
     unsupported: UnsupportedLabel::Plain,
@@ -147,7 +148,7 @@ impl Rules for Pod {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        // People seldom update pods by hand, and the node does it all the time.
+        // Most pod updates come from nodes, so warnings are computed on create only.
         if old.is_some() {
             return warnings;
         }
@@ -211,8 +212,8 @@ fn status_warnings(pod: &Value) -> Vec<String> {
     warnings
 }
 
-/// How many seconds a pod has to end when it is deleted: what the client asks for, else what the pod says. A pod that
-/// has no node, or has ended, goes at once.
+/// Grace period of a delete in seconds: that of the request, else that of the pod. Zero for a pod that has no
+/// node or has finished.
 #[must_use]
 pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
     let none = Value::map();
@@ -227,7 +228,7 @@ pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
     }
 }
 
-/// What is wrong with a pod, whoever writes it.
+/// Validates a pod, for all endpoints.
 fn validate_pod(errors: &mut ErrorList, pod: &Value) {
     let none = Value::map();
     let (meta, spec) = (present(pod, "metadata").unwrap_or(&none), present(pod, "spec").unwrap_or(&none));
@@ -260,7 +261,7 @@ fn validate_pod(errors: &mut ErrorList, pod: &Value) {
     }
 }
 
-/// A client that does not know the resources of the pod as a whole leaves them out; it does not mean to drop them.
+/// Keeps the pod-level resources if the request omits them: older clients do not know the field.
 fn keep_pod_resources(new: &mut Value, old: &Value) {
     let had = old.at(&["spec", "resources"]).filter(|resources| !resources.is_null());
     if let Some(resources) = had
@@ -271,7 +272,7 @@ fn keep_pod_resources(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether a node runs the pod by itself, and the server only shows it.
+/// `true` for a mirror pod of a static pod.
 fn is_mirror(pod: &Value) -> bool {
     present(pod, "metadata").is_some_and(|meta| annotation(meta, annotations::MIRROR).is_some())
 }
@@ -288,7 +289,7 @@ fn gated_condition(since: Value) -> Value {
     Value::Map(fields.into_iter().collect())
 }
 
-/// Annotations that stand for fields which the client did not use.
+/// Warnings for annotations whose fields are not set.
 fn app_armor_warnings(pod: &Value, warnings: &mut Vec<String>) {
     let none = Value::map();
     let (meta, spec) = (present(pod, "metadata").unwrap_or(&none), present(pod, "spec").unwrap_or(&none));

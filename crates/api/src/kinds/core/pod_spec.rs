@@ -1,11 +1,11 @@
-//! What a pod is made of: defaults, validation and warnings of pod specs and of the templates that hold them.
+//! Pod specs and templates: defaults, validation and warnings.
 //!
-//! Every kind with a pod template calls [`default_template`], [`drop_disabled_template`], [`validate_template`] and
-//! [`template_warnings`]; Pod itself shares the parts below. Errors come in upstream's order; where that is the
-//! random order of a Go map, in the order of the keys.
+//! Every kind with a pod template calls [`default_template`], [`drop_disabled_template`],
+//! [`validate_template`] and [`template_warnings`]; Pod shares the parts below. Errors come in upstream's
+//! order; where that is the random order of a Go map, in key order.
 //!
-//! Upstream relaxes some rules for updates of objects that were stored when the rules were not there yet. Nothing was
-//! ever stored here that the rules refuse, so an update is judged as a new object is.
+//! Upstream relaxes some rules for updates of objects that were stored under older rules. This server has no
+//! such objects, so updates are validated like creates.
 
 use std::collections::BTreeSet;
 
@@ -45,19 +45,19 @@ use crate::kinds::read::{
     boolean, forbidden, invalid, list, number_faults, optional_boolean, optional_number, optional_text,
     present, required, required_word, supported, text, text_entries,
 };
-use containers::Around;
+use containers::PodContext;
 
-/// Fills in what a pod template leaves out. Idempotent.
+/// Sets the defaults of a pod template. Idempotent.
 pub fn default_template(template: &mut Value) {
     defaults::spec(template.make_map().ensure("spec", Value::map));
 }
 
-/// Drops from a pod template what is switched off in this version: kinds call it when they prepare a write.
+/// Clears fields of disabled features in a pod template; kinds call it when they prepare a write.
 pub fn drop_disabled_template(template: &mut Value) {
     drop_disabled(template);
 }
 
-/// What is wrong with a pod template, found at `path`.
+/// Validates a pod template at `path`.
 pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let none = Value::map();
     let (meta, spec) =
@@ -74,13 +74,12 @@ pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorLi
     }
 }
 
-/// What is wrong with a pod template that takes the place of an older one.
+/// Validates a pod template that replaces an older one.
 pub fn validate_template_update(new: &Value, _old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     validate_template(new, path, errors);
 }
 
-/// What the writer of a pod template, found at `path`, should know although it is no error. The older template, if
-/// there is one, makes no difference yet.
+/// Warnings of a pod template at `path`. The older template, if any, makes no difference yet.
 pub fn template_warnings(
     template: &Value,
     _old: Option<&Value>,
@@ -90,16 +89,16 @@ pub fn template_warnings(
     spec_warnings(template, path, true, warnings);
 }
 
-/// What holds a spec.
+/// Object that contains a pod spec.
 #[derive(Clone, Copy)]
 pub(crate) enum Holder<'a> {
-    /// A template, from which pods are yet to be made.
+    /// A template.
     Template,
     /// A pod, with its metadata.
     Pod(&'a Value),
 }
 
-/// Calls `visit` with each container of a spec and its path: first those that run first.
+/// Calls `visit` with each container of a spec and its path: init containers first.
 pub(crate) fn each_container<'a>(
     spec: &'a Value,
     path: &Path<'_>,
@@ -113,7 +112,7 @@ pub(crate) fn each_container<'a>(
     }
 }
 
-/// What is wrong with a pod spec.
+/// Validates a pod spec.
 pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, holder: Holder<'_>) {
     let grace = optional_number(spec, "terminationGracePeriodSeconds");
     if grace.is_none() {
@@ -130,11 +129,12 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
     let claim_names: BTreeSet<&str> = claims.filter(|name| !name.is_empty()).collect();
     resources::pod_claims(errors, &path.child("resourceClaims"), spec, is_mirror);
     let host_users = optional_boolean(spec, "hostUsers") != Some(false);
-    let around = Around { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
-    containers::regular(errors, &path.child("containers"), spec, &around);
-    containers::init(errors, &path.child("initContainers"), spec, &around);
-    containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &around);
-    resources::pod_level(errors, path, spec, &around.claim_names);
+    let context =
+        PodContext { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
+    containers::regular(errors, &path.child("containers"), spec, &context);
+    containers::init(errors, &path.child("initContainers"), spec, &context);
+    containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &context);
+    resources::pod_level(errors, path, spec, &context.claim_names);
     if boolean(spec, "hostNetwork") {
         containers::ports_on_host(errors, path, spec, matches!(holder, Holder::Pod(_)));
     }

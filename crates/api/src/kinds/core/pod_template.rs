@@ -1,4 +1,4 @@
-//! PodTemplate: a pod yet to be made, kept for others to use.
+//! PodTemplate: a stored pod template.
 
 use super::pod_spec;
 use crate::field_error::{ErrorList, Path};
@@ -6,7 +6,7 @@ use crate::kinds::Rules;
 use crate::kinds::read::present;
 use crate::value::Value;
 
-/// The rules of PodTemplate.
+/// Rules of PodTemplate.
 pub struct PodTemplate;
 
 impl Rules for PodTemplate {

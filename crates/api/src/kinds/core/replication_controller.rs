@@ -1,4 +1,4 @@
-//! ReplicationController: so many pods of one kind, the oldest way to say it.
+//! ReplicationController: a fixed number of pods of one template, the predecessor of ReplicaSet.
 
 use super::pod_spec;
 use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
@@ -11,7 +11,7 @@ use crate::kinds::{Rules, SelectableFields, keep};
 use crate::names::dns;
 use crate::value::Value;
 
-/// The rules of ReplicationController.
+/// Rules of ReplicationController.
 pub struct ReplicationController;
 
 const LABELS: FieldLabels<'static> = FieldLabels {
@@ -22,7 +22,7 @@ const LABELS: FieldLabels<'static> = FieldLabels {
     ],
     unsupported: UnsupportedLabel::Plain,
 };
-/// Marks fields that another version of the API said and this one cannot.
+/// Prefix of annotations for fields that this version of the API cannot represent.
 const NON_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
 
 impl Rules for ReplicationController {
@@ -148,7 +148,7 @@ impl Rules for ReplicationController {
                 }
                 template_of(Some(new))
             }
-            // Clients have always been told about the template that goes, not about the one that comes.
+            // As upstream, warnings concern the old template, not the new one.
             Some(old) if self.has_new_generation(new, old) => template_of(Some(old)),
             Some(_) => None,
         };
@@ -174,7 +174,7 @@ fn drop_disabled(object: &mut Value) {
     }
 }
 
-/// What is wrong with the template of something that keeps pods running.
+/// Validates the template of long-running pods.
 fn validate_template(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let Some(template) = present(spec, "template") else { return required(errors, path, "") };
     let label = |key: &str| template.at(&["metadata", "labels", key]).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Secret: data that few should see.
+//! Secret: confidential data.
 
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -11,7 +11,7 @@ use crate::value::{Map, Value};
 
 mod pem;
 
-/// The most bytes of values together.
+/// Maximum bytes of all values.
 const DATA_BYTES_MAX: usize = 1 << 20;
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const CERTIFICATE: &str = "tls.crt";
@@ -26,7 +26,7 @@ const FIELDS: FieldLabels<'static> = FieldLabels {
     unsupported: UnsupportedLabel::Plain,
 };
 
-/// The rules of Secret.
+/// Rules of Secret.
 pub struct Secret;
 
 impl Rules for Secret {
@@ -97,7 +97,7 @@ impl Rules for Secret {
     }
 }
 
-/// How many bytes base64 stands for.
+/// Decoded length of base64.
 pub(super) fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count()
 }
@@ -106,7 +106,7 @@ fn data(object: &Value) -> Option<&Map> {
     object.get("data").and_then(Value::as_map).filter(|map| !map.is_empty())
 }
 
-/// Texts are written for comfort and kept as bytes among the others, over which they win.
+/// Moves `stringData` into `data`, whose keys it overrides.
 fn encode_string_data(object: &mut Value) {
     let Some(Value::Map(texts)) = object.as_map_mut().and_then(|map| map.remove("stringData")) else {
         return;
@@ -121,7 +121,7 @@ fn encode_string_data(object: &mut Value) {
     (*data, _) = Map::from_entries(entries);
 }
 
-/// Checks that the data is there that a type promises.
+/// Checks that the data required by the type is present.
 fn check_type(errors: &mut ErrorList, object: &Value) {
     let data = data(object);
     let has = |key: &str| data.is_some_and(|data| data.contains(key));

@@ -1,4 +1,4 @@
-//! ServiceCIDR: a range of addresses for services, of one family or of both.
+//! ServiceCIDR: an address range for Services, single-stack or dual-stack.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::check::{self, GoLayout};
@@ -6,7 +6,7 @@ use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::ip::{self, Cidr};
 use crate::value::Value;
 
-/// The rules of ServiceCIDR.
+/// Rules of ServiceCIDR.
 pub struct ServiceCidr;
 
 impl Rules for ServiceCidr {

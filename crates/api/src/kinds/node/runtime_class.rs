@@ -1,4 +1,4 @@
-//! RuntimeClass: how the containers of a pod are run.
+//! RuntimeClass: the container runtime configuration of a pod.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const TOLERATION: GoLayout = GoLayout::Struct(&[
     ("TolerationSeconds", "tolerationSeconds", GoLayout::Plain),
 ]);
 
-/// The rules of RuntimeClass.
+/// Rules of RuntimeClass.
 pub struct RuntimeClass;
 
 impl Rules for RuntimeClass {
@@ -56,7 +56,7 @@ fn handler(errors: &mut ErrorList, handler: &str) {
     if handler.is_empty() {
         errors.push(FieldError::required(&path, ""));
     } else {
-        // This field counts in bytes where others say characters.
+        // The message of this field counts bytes, those of others characters.
         let faults = dns::label(handler).into_iter().map(|fault| match &*fault {
             "must be no more than 63 characters" => "must be no more than 63 bytes".into(),
             _ => fault,
@@ -79,7 +79,7 @@ fn scheduling(errors: &mut ErrorList, scheduling: &Value) {
     }
 }
 
-/// Checks what a pod costs beyond its containers, by the rules for the limits of a container.
+/// Validates the pod overhead, by the rules for container limits.
 fn overhead(errors: &mut ErrorList, overhead: &Value) {
     let path = Path::root("overhead");
     let limits = path.child("limits");

@@ -1,4 +1,4 @@
-//! RoleBinding and ClusterRoleBinding: who may do what a role says.
+//! RoleBinding and ClusterRoleBinding.
 
 use super::GROUP;
 use crate::field_error::{ErrorList, FieldError, Path};
@@ -13,13 +13,13 @@ const ROLE_REF: GoLayout = GoLayout::Struct(&[
     ("Name", "name", GoLayout::Text),
 ]);
 
-/// The rules of RoleBinding and, where it is not namespaced, of ClusterRoleBinding.
-pub struct Binding {
-    /// Whether this is RoleBinding.
+/// Rules of RoleBinding and, if not namespaced, of ClusterRoleBinding.
+pub struct RoleBinding {
+    /// `true` for RoleBinding.
     pub namespaced: bool,
 }
 
-impl Rules for Binding {
+impl Rules for RoleBinding {
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
     }
@@ -59,8 +59,8 @@ impl Rules for Binding {
     }
 }
 
-impl Binding {
-    /// Checks which role is meant. A missing name is complained about last.
+impl RoleBinding {
+    /// Validates the role reference. The error for a missing name is returned, because it comes last.
     fn role_ref(&self, errors: &mut ErrorList, role: &Value) -> Option<FieldError> {
         let path = Path::root("roleRef");
         let group = check::text(role, "apiGroup");

@@ -1,4 +1,4 @@
-//! ResourceSlice: the devices that a driver offers, or some of them.
+//! ResourceSlice: devices that a driver offers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use crate::time::Time;
 use crate::value::Value;
 
 const DEVICES_MAX: usize = 128;
-/// The most devices where they have taints or counters, which weigh more.
+/// Maximum number of devices with taints or counters, which take more space.
 const DEVICES_ADVANCED_MAX: usize = 64;
 const COUNTER_SETS_MAX: usize = 8;
 
-/// The rules of ResourceSlice.
+/// Rules of ResourceSlice.
 pub struct ResourceSlice;
 
 impl Rules for ResourceSlice {
@@ -113,7 +113,7 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
         report.first.push(FieldError::too_many(&at, Some(devices.len()), max));
     } else {
         let placed = check::boolean(spec, "perDeviceNodeSelection");
-        // Of several with one name the first counts.
+        // The first of equal names counts.
         let before = check::list(old, "devices").iter().rev().map(|old| (check::text(old, "name"), old));
         let before: BTreeMap<&str, &Value> = before.collect();
         for (i, one) in devices.iter().enumerate() {
@@ -151,7 +151,7 @@ fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
     }
 }
 
-/// Checks that a slice stays where it belongs.
+/// Rejects changes of immutable fields.
 fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
     let pool = path.child("pool");
     for (path, fields) in [
@@ -166,7 +166,7 @@ fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
     }
 }
 
-/// Checks on which nodes the devices are.
+/// Validates the node selection of the slice.
 fn nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let errors = &mut report.first;
     let mut set = Vec::new();

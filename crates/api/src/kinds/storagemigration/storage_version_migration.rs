@@ -1,4 +1,4 @@
-//! StorageVersionMigration: a request to write all objects of a resource anew.
+//! StorageVersionMigration: rewrites all objects of a resource in the storage version.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::check::{self, GoLayout};
@@ -12,7 +12,7 @@ const SPEC: GoLayout = GoLayout::Struct(&[(
     GoLayout::Struct(&[("group", "group", GoLayout::Text), ("resource", "resource", GoLayout::Text)]),
 )]);
 
-/// The rules of StorageVersionMigration.
+/// Rules of StorageVersionMigration.
 pub struct StorageVersionMigration;
 
 impl Rules for StorageVersionMigration {
@@ -87,7 +87,7 @@ fn joined(errors: &mut ErrorList, path: &Path<'_>, value: &str, faults: &crate::
     }
 }
 
-/// What is wrong with a revision: it must be a number that does not begin with zero.
+/// Error of a `resourceVersion`: it must be a number without a leading zero.
 fn revision_fault(version: &str) -> Option<String> {
     let good =
         version.is_empty() || (!version.starts_with('0') && version.bytes().all(|b| b.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! Changing the resources of a pod while it runs: cpu and memory, nothing else.
+//! In-place resize of a running pod: only CPU and memory.
 
 use super::{is_mirror, keep_pod_resources, qos_class, validate_pod};
 use crate::field_error::{ErrorList, Path};
@@ -8,11 +8,11 @@ use crate::kinds::keep;
 use crate::kinds::read::{entries, forbidden, invalid_name_of_type, list, present, same, text};
 use crate::value::Value;
 
-/// What may change.
+/// Mutable resources.
 const MUTABLE: [&str; 2] = ["cpu", "memory"];
 
-/// Keeps of a write of `resize` what it is for. Where containers come, go or are renamed everything is kept, so that
-/// validation can say so.
+/// Resets everything but resources in a write to `resize`. If containers are added, removed or renamed,
+/// everything is kept, so that validation reports it.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     let count = |pod: &Value, field: &str| {
         pod.at(&["spec", field]).map_or(0, |list| list.as_list().map_or(0, <[_]>::len))
@@ -55,7 +55,7 @@ fn take_resources(kept: &mut Vec<Value>, new: &[Value]) {
     }
 }
 
-/// What is wrong with a write of `resize`, the pod itself included.
+/// Validates a write to `resize`, including the pod itself.
 pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     let none = Value::map();
     let (new_spec, old_spec) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
@@ -87,7 +87,7 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     if has_pod_level(old_spec) || has_pod_level(new_spec) {
         pod_level(errors, &path, &mut rest, new_spec, old_spec);
     }
-    if !in_order(errors, &path, new_spec, old_spec) {
+    if !is_in_order(errors, &path, new_spec, old_spec) {
         return;
     }
     containers(errors, &path, &mut rest, new_spec, old_spec);
@@ -107,7 +107,7 @@ fn same_field(a: &Value, b: &Value, field: &str) -> bool {
     }
 }
 
-/// A node that says what its containers have can also change it; one without running containers is believed.
+/// `true` if the node reports the resources of its containers; also without running containers.
 fn is_supported(pod: &Value) -> bool {
     let Some(status) = present(pod, "status") else { return true };
     let is_running = |one: &&Value| one.at(&["state", "running"]).is_some_and(|state| !state.is_null());
@@ -137,7 +137,7 @@ fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Va
         }
     }
     if let Some(resources) = rest.get_mut("resources") {
-        set_back(resources, was.unwrap_or(&Value::Null));
+        reset(resources, was.unwrap_or(&Value::Null));
         if was.is_none() && resources.is_empty() {
             rest.make_map().remove("resources");
         }
@@ -151,8 +151,8 @@ fn is_removed(new: &Value, old: &Value, sort: &str) -> bool {
     entries(old, sort).any(|(name, _)| present(new, sort).is_none_or(|new| new.get(name).is_none()))
 }
 
-/// Sets what may change back to what it was.
-fn set_back(resources: &mut Value, old: &Value) {
+/// Resets the mutable resources.
+fn reset(resources: &mut Value, old: &Value) {
     for sort in ["limits", "requests"] {
         let amounts = resources.ensure_map(sort);
         for name in MUTABLE {
@@ -167,8 +167,8 @@ fn set_back(resources: &mut Value, old: &Value) {
     }
 }
 
-/// Whether the containers are the same ones in the same order.
-fn in_order(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+/// `true` if the containers are the same in the same order.
+fn is_in_order(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let mut good = true;
     for field in ["containers", "initContainers"] {
         let (new, old) = (list(new, field), list(old, field));
@@ -210,7 +210,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
         for (i, (container, old)) in kept.iter_mut().zip(list(old, field)).enumerate() {
             let was_modified = !same(container, old);
             let resources = container.make_map().ensure("resources", Value::map);
-            set_back(resources, present(old, "resources").unwrap_or(&none));
+            reset(resources, present(old, "resources").unwrap_or(&none));
             let is_init = field == "initContainers";
             if !same(container, old) {
                 if is_init {

@@ -1,4 +1,4 @@
-//! What of a pod may change once it is there: images, deadlines, more tolerations, fewer gates.
+//! Mutable fields of a pod: images, deadlines, additional tolerations, fewer scheduling gates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::value::Value;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// What is wrong with a change of a pod.
+/// Validates an update of a pod.
 pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
@@ -45,7 +45,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// Whether the containers are the same ones; what is wrong with their new images.
+/// `true` if the containers are the same; validates their new images.
 fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) -> bool {
     if new.len() != old.len() {
         forbidden(errors, path, "pod updates may not add or remove containers");
@@ -64,7 +64,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Val
     true
 }
 
-/// A deadline may be set, and come nearer. Says whether it makes sense to look further.
+/// A deadline may be set and shortened. `true` if validation should continue.
 fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let field = "activeDeadlineSeconds";
     match (optional_number(new, field), optional_number(old, field)) {
@@ -88,7 +88,7 @@ fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -
     }
 }
 
-/// Tolerations may be added; of those that are there only the time may change.
+/// Tolerations may be added; of existing ones only the seconds may change.
 fn tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
     fn identity(toleration: &Value) -> [&str; 4] {
         ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
@@ -114,24 +114,24 @@ fn scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old:
     }
 }
 
-/// The new spec with everything that may change set back to what it was.
+/// The new spec with all mutable fields reset.
 fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> Value {
     let mut rest = new.clone();
     for field in ["containers", "initContainers"] {
         for (at, before) in list(old, field).iter().enumerate() {
             if let Some(container) = crate::kinds::read::list_mut(&mut rest, field).get_mut(at) {
-                set_back(container, before, "image");
+                reset(container, before, "image");
             }
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        set_back(&mut rest, old, field);
+        reset(&mut rest, old, field);
     }
     let grace = "terminationGracePeriodSeconds";
     if optional_number(old, grace).is_some_and(|seconds| seconds < 0)
         && optional_number(new, grace) == Some(1)
     {
-        set_back(&mut rest, old, grace);
+        reset(&mut rest, old, grace);
     }
     if !list(old, "schedulingGates").is_empty() {
         node_choice(errors, path, &mut rest, old);
@@ -139,14 +139,14 @@ fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: 
     rest
 }
 
-fn set_back(new: &mut Value, old: &Value, field: &str) {
+fn reset(new: &mut Value, old: &Value, field: &str) {
     match present(old, field) {
         Some(value) => drop(new.make_map().insert(field, value.clone())),
         None => drop(new.make_map().remove(field)),
     }
 }
 
-/// While a pod waits at a gate, the choice of its node may be narrowed.
+/// Node selector and affinity of a gated pod may become more restrictive.
 fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &Value) {
     if rest.get("nodeSelector") != old.get("nodeSelector") {
         let narrows = entries(old, "nodeSelector").all(|(label, value)| {
@@ -158,7 +158,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
                 present(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
             invalid(errors, &path.child("nodeSelector"), shown(new), detail);
         }
-        set_back(rest, old, "nodeSelector");
+        reset(rest, old, "nodeSelector");
     }
     let of = |spec: &Value| spec.at(&["affinity", "nodeAffinity"]).filter(|nodes| !nodes.is_null()).cloned();
     let (new_nodes, old_nodes) = (of(rest), of(old));
@@ -178,7 +178,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
     }
 }
 
-/// Terms that nodes must meet may get further requirements; where there were none, anything may come.
+/// Required terms may get further requirements; if there were none, any may be added.
 fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
     fn terms(nodes: Option<&Value>) -> &[Value] {
         nodes

@@ -1,4 +1,4 @@
-//! Near what, or far from what, a pod wants to run.
+//! Validation of node and pod affinity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::value::Value;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// What is wrong with the affinity of a pod.
+/// Validates the affinity of a pod.
 pub(crate) fn affinity(errors: &mut ErrorList, path: &Path<'_>, affinity: &Value) {
     if let Some(nodes) = present(affinity, "nodeAffinity") {
         node_affinity(errors, &path.child("nodeAffinity"), nodes);
@@ -52,13 +52,13 @@ fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, nodes: &Value) {
         let path = terms.index(i);
         weight(errors, &path, weighted);
         if let Some(term) = present(weighted, "preference") {
-            // What is only preferred may name values that no label has.
+            // Preferred terms may have values that are not valid label values.
             node_term(errors, &path.child("preference"), term, true);
         }
     }
 }
 
-/// What is wrong with a selector of nodes.
+/// Validates a node selector.
 pub fn node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
     let path = path.child("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
@@ -155,8 +155,8 @@ fn pod_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value) {
     errors.push_invalid(&path.child("topologyKey"), topology, key::label_key(topology));
 }
 
-/// What is wrong with labels whose values are taken from the pod itself. By now they stand in the selector too, so
-/// one that was there before stands there twice.
+/// Validates `matchLabelKeys` and `mismatchLabelKeys`. Their requirements have been merged into the selector
+/// by now, so a key that was in the selector before occurs twice.
 pub(crate) fn label_keys(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -194,7 +194,7 @@ pub(crate) fn label_keys(
     }
 }
 
-/// Puts the labels that are to be taken from the pod into the selectors, with the values that it has.
+/// Merges the label keys into the selectors, with the label values of the pod.
 pub(crate) fn apply_label_keys(pod: &mut Value) {
     if !pod.get("spec").is_some_and(has_label_keys) {
         return;
@@ -219,7 +219,7 @@ pub(crate) fn apply_label_keys(pod: &mut Value) {
     }
 }
 
-/// Whether any selector of a spec takes labels from the pod; few do.
+/// `true` if any selector of a spec has label keys; few have.
 fn has_label_keys(spec: &Value) -> bool {
     let has = |term: &Value| {
         ["matchLabelKeys", "mismatchLabelKeys"].iter().any(|field| present(term, field).is_some())

@@ -1,4 +1,4 @@
-//! Where volumes stand in a container, as directories or as devices.
+//! Validation of volume mounts and devices of containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::kinds::read::{
 };
 use crate::value::Value;
 
-/// The good volumes of a pod, by name.
+/// Valid volumes of a pod, by name.
 pub(crate) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
 
-/// What is wrong with the mounts and devices of a container.
+/// Validates the mounts and devices of a container.
 pub(crate) fn mounts_and_devices(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -24,7 +24,7 @@ pub(crate) fn mounts_and_devices(
     device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
 }
 
-/// Names and paths of the other list of a container. Of several entries with one name the last counts.
+/// Names and paths of the other list of a container. The last of equal names counts.
 struct Taken<'a> {
     names: BTreeSet<&'a str>,
     places: BTreeSet<&'a str>,
@@ -78,7 +78,7 @@ fn mount_list(
     }
 }
 
-/// The paths of these faults lack the number of the mount; clients know them so.
+/// As upstream, the paths of these errors lack the index of the mount.
 fn sub_paths(errors: &mut ErrorList, list_path: &Path<'_>, path: &Path<'_>, mount: &Value) {
     let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
     if !sub_path.is_empty() {

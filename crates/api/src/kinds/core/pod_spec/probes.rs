@@ -1,4 +1,4 @@
-//! Probes and hooks: how the node asks a container whether it is well, and tells it of its start and end.
+//! Validation of probes and lifecycle hooks.
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
@@ -8,12 +8,12 @@ use crate::kinds::read::{
 use crate::names::key;
 use crate::value::Value;
 
-/// The handlers of a probe, in the order in which they are judged.
+/// Handlers of a probe, in the order of validation.
 const OF_PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
-/// The handlers of a hook.
+/// Handlers of a hook.
 const OF_HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// What is wrong with the probes and hooks of a container that may have them.
+/// Validates the probes and hooks of a container that may have them.
 pub(crate) fn probes_and_hooks(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -58,7 +58,7 @@ fn validate_probe(errors: &mut ErrorList, path: &Path<'_>, probe: &Value) {
     }
 }
 
-/// What is wrong with a handler. A grace period that is missing is complained about elsewhere.
+/// Validates a handler. A missing grace period is reported elsewhere.
 fn handler(errors: &mut ErrorList, path: &Path<'_>, holder: &Value, handlers: &[&str], grace: Option<i64>) {
     let mut count = 0;
     for field in handlers {
@@ -101,7 +101,7 @@ fn sleep(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, grace: Option<i6
     }
 }
 
-/// What is wrong with a port that is a number or a name.
+/// Validates a port number or name.
 fn port(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
     match optional_text(value, field) {
         Some(name) => errors.push_invalid(path, name, key::port_name(name)),

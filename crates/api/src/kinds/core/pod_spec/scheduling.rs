@@ -1,4 +1,4 @@
-//! When and where a pod may run: tolerations, spreading, gates; and how it finds others: names and aliases.
+//! Validation of tolerations, topology spread, gates, and DNS settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use crate::kinds::read::{
 use crate::names::{dns, ip, key};
 use crate::value::Value;
 
-/// How many name servers a resolver asks.
+/// Maximum number of name servers.
 const NAME_SERVERS_MAX: usize = 3;
-/// How many domains a resolver searches.
+/// Maximum number of search domains.
 const SEARCHES_MAX: usize = 32;
-/// How long their list may be, spaces between them included.
+/// Maximum bytes of the search list, including separators.
 const SEARCHES_BYTES_MAX: usize = 2048;
-/// The longest name that a host can call itself.
+/// Maximum bytes of a host name override.
 const HOSTNAME_BYTES_MAX: usize = 64;
 
-/// What is wrong with tolerations.
+/// Validates tolerations.
 pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
     for (i, toleration) in tolerations.iter().enumerate() {
         let path = path.index(i);
@@ -50,7 +50,7 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
                 invalid(errors, &operator_path, value, "value must be empty when `operator` is 'Exists'");
             }
             "Lt" | "Gt" => {
-                // They are known, but not yet let through.
+                // Known operators that are not enabled.
                 let words = ["Equal", "Exists", "Lt", "Gt"];
                 errors.push(FieldError::not_supported(
                     &operator_path,
@@ -71,7 +71,7 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
     }
 }
 
-/// What is wrong with how pods are spread.
+/// Validates topology spread constraints.
 pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constraints: &[Value]) {
     let pair = |one| (text(one, "topologyKey"), text(one, "whenUnsatisfiable"));
     let last: BTreeMap<(&str, &str), usize> =
@@ -84,7 +84,7 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
             required(errors, &path.child("topologyKey"), "can not be empty");
         }
         supported(errors, &path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
-        // The last of those that are alike is no duplicate.
+        // As upstream, the last of equal constraints is not reported.
         if last.get(&(topology, action)) != Some(&i) {
             let path = path.child("{topologyKey, whenUnsatisfiable}");
             errors.push(FieldError::duplicate(&path, format!("{{{topology}, {action}}}")));
@@ -109,7 +109,7 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
     }
 }
 
-/// What is wrong with the conditions that a pod waits for: to be ready, and to be scheduled at all.
+/// Validates readiness gates and scheduling gates.
 pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let ready_path = path.child("readinessGates");
     for (i, gate) in list(spec, "readinessGates").iter().enumerate() {
@@ -128,7 +128,7 @@ pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
 }
 
-/// What is wrong with how a pod finds names.
+/// Validates the DNS configuration.
 pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let config = present(spec, "dnsConfig");
     if text(spec, "dnsPolicy") == "None" {
@@ -173,7 +173,7 @@ pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) 
     }
 }
 
-/// What is wrong with the name that a pod calls itself in place of its own.
+/// Validates the host name override.
 pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let Some(name) = optional_text(spec, "hostnameOverride") else { return };
     let path = path.child("hostnameOverride");
@@ -189,7 +189,7 @@ pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &
     errors.push_invalid(&path, name, dns::subdomain(name));
 }
 
-/// What is wrong with further names of hosts.
+/// Validates host aliases.
 pub(crate) fn host_aliases(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let path = path.child("hostAliases");
     for (i, alias) in list(spec, "hostAliases").iter().enumerate() {

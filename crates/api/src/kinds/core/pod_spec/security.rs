@@ -1,4 +1,4 @@
-//! Under which rights a pod and its containers run.
+//! Validation of security contexts.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use crate::kinds::read::{
 use crate::names::key;
 use crate::value::Value;
 
-/// The longest name of a kernel parameter.
+/// Maximum bytes of a sysctl name.
 const SYSCTL_BYTES_MAX: usize = 253;
 const SYSCTL_FAULT: &str = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-/// The longest path of a profile on the node.
+/// Maximum bytes of a profile path on the node.
 const PROFILE_BYTES_MAX: usize = 4095;
-/// How profiles come, in the order in which messages list them.
+/// Profile types, in the order of messages.
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// Kernel parameters that belong to the namespace of processes that talk to each other.
+/// Sysctls of the IPC namespace.
 const IPC_SYSCTLS: [&str; 10] = [
     "kernel.msg",
     "kernel.msgmax",
@@ -33,7 +33,7 @@ const IPC_SYSCTLS: [&str; 10] = [
     "kernel.shmmni",
 ];
 
-/// What is wrong with the rights of a pod.
+/// Validates the security context of a pod.
 pub(crate) fn pod(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let Some(context) = present(spec, "securityContext") else { return };
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
@@ -57,7 +57,7 @@ fn optional_word(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: 
     }
 }
 
-/// What pods and containers say alike.
+/// Validates fields that pods and containers share.
 fn profiles(errors: &mut ErrorList, path: &Path<'_>, context: &Value) {
     if let Some(profile) = present(context, "seccompProfile") {
         seccomp(errors, &path.child("seccompProfile"), profile);
@@ -70,7 +70,7 @@ fn profiles(errors: &mut ErrorList, path: &Path<'_>, context: &Value) {
     }
 }
 
-/// What is wrong with the rights of a container.
+/// Validates the security context of a container.
 pub(crate) fn container(errors: &mut ErrorList, path: &Path<'_>, context: &Value, host_users: bool) {
     for field in ["runAsUser", "runAsGroup"] {
         unix_id(errors, path, context, field);
@@ -124,7 +124,7 @@ fn seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &Value) {
     }
 }
 
-/// What is wrong with a profile of AppArmor.
+/// Validates an AppArmor profile.
 pub(crate) fn app_armor(errors: &mut ErrorList, path: &Path<'_>, profile: &Value) {
     let local_path = path.child("localhostProfile");
     let local = optional_text(profile, "localhostProfile");
@@ -183,7 +183,7 @@ fn is_ipc(name: &str) -> bool {
     IPC_SYSCTLS.contains(&name) || name.starts_with("fs.mqueue.")
 }
 
-/// A name written with slashes, with dots: the first of the two decides which one separates.
+/// Converts a sysctl name with slashes to dots: the first of the two is the separator.
 fn dotted(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'/' => name
@@ -213,7 +213,7 @@ fn is_sysctl(name: &str) -> bool {
         })
 }
 
-/// What is wrong with a pod whose users are not those of the host.
+/// Validates a pod in its own user namespace.
 pub(crate) fn host_users(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     if optional_boolean(spec, "hostUsers") != Some(false) {
         return;

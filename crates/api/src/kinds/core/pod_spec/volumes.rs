@@ -1,5 +1,5 @@
-//! Volumes: where a pod keeps files. Each has one source; sources by drivers that are gone are still judged, as
-//! objects that name them are still stored.
+//! Validation of volumes. Each has one source; sources of removed drivers are still validated, because stored
+//! objects have them.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ mod projected;
 pub use claim::claim_spec;
 pub use projected::signer_name;
 
-/// Every source, in the order in which it is judged. The paths of two of them in messages are not their names.
+/// All sources in the order of validation. Two of them have other names in the paths of messages.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -56,7 +56,7 @@ const SOURCES: [&str; 30] = [
     "image",
 ];
 
-/// What is wrong with the volumes of a pod, and which of them are good. `pod_name` is empty for templates.
+/// Validates the volumes of a pod, and returns the valid ones. `pod_name` is empty for templates.
 pub(crate) fn volumes<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -166,7 +166,7 @@ fn one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Val
     }
 }
 
-/// What is wrong with the name of the claim that an ephemeral volume makes.
+/// Validates the name of the claim of an ephemeral volume.
 fn claim_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, pod_name: &str) {
     if pod_name.is_empty() || volume.is_empty() {
         return;
@@ -198,7 +198,7 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     }
 }
 
-/// What is wrong with the mode of files.
+/// Validates a file mode.
 fn file_mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
     if let Some(mode) = optional_number(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
@@ -247,7 +247,7 @@ fn csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     }
 }
 
-/// What is wrong with the name of a storage driver.
+/// Validates the name of a CSI driver.
 pub fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
     if driver.is_empty() {
         return required(errors, path, "");
@@ -258,5 +258,5 @@ pub fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
     errors.push_invalid(path, driver, dns::subdomain(&driver.to_lowercase()));
 }
 
-/// The paths that a volume makes, each only once.
-type Places<'a> = BTreeSet<&'a str>;
+/// Paths in a volume, which must be unique.
+type VolumePaths<'a> = BTreeSet<&'a str>;

@@ -1,5 +1,4 @@
-//! What the writer of a pod should know although it is no error: what has no effect, what hides something else, and
-//! what will not be there for ever.
+//! Warnings of pod specs: fields without effect, fields that hide others, and deprecated fields.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ mod ports;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Labels of nodes that have other names now.
+/// Renamed node labels.
 const DEPRECATED_LABELS: [(&str, &str); 8] = [
     ("beta.kubernetes.io/arch", r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#),
     ("beta.kubernetes.io/os", r#"deprecated since v1.14; use "kubernetes.io/os" instead"#),
@@ -43,7 +42,7 @@ const DEPRECATED_LABELS: [(&str, &str); 8] = [
     ("node-role.kubernetes.io/master", r#"use "node-role.kubernetes.io/control-plane" instead"#),
 ];
 
-/// Annotations that nobody reads any more.
+/// Annotations that are ignored.
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -56,7 +55,7 @@ const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Volumes whose drivers are gone, in the order in which they are named; the path in the message, and why.
+/// Volumes of removed drivers, in the order of their warnings; the path in the message, and the reason.
 const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -69,7 +68,7 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Warnings about a pod or template, found at `path`.
+/// Warnings of a pod or template at `path`.
 pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, warnings: &mut Vec<String>) {
     let none = Value::map();
     let spec = present(holder, "spec").unwrap_or(&none);
@@ -199,7 +198,7 @@ fn volumes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     for (i, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(i);
         for (field, shown, why) in DEPRECATED_VOLUMES {
-            // Claims are named between the volumes that went before and after them.
+            // As upstream, claims come between the volumes before and after them.
             if field == "cephfs" {
                 claim(volume, &path, warnings);
             }
@@ -218,7 +217,7 @@ fn claim(volume: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     claim_warnings(spec, &path, warnings);
 }
 
-/// Warnings about the spec of a claim.
+/// Warnings of a claim spec.
 fn claim_warnings(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     if let Some(resources) = present(spec, "resources") {
         let path = path.child("resources");
@@ -280,7 +279,7 @@ fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
             continue;
         }
         let (value, reference) = (text(variable, "value"), format!("$({name})"));
-        // A value that adds to the one before is meant; any other hides it.
+        // A value that refers to the previous one is intended; any other hides it.
         let adds =
             present(variable, "valueFrom").is_none() && value != reference && value.contains(&reference);
         if !adds {

@@ -1,4 +1,4 @@
-//! What only pods on Windows can say, and what only those on Linux can.
+//! Validation of fields that apply only to Windows or only to Linux.
 
 use super::each_container;
 use crate::field_error::{ErrorList, Path};
@@ -9,14 +9,14 @@ use crate::kinds::read::{
 use crate::names::dns;
 use crate::value::Value;
 
-/// How long the credentials of a group may be, in KiB.
+/// Maximum size of GMSA credentials in KiB.
 const CREDENTIALS_KIB_MAX: usize = 64;
-/// How long the domain of a user must stay below.
+/// Exclusive maximum bytes of the domain of a user.
 const DOMAIN_BYTES_END: usize = 256;
-/// How long the name of a user may be.
+/// Maximum bytes of a user name.
 const USER_BYTES_MAX: usize = 104;
 
-/// What of a pod's rights means nothing on Windows.
+/// Fields of a pod security context that do not apply to Windows.
 const POD_LINUX_ONLY: [&str; 11] = [
     "appArmorProfile",
     "seLinuxOptions",
@@ -30,7 +30,7 @@ const POD_LINUX_ONLY: [&str; 11] = [
     "supplementalGroupsPolicy",
     "seLinuxChangePolicy",
 ];
-/// What of a container's rights means nothing on Windows.
+/// Fields of a container security context that do not apply to Windows.
 const CONTAINER_LINUX_ONLY: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",
@@ -44,7 +44,7 @@ const CONTAINER_LINUX_ONLY: [&str; 10] = [
     "runAsGroup",
 ];
 
-/// What is wrong with the options for Windows.
+/// Validates Windows options.
 pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) {
     if let Some(name) = optional_text(options, "gmsaCredentialSpecName") {
         errors.push_invalid(&path.child("gmsaCredentialSpecName"), name, dns::subdomain(name));
@@ -63,7 +63,7 @@ pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) 
     }
 }
 
-/// `user`, or `domain\user`.
+/// Validates `user` or `domain\user`.
 fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return invalid_name_of_type(errors, path, name, "runAsUserName cannot be an empty string");
@@ -128,7 +128,7 @@ fn is_dns(domain: &str) -> bool {
     })
 }
 
-/// What is wrong with containers that run as processes of the host: all or none, and on its network.
+/// Validates HostProcess containers: all or none, and on the host network.
 pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let of = |holder: &Value| {
         holder
@@ -164,7 +164,7 @@ pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value
     }
 }
 
-/// What is wrong with the operating system of a pod, and with what it cannot do.
+/// Validates the operating system of a pod, and fields that it does not support.
 pub(crate) fn operating_system(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let Some(os) = present(spec, "os") else { return };
     let context_path = path.child("securityContext");

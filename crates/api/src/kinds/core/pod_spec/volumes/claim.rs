@@ -1,4 +1,4 @@
-//! Claims that are made for one pod and go with it.
+//! Validation of claim templates of ephemeral volumes.
 
 use super::super::resources;
 use crate::field_error::{BadValue, ErrorList, Path};
@@ -9,9 +9,9 @@ use crate::kinds::read::{
 use crate::names::{dns, metadata};
 use crate::value::Value;
 
-/// How a volume may be used, by how many.
+/// Access modes.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// The metadata that a template of a claim must not have, in the order in which it is judged.
+/// Metadata that a claim template must not have, in the order of validation.
 const NOT_IN_TEMPLATES: [&str; 12] = [
     "name",
     "generateName",
@@ -27,7 +27,7 @@ const NOT_IN_TEMPLATES: [&str; 12] = [
     "finalizers",
 ];
 
-/// What is wrong with an ephemeral volume.
+/// Validates an ephemeral volume.
 pub(super) fn template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let path = path.child("volumeClaimTemplate");
     let Some(template) = present(source, "volumeClaimTemplate") else { return required(errors, &path, "") };
@@ -46,7 +46,7 @@ pub(super) fn template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) 
     claim_spec(errors, &path.child("spec"), present(template, "spec").unwrap_or(&none));
 }
 
-/// What is wrong with the spec of a claim.
+/// Validates a claim spec.
 pub fn claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let modes_path = path.child("accessModes");
     let modes = list(spec, "accessModes");
@@ -113,7 +113,7 @@ fn data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
         }
     }
     let [Some((_, source)), Some((_, reference))] = sources else { return };
-    // The message shows the path as an object without fields, which is how Go prints it.
+    // The message shows the path as an object without fields, as Go prints it.
     let shown = || BadValue::Json("{}".into());
     if !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";

@@ -1,4 +1,4 @@
-//! Sources by drivers that were once part of Kubernetes itself.
+//! Validation of in-tree volume sources.
 
 use super::super::paths;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -9,12 +9,12 @@ use crate::kinds::read::{
 use crate::names::{dns, key};
 use crate::value::Value;
 
-/// The longest volume name with the portal behind it, if the initiator is named.
+/// Maximum bytes of a volume name with its portal, if an initiator is given.
 const ISCSI_NAME_BYTES_MAX: usize = 64;
-/// The longest name of a tenant.
+/// Maximum bytes of a tenant name.
 const TENANT_BYTES_MAX: usize = 64;
 
-/// What is wrong with such a source.
+/// Validates an in-tree source.
 pub(super) fn source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
     match field {
         "gitRepo" => {
@@ -88,7 +88,7 @@ fn iscsi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     }
 }
 
-/// The name of a volume whose initiator is named is joined to its portal, and must leave room for it.
+/// The name of a volume with an initiator is joined to its portal, and must leave room for it.
 pub(super) fn iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, source: &Value) {
     let len = volume.len() + 1 + text(source, "targetPortal").len();
     if optional_text(source, "initiatorName").is_some() && len > ISCSI_NAME_BYTES_MAX {
@@ -99,7 +99,7 @@ pub(super) fn iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, 
 
 fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     let is_long_id = |prefix: &str, len: usize| {
-        // The character after the prefix is not looked at.
+        // The character after the prefix is not checked.
         let rest = name.strip_prefix(prefix).map(str::as_bytes).unwrap_or_default();
         rest.len() == len + 1 && rest[1..].iter().all(u8::is_ascii_alphanumeric)
     };
@@ -114,8 +114,7 @@ fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     }
 }
 
-/// `iqn.2024-01.example.com:storage`: somewhere in the name stands a date and an authority, and it ends in a colon
-/// and a part of its own.
+/// `iqn.2024-01.example.com:storage`: contains a date and an authority, and ends in a colon and a suffix.
 fn is_iqn(name: &str) -> bool {
     name.match_indices("iqn.").any(|(at, start)| {
         let rest = &name.as_bytes()[at + start.len()..];
@@ -167,7 +166,7 @@ fn quobyte(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["volume"]);
 }
 
-/// `host:port` or `[host]:port`, either of which may be empty.
+/// `true` for `host:port` or `[host]:port`, either of which may be empty.
 fn is_host_and_port(pair: &str) -> bool {
     match pair.strip_prefix('[') {
         Some(rest) => rest
