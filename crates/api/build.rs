@@ -1,5 +1,5 @@
-//! Makes the schema table: structure and descriptions come from the typed crate, everything else from the
-//! project's own tables. The result is three files that `schema` embeds.
+//! Generates the schema table: structure and descriptions come from the `k8s-openapi` crate, everything else
+//! from the project's own `tables/`. The result is three files that `schema` embeds.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -21,7 +21,7 @@ fn main() {
     }
     let tables = Path::new("tables");
     let resources = fs::read_to_string(tables.join("resources")).expect("the resource table is readable");
-    let model = model::join(table::read(tables), &typed::definitions(), &listed_kinds(&resources));
+    let model = model::join(table::read(tables), &typed::definitions(), &kinds_with_lists(&resources));
     let encoded = encode::encode(&model);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names the output directory"));
     let write = |name: &str, bytes: &[u8]| fs::write(out.join(name), bytes).expect("the output is writable");
@@ -30,8 +30,8 @@ fn main() {
     write("descriptions.txt", encoded.descriptions.as_bytes());
 }
 
-/// The kinds that can be listed, each with its API version.
-fn listed_kinds(resources: &str) -> Vec<(String, String)> {
+/// Kinds with a list, with their API versions.
+fn kinds_with_lists(resources: &str) -> Vec<(String, String)> {
     let mut kinds = Vec::new();
     let mut api_version = "";
     for line in resources.lines().filter(|line| !line.starts_with(' ')) {

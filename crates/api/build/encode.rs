@@ -1,4 +1,4 @@
-//! The model as bytes, in the form that `layout` describes.
+//! Encoder of the schema table, in the layout of `layout`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::layout::{
 };
 use crate::model::{Field, Model, Node, Of};
 
-/// The table, its texts and, apart from them because few ask, the descriptions.
+/// The table, its texts and, separately because they are rarely read, the descriptions.
 pub struct Encoded {
     pub table: Vec<u8>,
     pub texts: String,
@@ -93,7 +93,7 @@ impl Encoder {
         at
     }
 
-    /// The name of a field, which lies among the texts as it is written before a value.
+    /// Adds the name of a field, stored as it is written before a value.
     fn name(&mut self, name: &str) -> u32 {
         if let Some(at) = self.names.get(name) {
             return *at;
@@ -133,7 +133,7 @@ impl Encoder {
         index
     }
 
-    /// The way to a field through embedded structs: all protobuf numbers but the last.
+    /// Adds the path to a field through embedded structs: all protobuf numbers but the last.
     fn embed(&mut self, path: Option<&str>, numbers: &[u16]) -> u16 {
         let key = (path.unwrap_or_default().to_owned(), numbers.to_vec());
         if let Some(index) = self.embeds.get(&key) {
@@ -233,7 +233,8 @@ impl Encoder {
     }
 }
 
-/// How many slots a struct with so many fields has: twice as many, so that a name is mostly found at once.
+/// Number of slots of a struct with so many fields: at least twice as many, so that most lookups take one
+/// probe.
 fn slots(fields: usize) -> usize {
     (2 * fields).next_power_of_two()
 }
@@ -246,7 +247,7 @@ fn flags(field: &Field) -> u16 {
         (field.always, flag::ALWAYS),
         (facts.omit_empty, flag::OMIT_EMPTY),
         (facts.omit_zero, flag::OMIT_ZERO),
-        (facts.empty_counts, flag::EMPTY_COUNTS),
+        (facts.empty_counts, flag::DISTINGUISHES_EMPTY),
         (facts.pointer, flag::POINTER),
         (patch("merge"), flag::PATCH_MERGE),
         (patch("retainKeys"), flag::PATCH_RETAIN_KEYS),

@@ -1,4 +1,4 @@
-//! Facts and structure joined, every reference resolved.
+//! Schema model: tables and structure joined, with all references resolved.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::table::{self, Package};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
-/// Everything that goes into the table.
+/// Contents of the schema table.
 pub struct Model {
-    /// By definition name.
+    /// Structs by definition name.
     pub structs: BTreeMap<String, Struct>,
-    /// The types of fields and items, each once.
+    /// Types of fields and items, deduplicated.
     pub nodes: Vec<Node>,
     indexes: BTreeMap<Node, u16>,
 }
@@ -29,17 +29,17 @@ pub struct Struct {
     pub fields: Vec<Field>,
 }
 
-/// A field: its facts, its type, what the typed crate says.
+/// A field: its table entry, its type, and its schema in `k8s-openapi`.
 pub struct Field {
     pub facts: table::Field,
     pub node: u16,
     pub required: bool,
-    /// Written even when nothing was said about it: what is never left out, and structs that are no pointers.
+    /// Encoded even if absent: fields without `omitempty`, and structs that are no pointers.
     pub always: bool,
     pub description: String,
 }
 
-/// The type of a field or an item.
+/// Type of a field or item.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
     pub tag: u8,
@@ -52,7 +52,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether Go has the type as a struct, which is never empty to it.
+    /// `true` if the Go type is a struct, which is never empty for `omitempty`.
     fn is_go_struct(&self) -> bool {
         !matches!(
             self.tag,
@@ -68,7 +68,7 @@ impl Node {
     }
 }
 
-/// What a node refers to.
+/// Target of a node.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
     #[default]
@@ -77,8 +77,8 @@ pub enum Of {
     Definition(String),
 }
 
-/// Joins the tables with the structure. Every type of either side must be in the other, but for those that
-/// only the tables describe.
+/// Joins the tables with the structure. Panics if a type is missing on either side, except types that only
+/// the tables describe.
 pub fn join(packages: Vec<Package>, typed: &BTreeMap<String, Value>, lists: &[(String, String)]) -> Model {
     let mut model = Model { structs: BTreeMap::new(), nodes: Vec::new(), indexes: BTreeMap::new() };
     for package in packages {
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    /// All lists are alike: their metadata, then the items.
+    /// All lists have the same form: list metadata, then items.
     fn list_of(&mut self, package: &Package, item: &str) -> Struct {
         let name = item.rsplit('.').next().unwrap_or(item);
         let field = |name: &str, number, omit_empty, structure: String| table::Field {
@@ -177,7 +177,8 @@ impl Model {
         joined
     }
 
-    /// The node of a schema. Markers are those of the outermost list or map; `wrapped` is about the innermost.
+    /// Interns the node of a schema. Markers apply to the outermost list or map; `wrapped` applies to the
+    /// innermost.
     fn node(&mut self, schema: &Value, facts: &table::Field, go: Option<&str>) -> u16 {
         let mut node = Node { go: go.map_or_else(|| go_type(schema), str::to_owned), ..Node::default() };
         if let Some((kind, keys)) = &facts.list {
@@ -227,7 +228,7 @@ impl Model {
     }
 }
 
-/// The structure that a table writes as `[]{}ref:Name`, in the form of the typed crate.
+/// Structure that a table writes as `[]{}ref:Name`, in the form of `k8s-openapi`.
 fn structure(text: &str) -> Value {
     if let Some(items) = text.strip_prefix("[]") {
         return serde_json::json!({"type": "array", "items": structure(items)});
@@ -262,7 +263,7 @@ fn scalar(schema: &Value) -> u8 {
     }
 }
 
-/// Definitions that are no structs in JSON.
+/// Definitions that are not structs in JSON.
 fn special(definition: &str) -> Option<u8> {
     let (package, name) = definition.rsplit_once('.')?;
     Some(match (package, name) {
@@ -280,7 +281,7 @@ fn special(definition: &str) -> Option<u8> {
     })
 }
 
-/// The Go type as errors name it, where the structure tells.
+/// Go type in decoding errors, where it follows from the structure.
 fn go_type(schema: &Value) -> String {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let mut parts = reference.rsplit(['.', '/']);

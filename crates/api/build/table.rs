@@ -1,29 +1,28 @@
-//! The project's own tables: what the typed crate does not know.
+//! Parser of the project's own tables, which hold the facts that `k8s-openapi` lacks.
 //!
 //! One file per package of the API. The first line is `package DEFINITION-PREFIX GROUP/VERSION`. A type starts
-//! with `[Name]`, after it perhaps `map=atomic`. Then come its fields, one per line, in the order in which they
-//! are written out:
+//! with `[Name]`, optionally followed by `map=atomic`. Its fields follow, one per line, in encoding order:
 //!
 //! ```text
 //! name number flags attributes…
 //! ```
 //!
-//! The number is the protobuf number: `-` for none, `2/1` for number 1 in a message that is number 2 and whose
-//! fields JSON shows as if they were ours. Flags: `o` left out when empty, `z` left out when all of it is zero,
-//! `p` tells absent from empty, `e` does so until it is stored, `-` none of these. The line `TypeMeta` stands for `kind` and `apiVersion`.
-//! Attributes:
+//! The number is the protobuf number: `-` for none, `2/1` for number 1 in the embedded message with number 2,
+//! whose fields JSON inlines. Flags: `o` is `omitempty`, `z` is `omitzero`, `p` is a pointer, `e`
+//! distinguishes absent from empty until it is stored, `-` is none of these. The line `TypeMeta` stands for
+//! `kind` and `apiVersion`. Attributes:
 //!
 //! | | |
 //! |---|---|
-//! | `go=v1.Protocol` | the Go type that errors name, where it does not follow from the structure |
-//! | `in=VolumeSource` | the embedded Go struct, which errors name too |
+//! | `go=v1.Protocol` | Go type in decoding errors, where it does not follow from the structure |
+//! | `in=VolumeSource` | embedded Go struct, which decoding errors name too |
 //! | `list=map:a,b` | list type and keys |
 //! | `map=atomic` | map type |
 //! | `patch=merge,retainKeys:name` | patch strategy and merge key |
-//! | `wrapped` | the list is a message of its own in protobuf |
-//! | `type=[]ref:…` | the structure, where the typed crate lacks it |
-//! | `enum=A,B` | the values that are allowed, `~` for a space |
-//! | `default=…` | the default as JSON, up to the end of the line |
+//! | `wrapped` | protobuf has the list as a message of its own |
+//! | `type=[]ref:…` | structure, where `k8s-openapi` lacks it |
+//! | `enum=A,B` | enum values, `~` for a space |
+//! | `default=…` | default as JSON, up to the end of the line |
 
 use std::fs;
 use std::path::Path;
@@ -36,18 +35,18 @@ pub struct Package {
     pub types: Vec<Type>,
 }
 
-/// The facts of one type.
+/// Table entry of a type.
 pub struct Type {
     pub name: String,
     pub map_type: Option<String>,
     pub fields: Vec<Field>,
 }
 
-/// The facts of one field.
+/// Table entry of a field.
 #[derive(Clone, Default)]
 pub struct Field {
     pub name: String,
-    /// The path of protobuf numbers; empty for none.
+    /// Path of protobuf numbers; empty for none.
     pub numbers: Vec<u16>,
     pub omit_empty: bool,
     pub omit_zero: bool,
@@ -64,7 +63,7 @@ pub struct Field {
     pub default: Option<String>,
 }
 
-/// Reads every package in the directory, in the order of their names.
+/// Reads every package in the directory, sorted by name.
 pub fn read(directory: &Path) -> Vec<Package> {
     let mut paths: Vec<_> = fs::read_dir(directory)
         .expect("the tables are there")
@@ -98,7 +97,7 @@ fn package(text: &str) -> Package {
     Package { prefix: prefix.to_owned(), group: group.to_owned(), version: version.to_owned(), types }
 }
 
-/// The two fields that say what an object is. Protobuf keeps them in the envelope.
+/// `kind` and `apiVersion`. Protobuf has them in the envelope.
 pub fn type_meta() -> [Field; 2] {
     ["kind", "apiVersion"].map(|name| Field {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What the typed crate knows: the structure and the descriptions of every definition.
+//! Schemas of the `k8s-openapi` crate: structure and descriptions of every definition.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistrat
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
-/// Asks the generator for types, and so for what they refer to.
-macro_rules! ask {
+/// Adds types to the schema generator, with everything they refer to.
+macro_rules! add_types {
     ($generator:ident, $($module:path: $($kind:ident)*;)*) => {$($({
         use $module as module;
         $generator.subschema_for::<module::$kind>();
     })*)*};
 }
 
-/// The schemas of all served kinds and of everything they refer to, by definition name.
+/// Schemas of all served kinds and of everything they refer to, by definition name.
 pub fn definitions() -> BTreeMap<String, Value> {
     let mut generator = SchemaGenerator::default();
-    ask!(generator,
+    add_types!(generator,
         k8s::admissionregistration::v1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
             MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
             ValidatingWebhookConfiguration;

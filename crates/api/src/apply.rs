@@ -1,11 +1,11 @@
-//! Field ownership: who wrote which field of an object, and merging what several writers want.
+//! Server-side apply and field ownership, the counterpart of structured-merge-diff and `managedFields`.
 //!
 //! - Start with [`apply()`] and [`update()`], one of which runs for every write, for a [`Writer`].
-//! - [`field_set`] is a set of field paths, [`element`] a step of a path; [`managers`] has one set per writer.
-//! - [`mod@paths`], [`mod@compare`] and [`mod@merge`] look at objects by their schema.
+//! - [`field_set`] is a set of field paths, [`element`] a path element; [`managers`] has one set per field manager.
+//! - [`mod@paths`], [`mod@compare`] and [`mod@merge`] walk objects by their schema.
 //!
-//! Everything here is a pure function. Objects with owners are what other clients of the API expect to find, so
-//! order, form and words are those that upstream has.
+//! Everything here is a pure function. Other clients of the API read and compare `managedFields`, so order,
+//! encoding and messages are those of upstream.
 
 pub mod compare;
 pub mod config;
@@ -13,12 +13,12 @@ pub mod conflict;
 mod created;
 pub mod element;
 pub mod field_set;
-pub mod fields;
-mod fields_text;
+mod field_set_writer;
 pub mod filter;
 pub mod last_applied;
 pub mod managers;
 pub mod merge;
+pub mod owned_fields;
 pub mod paths;
 mod prune;
 pub mod scale;
@@ -30,7 +30,7 @@ pub use compare::Comparison;
 pub use config::{Applied, ApplyError, apply};
 pub use conflict::{Conflict, Conflicts};
 pub use element::Element;
-pub use field_set::{FieldSet, Path};
+pub use field_set::{FieldPath, FieldSet};
 pub use filter::Filter;
 pub use managers::{Entry, Managers};
 pub use update::{Updated, keep_times, update};

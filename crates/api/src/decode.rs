@@ -1,10 +1,10 @@
-//! From what a body says to the object that it means, as Go's typed decoder would have it.
+//! Typed decoding: checks a dynamic object against its schema, with the results of Go's JSON decoder.
 //!
-//! [`decode`] checks every value against its type, drops what the schema does not know and names it, drops what
-//! says nothing where Go would leave it out, and adds what Go would write anyway: `status: {}`, `items: null`,
-//! the `""` of a text that is never left out. Times, bytes and quantities come out in their one form, and fields
-//! in the order in which Go writes them. Decoding what was decoded changes nothing, so it also serves to bring
-//! an object in shape after it was changed.
+//! [`decode`] checks every value against its type and drops unknown fields, which it reports as strict
+//! errors. It drops empty values of fields with `omitempty`, and adds the zero values that Go would encode:
+//! `status: {}`, `items: null`, the `""` of a string without `omitempty`. Times, bytes and quantities come
+//! out in canonical form, and fields in the order in which Go writes them. Decoding is idempotent, so it also
+//! normalizes an object that was modified after decoding.
 
 use compact_str::CompactString;
 
@@ -23,123 +23,136 @@ mod written;
 mod tests;
 
 pub use error::{DecodeError, StrictError};
-use path::{Path, Step};
+use path::{DecodePath, Step};
 pub use written::write_stored;
 
-/// How many strict errors are named, as upstream bounds them.
+/// Maximum number of strict errors to report, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;
 
-/// Bytes of paths after which no further strict error is named; the first is named however long its path is. A path
-/// contains the keys of maps, and can be as long as the body.
+/// Bytes of paths after which no further strict error is reported; the first is reported however long its
+/// path is. A path contains the keys of maps, and can be as long as the body.
 pub const STRICT_BYTES_MAX: usize = 1 << 20;
 
-/// An object as its schema has it, and what it said beyond that.
+/// A decoded object and its strict errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     /// The object.
     pub value: Value,
-    /// Fields that the schema does not know and fields that came twice, in the order they were met.
+    /// Unknown and duplicate fields, in the order of the input.
     pub strict: Vec<StrictError>,
-    /// Whether the value still has empty lists or maps that are not stored; see [`Keep`].
-    pub hollow: bool,
+    /// `true` if the value still has empty lists or maps that are not stored; see [`KeepEmpty`].
+    pub has_omitted_empty: bool,
 }
 
-/// Decodes a value against a definition. `duplicates` are what the parser found.
+/// Decodes a value against a struct of the schema. `duplicates` are the duplicate fields that the parser
+/// found.
 ///
 /// # Errors
-/// If a value has the wrong type, in the words of Go's decoder. The first one counts.
+/// For the first value of the wrong type, with the text of Go's decoder.
 pub fn decode(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
-    let walk = Walk { duplicates, ..Walk::default() };
-    walk.run(value, of)
+    let decoder = Decoder { duplicates, ..Decoder::default() };
+    decoder.decode_root(value, of)
 }
 
-/// Which empty lists and maps are kept, though they are not stored. Each sort speaks to somebody.
+/// Empty lists and maps that decoding keeps although they are not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// Those that would be written as null: they say who owns what. So does an empty `managedFields`.
-    pub shown: bool,
-    /// Those that rules tell from absent ones, as no policies at all from those that nobody named.
-    pub counted: bool,
+pub struct KeepEmpty {
+    /// Keep those that Go encodes as null, and an empty `managedFields`: field ownership depends on them.
+    pub for_ownership: bool,
+    /// Keep those that validation distinguishes from absent ones, such as an empty list of policies.
+    pub for_validation: bool,
 }
 
-/// Decodes what a client sent, and keeps all emptiness that speaks to somebody. [`Decoded::hollow`] tells whether there
-/// was any; [`decode_keeping`] takes it out again.
+/// Decodes a request body and keeps all empty lists and maps of [`KeepEmpty`]. [`Decoded::has_omitted_empty`]
+/// is set if there are any; [`decode_keeping_empty`] removes them.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_sent(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
-    let walk = Walk { duplicates, keep: Keep { shown: true, counted: true }, ..Walk::default() };
-    walk.run(value, of)
+pub fn decode_request(
+    value: Value,
+    of: Struct<'_>,
+    duplicates: &[Duplicate],
+) -> Result<Decoded, DecodeError> {
+    let decoder = Decoder {
+        duplicates,
+        keep: KeepEmpty { for_ownership: true, for_validation: true },
+        ..Decoder::default()
+    };
+    decoder.decode_root(value, of)
 }
 
-/// Decodes a value and keeps some emptiness.
+/// Decodes a value and keeps some empty lists and maps.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_keeping(value: Value, of: Struct<'_>, keep: Keep) -> Result<Decoded, DecodeError> {
-    let walk = Walk { keep, ..Walk::default() };
-    walk.run(value, of)
+pub fn decode_keeping_empty(value: Value, of: Struct<'_>, keep: KeepEmpty) -> Result<Decoded, DecodeError> {
+    let decoder = Decoder { keep, ..Decoder::default() };
+    decoder.decode_root(value, of)
 }
 
-/// The list whose emptiness says that nobody is to own anything.
+/// An empty list here resets field ownership.
 const MANAGED_FIELDS: &str = "managedFields";
 
-impl Walk<'_> {
-    fn run(mut self, mut value: Value, of: Struct<'_>) -> Result<Decoded, DecodeError> {
-        let root = Path::root();
+impl Decoder<'_> {
+    fn decode_root(mut self, mut value: Value, of: Struct<'_>) -> Result<Decoded, DecodeError> {
+        let root = DecodePath::root();
         match &mut value {
-            Value::Map(map) => self.fields(map, of, &root)?,
+            Value::Map(map) => self.decode_fields(map, of, &root)?,
             Value::Null => value = zero_struct(of),
             other => {
                 let go = format!("{}.{}", of.version(), of.name());
                 return Err(root.type_error(other.type_name().to_owned(), &go));
             }
         }
-        Ok(Decoded { value, strict: self.strict, hollow: self.hollow })
+        Ok(Decoded { value, strict: self.strict, has_omitted_empty: self.has_omitted_empty })
     }
 }
 
-/// A value of a type in its shape; nothing where it cannot be one.
-fn in_shape(mut value: Value, ty: TypeRef<'_>) -> Value {
-    let mut walk = Walk { quiet: true, ..Walk::default() };
-    match walk.value(&mut value, ty, &Path::root()) {
+/// Decodes a value against a type; null if it does not conform.
+fn decode_or_null(mut value: Value, ty: TypeRef<'_>) -> Value {
+    let mut decoder = Decoder { quiet: true, ..Decoder::default() };
+    match decoder.decode_value(&mut value, ty, &DecodePath::root()) {
         Ok(()) => value,
         Err(_) => Value::Null,
     }
 }
 
-/// The state of one run.
+/// State of one decoding pass.
 #[derive(Default)]
-struct Walk<'a> {
+struct Decoder<'a> {
     duplicates: &'a [Duplicate],
     strict: Vec<StrictError>,
-    /// Bytes of their paths.
+    /// Bytes of the paths of the strict errors.
     strict_bytes: usize,
-    /// Places of the fields of all objects on the way down, so that no object needs a vector of its own.
+    /// Stack of field ranks of all enclosing objects, so that no object allocates a vector of its own.
     ranks: Vec<usize>,
-    /// Inside a value that Go decodes apart, without strict errors.
+    /// Inside a value that Go decodes separately, without strict errors.
     quiet: bool,
-    /// Which emptiness is kept.
-    keep: Keep,
-    /// Whether some was.
-    hollow: bool,
+    keep: KeepEmpty,
+    /// An empty list or map was kept.
+    has_omitted_empty: bool,
 }
 
-impl Walk<'_> {
+impl Decoder<'_> {
     /// Decodes the fields of an object in place.
-    fn fields(&mut self, map: &mut Map, of: Struct<'_>, path: &Path<'_>) -> Result<(), DecodeError> {
+    fn decode_fields(
+        &mut self,
+        map: &mut Map,
+        of: Struct<'_>,
+        path: &DecodePath<'_>,
+    ) -> Result<(), DecodeError> {
         let mut entries = std::mem::take(map).into_entries();
         let first = self.ranks.len();
         let mut kept = 0;
         for at in 0..entries.len() {
-            self.note_duplicates(at, path, |key| of.field(key).is_some());
+            self.report_duplicates(at, path, |key| of.field(key).is_some());
             let (key, value) = &mut entries[at];
             let Some(rank) = of.position(key) else {
-                self.note(path, |path| StrictError::Unknown { path: path.child(key) });
+                self.report(path, |path| StrictError::Unknown { path: path.child(key) });
                 continue;
             };
             let field = of.field_at(rank);
-            if self.field(value, field, &path.then(Step::Field { of, field }))? {
+            if self.decode_field(value, field, &path.then(Step::Field { of, field }))? {
                 if kept < at {
                     entries.swap(kept, at);
                 }
@@ -147,7 +160,7 @@ impl Walk<'_> {
                 self.ranks.push(rank);
             }
         }
-        self.note_duplicates(entries.len(), path, |key| of.field(key).is_some());
+        self.report_duplicates(entries.len(), path, |key| of.field(key).is_some());
         entries.truncate(kept);
         for rank in of.always_written() {
             if !self.ranks[first..].contains(&rank) {
@@ -162,24 +175,31 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Decodes the value of a field, and says whether it is to be kept.
-    fn field(&mut self, value: &mut Value, field: Field<'_>, path: &Path<'_>) -> Result<bool, DecodeError> {
+    /// Decodes the value of a field; `true` if the field is kept.
+    fn decode_field(
+        &mut self,
+        value: &mut Value,
+        field: Field<'_>,
+        path: &DecodePath<'_>,
+    ) -> Result<bool, DecodeError> {
         if value.is_null() {
             return Ok(false);
         }
         let ty = field.ty();
-        self.value(value, ty, path)?;
+        self.decode_value(value, ty, path)?;
         if field.is_pointer() {
             return Ok(!value.is_null());
         }
         match ty.shape() {
             Shape::List(_) | Shape::Map(_) if value.is_empty() => {
-                let is_shown = !field.omits_empty() || field.name() == MANAGED_FIELDS;
-                if self.keep.shown && is_shown || self.keep.counted && field.counts_empty() {
-                    self.hollow = true;
+                let is_owned = !field.omits_empty() || field.name() == MANAGED_FIELDS;
+                if self.keep.for_ownership && is_owned
+                    || self.keep.for_validation && field.distinguishes_empty()
+                {
+                    self.has_omitted_empty = true;
                     return Ok(true);
                 }
-                // A list without items is stored as none, and none is shown as null.
+                // An empty list is stored as absent, and an absent list is encoded as null.
                 *value = Value::Null;
                 Ok(!field.omits_empty())
             }
@@ -191,61 +211,78 @@ impl Walk<'_> {
     }
 
     /// Decodes a value that is not null in place.
-    fn value(&mut self, value: &mut Value, ty: TypeRef<'_>, path: &Path<'_>) -> Result<(), DecodeError> {
+    fn decode_value(
+        &mut self,
+        value: &mut Value,
+        ty: TypeRef<'_>,
+        path: &DecodePath<'_>,
+    ) -> Result<(), DecodeError> {
         match (ty.shape(), &mut *value) {
-            (Shape::Struct(of), Value::Map(map)) => self.fields(map, of, path),
-            (Shape::Map(of), Value::Map(map)) => self.map(map, of, path),
-            (Shape::List(of), Value::List(list)) => self.list(list, of, path),
-            (Shape::SchemaOr(or, schema), _) => self.schema_or(value, or, schema, path),
+            (Shape::Struct(of), Value::Map(map)) => self.decode_fields(map, of, path),
+            (Shape::Map(of), Value::Map(map)) => self.decode_map(map, of, path),
+            (Shape::List(of), Value::List(list)) => self.decode_list(list, of, path),
+            (Shape::SchemaOr(or, schema), _) => self.decode_schema_or(value, or, schema, path),
             (Shape::Fields | Shape::Raw | Shape::Any, _) => Ok(()),
-            // What was left as it is stored was decoded before it was stored. No client can send such.
+            // A raw value was decoded before it was stored. Requests never contain one.
             (_, Value::Raw(_)) => Ok(()),
             _ => scalar::decode(value, ty, path),
         }
     }
 
-    fn map(&mut self, map: &mut Map, of: TypeRef<'_>, path: &Path<'_>) -> Result<(), DecodeError> {
+    fn decode_map(
+        &mut self,
+        map: &mut Map,
+        of: TypeRef<'_>,
+        path: &DecodePath<'_>,
+    ) -> Result<(), DecodeError> {
         let count = map.len();
         for (at, (key, value)) in map.iter_mut().enumerate() {
-            self.note_duplicates(at, path, |_| true);
+            self.report_duplicates(at, path, |_| true);
             if value.is_null() {
                 *value = zero_item(of);
             } else {
-                self.value(value, of, &path.then(Step::Key(key)))?;
+                self.decode_value(value, of, &path.then(Step::Key(key)))?;
             }
         }
-        self.note_duplicates(count, path, |_| true);
-        // Go writes the keys of a map in order.
+        self.report_duplicates(count, path, |_| true);
+        // Go encodes maps sorted by key.
         map.sort();
         Ok(())
     }
 
-    fn list(&mut self, list: &mut [Value], of: TypeRef<'_>, path: &Path<'_>) -> Result<(), DecodeError> {
+    fn decode_list(
+        &mut self,
+        list: &mut [Value],
+        of: TypeRef<'_>,
+        path: &DecodePath<'_>,
+    ) -> Result<(), DecodeError> {
         for (index, value) in list.iter_mut().enumerate() {
             if value.is_null() {
                 *value = zero_item(of);
             } else {
-                self.value(value, of, &path.then(Step::Index(index)))?;
+                self.decode_value(value, of, &path.then(Step::Index(index)))?;
             }
         }
         Ok(())
     }
 
-    /// Decodes a JSON schema, or what may stand in its place. Anything else reads as nothing, but where a truth
-    /// value may stand.
-    fn schema_or(
+    /// Decodes a JSON schema, or the alternative that its field allows. Any other value becomes null, or an
+    /// error where the alternative is a boolean.
+    fn decode_schema_or(
         &mut self,
         value: &mut Value,
         or: SchemaOr,
         schema: TypeRef<'_>,
-        path: &Path<'_>,
+        path: &DecodePath<'_>,
     ) -> Result<(), DecodeError> {
         let outer = std::mem::replace(&mut self.quiet, true);
         match (or, &mut *value) {
-            (_, Value::Map(_)) => self.value(value, schema, path)?,
+            (_, Value::Map(_)) => self.decode_value(value, schema, path)?,
             (SchemaOr::Bool, Value::Bool(_)) => {}
             (SchemaOr::Bool, _) => return Err(DecodeError::SchemaOrBool),
-            (SchemaOr::Array, Value::List(list)) if !list.is_empty() => self.list(list, schema, path)?,
+            (SchemaOr::Array, Value::List(list)) if !list.is_empty() => {
+                self.decode_list(list, schema, path)?
+            }
             (SchemaOr::Strings, Value::List(list)) if !list.is_empty() => {
                 for item in list.iter_mut() {
                     match item {
@@ -261,7 +298,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn note(&mut self, path: &Path<'_>, error: impl FnOnce(&Path<'_>) -> StrictError) {
+    fn report(&mut self, path: &DecodePath<'_>, error: impl FnOnce(&DecodePath<'_>) -> StrictError) {
         let has_room = self.strict.len() < STRICT_ERRORS_MAX && self.strict_bytes < STRICT_BYTES_MAX;
         if !self.quiet && has_room {
             let error = error(path);
@@ -270,22 +307,22 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes the fields of the object at `path` that came again after `seen` others.
-    fn note_duplicates(&mut self, seen: usize, path: &Path<'_>, is_known: impl Fn(&str) -> bool) {
+    /// Reports the fields of the object at `path` that were repeated after `seen` distinct ones.
+    fn report_duplicates(&mut self, seen: usize, path: &DecodePath<'_>, is_known: impl Fn(&str) -> bool) {
         if self.quiet {
             return;
         }
         for found in self.duplicates.iter().filter(|found| found.before == seen && path.is(&found.parent)) {
             let error = StrictError::Duplicate { path: found.path() };
-            // A field that comes a third time is named once, as upstream does.
+            // A field that occurs a third time is reported once, as upstream does.
             if is_known(&found.key) && !self.strict.contains(&error) {
-                self.note(path, |_| error);
+                self.report(path, |_| error);
             }
         }
     }
 }
 
-/// Brings entries into the order of their ranks. They are few, and mostly nearly in order.
+/// Sorts entries by rank with an insertion sort: entries are few, and mostly sorted.
 fn sort_by_rank(entries: &mut [(CompactString, Value)], ranks: &mut [usize]) {
     for end in 1..ranks.len() {
         let mut at = end;
@@ -297,12 +334,12 @@ fn sort_by_rank(entries: &mut [(CompactString, Value)], ranks: &mut [usize]) {
     }
 }
 
-/// What Go writes for a field that nothing was said about.
+/// Zero value that Go encodes for an absent field.
 pub(crate) fn zero_field(field: Field<'_>) -> Value {
     if field.is_pointer() { Value::Null } else { zero(field.ty()) }
 }
 
-/// What Go makes of a null among the items of a list or the values of a map.
+/// Zero value that Go decodes from a null in a list or map.
 fn zero_item(ty: TypeRef<'_>) -> Value {
     match ty.shape() {
         Shape::Bytes => Value::from(""),
@@ -321,7 +358,7 @@ fn zero(ty: TypeRef<'_>) -> Value {
     }
 }
 
-/// What Go writes for a struct that nothing was said about.
+/// Zero value of a struct, as Go encodes it.
 pub(crate) fn zero_struct(of: Struct<'_>) -> Value {
     let zero = |field: Field<'_>| (CompactString::from(field.name()), zero_field(field));
     Value::Map(Map::from_unique(of.always_written().map(|rank| zero(of.field_at(rank))).collect()))

@@ -1,9 +1,9 @@
-//! What is wrong with which field.
+//! Validation errors of fields, the counterpart of upstream's `field.Error`.
 //!
-//! A [`Path`] is a borrowed chain of steps, one per level of the object, so that walking a valid object
-//! allocates nothing; its text is made only for an error. A [`FieldError`] prints as clients know it,
+//! A [`Path`] is a linked list on the stack, one step per level of the object, so that walking a valid object
+//! allocates nothing; it becomes a string only for an error. A [`FieldError`] prints as upstream's,
 //! `spec.replicas: Invalid value: -1: must be greater than or equal to 0`, and becomes one cause of an
-//! `Invalid` answer. An [`ErrorList`] prints as one message, `[a, b]`, or plainly `a` if there is one.
+//! `Invalid` status. An [`ErrorList`] prints as one message: `a`, or `[a, b]` if there are several.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -16,7 +16,7 @@ mod value;
 
 pub use value::BadValue;
 
-/// The way from the root of an object to a field.
+/// Path from the root of an object to a field.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -32,34 +32,34 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// No path: errors about a thing that is not a field show `<nil>`, as clients know it.
+    /// No path: errors that concern no field print `<nil>`, as upstream.
     pub const NONE: Path<'static> = Path { parent: None, step: Step::Nowhere };
 
-    /// The path of a field of the root.
+    /// Path of a field of the root.
     #[must_use]
     pub const fn root(name: &'a str) -> Path<'a> {
         Path { parent: None, step: Step::Name(name) }
     }
 
-    /// The path of a field of this one.
+    /// Path of a field of this object.
     #[must_use]
     pub const fn child<'b>(&'b self, name: &'b str) -> Path<'b> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// The path of an element of this list.
+    /// Path of an item of this list.
     #[must_use]
     pub const fn index(&self, index: usize) -> Path<'_> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// The path of an entry of this map.
+    /// Path of an entry of this map.
     #[must_use]
     pub const fn key<'b>(&'b self, key: &'b str) -> Path<'b> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
 
-    /// The parent, if it shows.
+    /// Parent path, if it is printed.
     fn shown_parent(&self) -> Option<&Path<'a>> {
         self.parent.filter(|parent| !matches!(parent.step, Step::Nowhere))
     }
@@ -89,20 +89,20 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// What sort of fault a field has.
+/// Type of a field error, upstream's `field.ErrorType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
-    /// Something that the value names does not exist.
+    /// A referenced object does not exist.
     NotFound,
-    /// A value is missing.
+    /// A required value is missing.
     Required,
-    /// A value that must be unique is there twice.
+    /// A value that must be unique is repeated.
     Duplicate,
     /// A value is malformed or out of bounds.
     Invalid,
-    /// A value is none of an enumeration.
+    /// A value is not in the enumeration.
     NotSupported,
-    /// A well-formed value is not permitted here.
+    /// A valid value is not permitted here.
     Forbidden,
     /// A value is too long.
     TooLong,
@@ -112,14 +112,14 @@ pub enum ErrorKind {
     TooMany,
     /// A list has too few items.
     TooFew,
-    /// The value could not be judged.
+    /// The value could not be validated.
     Internal,
     /// A value has the wrong type.
     TypeInvalid,
 }
 
 impl ErrorKind {
-    /// The reason in a status cause.
+    /// Reason of the status cause.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -138,7 +138,7 @@ impl ErrorKind {
         }
     }
 
-    /// How a message about it begins.
+    /// First words of the message.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -168,22 +168,22 @@ impl ErrorKind {
     }
 }
 
-/// One fault of one field.
+/// Validation error of one field.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{field}: {}", self.body())]
 pub struct FieldError {
-    /// What sort of fault.
+    /// Type of the error.
     pub kind: ErrorKind,
-    /// The path of the field, as text.
+    /// Path of the field.
     pub field: String,
-    /// The value, where messages of this kind show it.
+    /// Value of the field, if messages of this type show it.
     pub bad_value: BadValue,
-    /// What would be right; may be empty.
+    /// Explanation, such as the allowed format; may be empty.
     pub detail: Cow<'static, str>,
 }
 
-/// A fault whose path is not text yet. An [`ErrorList`] that is full drops it, and the text is never made: a path can
-/// be as long as a key of a map.
+/// A field error whose path is not formatted yet. A full [`ErrorList`] drops it without formatting the path,
+/// which can be as long as a key of a map.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FieldErrorDraft<'a> {
@@ -228,7 +228,7 @@ impl FieldError {
         FieldError::draft(ErrorKind::TypeInvalid, path, value, detail)
     }
 
-    /// The value is missing; `detail` may be empty.
+    /// The value is required; `detail` may be empty.
     pub fn required<'a>(path: &'a Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldErrorDraft<'a> {
         FieldError::draft(ErrorKind::Required, path, BadValue::Omitted, detail)
     }
@@ -238,12 +238,12 @@ impl FieldError {
         FieldError::draft(ErrorKind::Forbidden, path, BadValue::Omitted, detail)
     }
 
-    /// The value is there already.
+    /// The value is repeated.
     pub fn duplicate<'a>(path: &'a Path<'_>, value: impl Into<BadValue>) -> FieldErrorDraft<'a> {
         FieldError::draft(ErrorKind::Duplicate, path, value, "")
     }
 
-    /// The value is there already; `detail` is the rule that it breaks.
+    /// The value is repeated; `detail` names the rule.
     pub fn duplicate_by<'a>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
@@ -252,7 +252,7 @@ impl FieldError {
         FieldError::draft(ErrorKind::Duplicate, path, value, detail)
     }
 
-    /// The named object is not among those that `detail` lists.
+    /// The referenced object is not among those that `detail` lists.
     pub fn not_found_in<'a>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
@@ -261,13 +261,13 @@ impl FieldError {
         FieldError::draft(ErrorKind::NotFound, path, value, detail)
     }
 
-    /// What the value names does not exist.
+    /// The referenced object does not exist.
     pub fn not_found<'a>(path: &'a Path<'_>, value: impl Into<BadValue>) -> FieldErrorDraft<'a> {
         FieldError::draft(ErrorKind::NotFound, path, value, "")
     }
 
-    /// The value is none of `supported`, which are shown in the given order: sort them first where clients
-    /// know them sorted.
+    /// The value is not one of `supported`, which are listed in the given order: sort them where upstream
+    /// does.
     pub fn not_supported<'a, S: AsRef<str>>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
@@ -276,7 +276,7 @@ impl FieldError {
         let mut detail = String::new();
         for (i, one) in supported.iter().enumerate() {
             detail.push_str(if i == 0 { "supported values: " } else { ", " });
-            write!(detail, "{}", Quoted(one.as_ref())).expect("a String takes all text");
+            write!(detail, "{}", Quoted(one.as_ref())).expect("writing to a String cannot fail");
         }
         FieldError::draft(ErrorKind::NotSupported, path, value, detail)
     }
@@ -299,7 +299,7 @@ impl FieldError {
         FieldError::draft(ErrorKind::TooShort, path, BadValue::Omitted, detail)
     }
 
-    /// The list has more than `max` items; `actual` is shown if it is given.
+    /// The list has more than `max` items; `actual` is shown if given.
     pub fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must have at most {max} {}", plural(max, "item", "items"));
         FieldError::draft(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
@@ -311,17 +311,17 @@ impl FieldError {
         FieldError::draft(ErrorKind::TooFew, path, actual, detail)
     }
 
-    /// The value could not be judged.
+    /// The value could not be validated.
     pub fn internal<'a>(path: &'a Path<'_>, detail: impl Into<Cow<'static, str>>) -> FieldErrorDraft<'a> {
         FieldError::draft(ErrorKind::Internal, path, BadValue::Omitted, detail)
     }
 
-    /// Bytes of what a message shows of it, before escapes.
+    /// Bytes of the shown field and value, before escapes.
     fn shown_len(&self) -> usize {
         self.field.len() + self.bad_value.shown_len() + self.detail.len()
     }
 
-    /// The message without the field, as it stands in a status cause.
+    /// Message without the field, as in a status cause.
     pub fn body(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(|f| {
             f.write_str(self.kind.title())?;
@@ -337,15 +337,15 @@ const fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
     if n == 1 { one } else { many }
 }
 
-/// Maximum number of faults in an answer. Without a bound a small object could ask for an answer that is a hundred
-/// times its size.
+/// Maximum number of errors in a response. Bounds the response to a small object, which could otherwise be a
+/// hundred times its size.
 pub const ERRORS_MAX: usize = 1000;
 
-/// Bytes of faults after which no further one is kept; the first is kept however long it is. Upstream has no such bound.
-/// A fault can show a value as long as the request, and a thousand faults can show the same one.
+/// Bytes of errors after which no further one is kept; the first is kept however long it is. Upstream has no
+/// such bound. An error can show a value as long as the request, and a thousand errors can show the same one.
 pub const ERRORS_BYTES_MAX: usize = 1 << 20;
 
-/// All faults that were found in an object, up to [`ERRORS_MAX`] and [`ERRORS_BYTES_MAX`]; empty if it is valid.
+/// Errors found in an object, up to [`ERRORS_MAX`] and [`ERRORS_BYTES_MAX`]; empty if it is valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList {
     errors: Vec<FieldError>,
@@ -353,13 +353,13 @@ pub struct ErrorList {
 }
 
 impl ErrorList {
-    /// No faults.
+    /// Returns an empty list.
     #[must_use]
     pub const fn new() -> ErrorList {
         ErrorList { errors: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a fault, unless the list is full.
+    /// Adds an error, unless the list is full.
     pub fn push(&mut self, error: impl Into<FieldError>) {
         if !self.is_full() {
             let error = error.into();
@@ -368,18 +368,18 @@ impl ErrorList {
         }
     }
 
-    /// `true` if no further fault is kept. Loops whose faults cost more than their element end here.
+    /// `true` if no further error is kept. Loops whose errors are expensive to find stop here.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS_MAX || self.bytes >= ERRORS_BYTES_MAX
     }
 
-    /// Adds all faults of another list.
+    /// Adds all errors of another list.
     pub fn append(&mut self, other: ErrorList) {
         self.extend(other);
     }
 
-    /// Adds a fault for each complaint about a value.
+    /// Adds an `Invalid` error for each message about a value.
     pub fn push_invalid(
         &mut self,
         path: &Path<'_>,
@@ -394,26 +394,26 @@ impl ErrorList {
         }
     }
 
-    /// Whether there is no fault.
+    /// `true` if there are no errors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// How many faults there are.
+    /// Number of errors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.errors.len()
     }
 
-    /// The faults, in the order in which they were found.
+    /// Iterates over the errors in the order they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.errors.iter()
     }
 }
 
 impl fmt::Display for ErrorList {
-    /// One message for all: each distinct text once, in brackets if there are several.
+    /// One message: each distinct error once, in brackets if there are several.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
         let mut seen = std::collections::BTreeSet::new();
@@ -481,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_print_as_clients_know_them() {
+    fn paths_print_as_upstream() {
         let spec = Path::root("spec");
         assert_eq!(spec.child("containers").index(0).child("name").to_string(), "spec.containers[0].name");
         assert_eq!(Path::root("metadata").child("labels").key("a/b").to_string(), "metadata.labels[a/b]");
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_prints_its_text() {
+    fn each_error_type_prints_as_upstream() {
         let f = Path::root("f");
         for (error, text) in [
             (FieldError::invalid(&f, "y", "msg"), r#"f: Invalid value: "y": msg"#),
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_prints_distinct_faults_once() {
+    fn list_prints_distinct_errors_once() {
         let f = Path::root("f");
         let mut list = ErrorList::from(FieldError::required(&f, ""));
         assert_eq!(list.to_string(), "f: Required value");
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_faults_are_kept_than_anybody_reads() {
+    fn errors_are_bounded_in_number() {
         let path = Path::root("a");
         let fault = || FieldError::from(FieldError::required(&path, ""));
         let mut list = ErrorList::new();
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_kept_until_they_show_a_mebibyte() {
+    fn errors_are_bounded_in_bytes() {
         let path = Path::root("a");
         let mut list = ErrorList::new();
         let text = "x".repeat(ERRORS_BYTES_MAX);

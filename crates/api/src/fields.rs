@@ -1,8 +1,8 @@
-//! Field selectors: which objects are meant, said by their fields.
+//! Field selectors, as in `metadata.name=web,status.phase!=Running`.
 //!
-//! `metadata.name=web,status.phase!=Running`. In values, a backslash escapes itself, commas and equals signs. Each
-//! kind knows few fields, under labels that may differ from where it keeps them; [`FieldLabels`] holds that
-//! knowledge and the words in which the kind refuses others.
+//! In values, a backslash escapes itself, commas and equals signs. Each kind supports few fields, under
+//! labels that may differ from their path; [`FieldLabels`] lists them with the error text for unsupported
+//! labels.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,9 +11,9 @@ use thiserror::Error;
 
 use crate::quote::Quoted;
 
-/// How a term relates a field to its value.
+/// Operator of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operator {
+pub enum FieldOperator {
     /// `field=value` or `field==value`.
     Equals,
     /// `field!=value`.
@@ -23,36 +23,36 @@ pub enum Operator {
 /// One condition on one field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
-    /// The label of the field.
+    /// Label of the field.
     pub field: Box<str>,
-    /// How it relates to the value.
-    pub operator: Operator,
-    /// The value, without escapes.
+    /// Relation between field and value.
+    pub operator: FieldOperator,
+    /// Value, unescaped.
     pub value: Box<str>,
 }
 
-/// Which objects are meant: those that meet every term, hence all if there is none.
+/// Field selector: the conjunction of its terms. Without terms it selects every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Selector {
+pub struct FieldSelector {
     terms: Vec<Term>,
 }
 
-impl Selector {
+impl FieldSelector {
     /// Selects every object.
-    pub const EVERYTHING: Selector = Selector { terms: Vec::new() };
+    pub const EVERYTHING: FieldSelector = FieldSelector { terms: Vec::new() };
 
-    /// Selects the objects in which a field has a value.
+    /// Selects the objects whose field has this value.
     #[must_use]
-    pub fn equals(field: &str, value: &str) -> Selector {
-        let term = Term { field: field.into(), operator: Operator::Equals, value: value.into() };
-        Selector { terms: vec![term] }
+    pub fn equals(field: &str, value: &str) -> FieldSelector {
+        let term = Term { field: field.into(), operator: FieldOperator::Equals, value: value.into() };
+        FieldSelector { terms: vec![term] }
     }
 
-    /// Reads a selector from a query.
+    /// Parses a selector from a query parameter.
     ///
     /// # Errors
-    /// If the text is no selector; the message is meant for the client.
-    pub fn parse(text: &str) -> Result<Selector, FieldSelectorError> {
+    /// If the text is not a selector; the message is meant for the client.
+    pub fn parse(text: &str) -> Result<FieldSelector, FieldSelectorError> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
         let mut terms = Vec::with_capacity(parts.len());
@@ -60,99 +60,99 @@ impl Selector {
             let (field, operator, value) = split_term(part)
                 .ok_or_else(|| FieldSelectorError::Term { selector: text.into(), term: part.into() })?;
             let value = unescape(value)?;
-            // A term about no field and no value is no term.
+            // A term with neither field nor value is skipped.
             if !(field.is_empty() && value.is_empty()) {
                 terms.push(Term { field: field.into(), operator, value: value.into() });
             }
         }
-        Ok(Selector { terms })
+        Ok(FieldSelector { terms })
     }
 
-    /// The same selector in terms of the fields that a kind keeps.
+    /// Translates the labels of a request to those under which the kind stores its fields.
     ///
     /// # Errors
-    /// If the kind does not know one of the fields; the message is meant for the client.
-    pub fn translate(mut self, labels: &FieldLabels<'_>) -> Result<Selector, FieldSelectorError> {
+    /// If the kind does not support one of the labels; the message is meant for the client.
+    pub fn translate(mut self, labels: &FieldLabels<'_>) -> Result<FieldSelector, FieldSelectorError> {
         for term in &mut self.terms {
-            match labels.kept_as(&term.field) {
+            match labels.stored_label(&term.field) {
                 Some(kept) if *kept == *term.field => {}
                 Some(kept) => term.field = kept.into(),
-                None => return Err(labels.refuse(&term.field)),
+                None => return Err(labels.unsupported_error(&term.field)),
             }
         }
         Ok(self)
     }
 
-    /// The terms.
+    /// Conditions of the selector.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
 
-    /// Whether it selects every object.
+    /// `true` if it selects every object.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether it selects an object with these fields. An absent field is an empty one.
+    /// `true` if it selects an object with these fields. An absent field is an empty one.
     pub fn matches<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.terms.iter().all(|term| {
             let equal = field(&term.field).unwrap_or_default() == &*term.value;
-            equal == (term.operator == Operator::Equals)
+            equal == (term.operator == FieldOperator::Equals)
         })
     }
 
-    /// The one value that a field must have, if the selector asks for one: an index on the field then answers.
+    /// Value that the selector requires for a field, if any, so that an index on the field can be used.
     #[must_use]
     pub fn required_value(&self, field: &str) -> Option<&str> {
-        let wanted = |term: &&Term| term.operator == Operator::Equals && *term.field == *field;
+        let wanted = |term: &&Term| term.operator == FieldOperator::Equals && *term.field == *field;
         self.terms.iter().find(wanted).map(|term| &*term.value)
     }
 }
 
-/// A field selector to match many objects with: terms merged by field, values in order. Matching costs O(fields ×
-/// log(terms)).
+/// A field selector compiled for matching many objects: terms merged by field, values sorted. Matching costs
+/// O(fields × log(terms)).
 #[derive(Clone, Debug)]
-pub struct CompiledSelector {
+pub struct CompiledFieldSelector {
     rules: Vec<FieldRule>,
     is_nothing: bool,
 }
 
-/// All terms about one field.
+/// All terms on one field.
 #[derive(Clone, Debug)]
 struct FieldRule {
     field: Box<str>,
-    /// The value that it must have.
+    /// Required value.
     required: Option<Box<str>>,
-    /// Values that it must not have, sorted.
+    /// Excluded values, sorted.
     denied: Vec<Box<str>>,
 }
 
-impl CompiledSelector {
-    /// Compiles a selector. One whose terms contradict each other selects nothing.
+impl CompiledFieldSelector {
+    /// Compiles a selector. Contradicting terms make it select nothing.
     #[must_use]
-    pub fn new(selector: &Selector) -> CompiledSelector {
+    pub fn new(selector: &FieldSelector) -> CompiledFieldSelector {
         let mut terms = selector.terms.clone();
         terms.sort();
         terms.dedup();
         let mut rules = Vec::new();
         for same in terms.chunk_by(|a, b| a.field == b.field) {
             let of = |operator| same.iter().filter(move |term| term.operator == operator);
-            let mut required = of(Operator::Equals).map(|term| term.value.clone());
+            let mut required = of(FieldOperator::Equals).map(|term| term.value.clone());
             let rule = FieldRule {
                 field: same[0].field.clone(),
                 required: required.next(),
-                denied: of(Operator::NotEquals).map(|term| term.value.clone()).collect(),
+                denied: of(FieldOperator::NotEquals).map(|term| term.value.clone()).collect(),
             };
             let is_denied =
                 rule.required.as_ref().is_some_and(|value| rule.denied.binary_search(value).is_ok());
             if required.next().is_some() || is_denied {
-                return CompiledSelector { rules: Vec::new(), is_nothing: true };
+                return CompiledFieldSelector { rules: Vec::new(), is_nothing: true };
             }
             rules.push(rule);
         }
-        CompiledSelector { rules, is_nothing: false }
+        CompiledFieldSelector { rules, is_nothing: false }
     }
 
     /// `true` if an object with these fields is selected. An absent field is an empty one.
@@ -166,30 +166,30 @@ impl CompiledSelector {
     }
 }
 
-impl fmt::Display for Selector {
+impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, term) in self.terms.iter().enumerate() {
             let separator = if i > 0 { "," } else { "" };
-            let operator = if term.operator == Operator::Equals { "=" } else { "!=" };
+            let operator = if term.operator == FieldOperator::Equals { "=" } else { "!=" };
             write!(f, "{separator}{}{operator}{}", term.field, escape(&term.value))?;
         }
         Ok(())
     }
 }
 
-/// The fields by which objects of a kind can be selected.
+/// Field labels by which objects of a kind can be selected.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLabels<'a> {
-    /// Each label that clients may use, and the label under which the kind keeps the field.
+    /// Each label that clients may use, with the label under which the kind stores the field.
     pub known: &'a [(&'a str, &'a str)],
-    /// How other labels are refused.
-    pub refusal: Refusal<'a>,
+    /// Error text for other labels.
+    pub unsupported: UnsupportedLabel<'a>,
 }
 
-/// The words in which a kind refuses a field that it does not know.
+/// Error text of a kind for an unsupported field label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal<'a> {
-    /// `field label not supported: x`: kinds with fields of their own.
+pub enum UnsupportedLabel<'a> {
+    /// `field label not supported: x`: kinds with field labels of their own.
     Plain,
     /// `field label "x" not supported for Job`.
     ForKind(&'a str),
@@ -200,24 +200,28 @@ pub enum Refusal<'a> {
 }
 
 impl FieldLabels<'static> {
-    /// What every kind knows that has no fields of its own.
+    /// Labels of every kind without field labels of its own.
     pub const METADATA: FieldLabels<'static> = FieldLabels {
         known: &[("metadata.name", "metadata.name"), ("metadata.namespace", "metadata.namespace")],
-        refusal: Refusal::OnlyMetadata,
+        unsupported: UnsupportedLabel::OnlyMetadata,
     };
 }
 
 impl<'a> FieldLabels<'a> {
-    fn kept_as(&self, label: &str) -> Option<&'a str> {
+    fn stored_label(&self, label: &str) -> Option<&'a str> {
         self.known.iter().find(|(known, _)| *known == label).map(|(_, kept)| *kept)
     }
 
-    fn refuse(&self, label: &str) -> FieldSelectorError {
-        let message = match self.refusal {
-            Refusal::Plain => format!("field label not supported: {label}"),
-            Refusal::ForKind(kind) => format!("field label {} not supported for {kind}", Quoted(label)),
-            Refusal::ForVersionKind(kind) => format!("field label not supported for {kind}: {label}"),
-            Refusal::OnlyMetadata => format!(
+    fn unsupported_error(&self, label: &str) -> FieldSelectorError {
+        let message = match self.unsupported {
+            UnsupportedLabel::Plain => format!("field label not supported: {label}"),
+            UnsupportedLabel::ForKind(kind) => {
+                format!("field label {} not supported for {kind}", Quoted(label))
+            }
+            UnsupportedLabel::ForVersionKind(kind) => {
+                format!("field label not supported for {kind}: {label}")
+            }
+            UnsupportedLabel::OnlyMetadata => format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
                 Quoted(label)
             ),
@@ -226,29 +230,29 @@ impl<'a> FieldLabels<'a> {
     }
 }
 
-/// Why a text is no field selector, or not one for this kind.
+/// Invalid field selector.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FieldSelectorError {
     /// A term has no operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
-        /// The whole selector.
+        /// Whole selector.
         selector: Box<str>,
-        /// The term.
+        /// Offending term.
         term: Box<str>,
     },
-    /// A backslash stands before a character that needs none, or at the end.
+    /// A backslash before a character that needs no escape, or at the end.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(Box<str>),
-    /// A character needs a backslash. The message shows its number, as clients know it.
+    /// A character that must be escaped. The message shows its code point, as upstream.
     #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
     Unescaped(char),
-    /// The kind does not know the field.
+    /// The kind does not support the field label.
     #[error("{0}")]
     Unknown(Box<str>),
 }
 
-/// Splits a selector at the commas that no backslash escapes.
+/// Splits a selector at unescaped commas.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -268,13 +272,13 @@ fn split_terms(text: &str) -> Vec<&str> {
 }
 
 /// Splits a term at its first operator.
-fn split_term(term: &str) -> Option<(&str, Operator, &str)> {
+fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
     let bytes = term.as_bytes();
     for at in 0..bytes.len() {
         let (operator, length) = match bytes[at..] {
-            [b'!', b'=', ..] => (Operator::NotEquals, 2),
-            [b'=', b'=', ..] => (Operator::Equals, 2),
-            [b'=', ..] => (Operator::Equals, 1),
+            [b'!', b'=', ..] => (FieldOperator::NotEquals, 2),
+            [b'=', b'=', ..] => (FieldOperator::Equals, 2),
+            [b'=', ..] => (FieldOperator::Equals, 1),
             _ => continue,
         };
         return Some((&term[..at], operator, &term[at + length..]));
@@ -298,10 +302,10 @@ pub fn escape(value: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Undoes [`escape`].
+/// Reverts [`escape`].
 ///
 /// # Errors
-/// If a backslash escapes what needs no escape, or something that needs one has none.
+/// If a backslash precedes a character that needs no escape, or a special character is not escaped.
 pub fn unescape(text: &str) -> Result<Cow<'_, str>, FieldSelectorError> {
     if !text.contains(['\\', ',', '=']) {
         return Ok(Cow::Borrowed(text));
@@ -328,8 +332,8 @@ mod tests {
 
     use super::*;
 
-    fn selector(text: &str) -> Selector {
-        Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    fn selector(text: &str) -> FieldSelector {
+        FieldSelector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn syntax_errors_have_the_texts_of_go() {
         for (text, message) in [
             ("a", "invalid selector: 'a'; can't understand 'a'"),
             ("b=1,a", "invalid selector: 'b=1,a'; can't understand 'a'"),
@@ -361,12 +365,12 @@ mod tests {
             ("a=b=c", "invalid field selector: unescaped character in value: 61"),
             ("a===b", "invalid field selector: unescaped character in value: 61"),
         ] {
-            assert_eq!(Selector::parse(text).unwrap_err().to_string(), message, "{text}");
+            assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), message, "{text}");
         }
     }
 
     #[test]
-    fn fields_meet_terms_and_absent_ones_are_empty() {
+    fn absent_fields_match_as_empty() {
         let fields = |field: &str| (field == "a").then_some("x");
         for (text, expected) in
             [("", true), ("a=x", true), ("a!=x", false), ("b=", true), ("b!=", false), ("a=x,b=y", false)]
@@ -375,12 +379,13 @@ mod tests {
         }
         assert_eq!(selector("a=x,b!=y").required_value("a"), Some("x"));
         assert_eq!(selector("a=x,b!=y").required_value("b"), None);
-        assert!(Selector::equals("a", "x").matches(fields));
+        assert!(FieldSelector::equals("a", "x").matches(fields));
     }
 
     #[test]
-    fn kinds_translate_what_they_know_and_refuse_the_rest() {
-        let pods = FieldLabels { known: &[("spec.host", "spec.nodeName")], refusal: Refusal::Plain };
+    fn labels_are_translated_and_unsupported_ones_rejected() {
+        let pods =
+            FieldLabels { known: &[("spec.host", "spec.nodeName")], unsupported: UnsupportedLabel::Plain };
         assert_eq!(selector("spec.host=a").translate(&pods).unwrap().to_string(), "spec.nodeName=a");
         let refused =
             |labels: FieldLabels<'_>| selector("spec.x=a").translate(&labels).unwrap_err().to_string();
@@ -389,11 +394,11 @@ mod tests {
             refused(FieldLabels::METADATA),
             "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         );
-        let jobs = FieldLabels { known: &[], refusal: Refusal::ForKind("Job") };
+        let jobs = FieldLabels { known: &[], unsupported: UnsupportedLabel::ForKind("Job") };
         assert_eq!(refused(jobs), "field label \"spec.x\" not supported for Job");
         let slices = FieldLabels {
             known: &[],
-            refusal: Refusal::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
+            unsupported: UnsupportedLabel::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
         };
         assert_eq!(
             refused(slices),
@@ -403,7 +408,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn compiled_selector_selects_what_the_selector_selects(
+        fn compiled_selector_matches_as_the_selector_does(
             text in "(a|b)(=|!=)(x|y)?(,(a|b)(=|!=)(x|y)?){0,4}",
             a in "(x|y)?",
             b in "(x|y)?",
@@ -413,19 +418,19 @@ mod tests {
                 "a" => Some(a.as_str()),
                 _ => Some(b.as_str()).filter(|value| !value.is_empty()),
             };
-            prop_assert_eq!(CompiledSelector::new(&selector).matches(fields), selector.matches(fields));
+            prop_assert_eq!(CompiledFieldSelector::new(&selector).matches(fields), selector.matches(fields));
         }
 
         #[test]
-        fn any_value_survives_its_escapes(value in "\\PC*") {
+        fn escaped_values_unescape_to_themselves(value in "\\PC*") {
             let text = format!("f={}", escape(&value));
             let selector = selector(&text);
             prop_assert_eq!(selector.required_value("f"), Some(value.as_str()));
         }
 
         #[test]
-        fn the_printed_form_reads_back_as_the_same_selector(text in "[ab=!,\\\\]{0,12}") {
-            if let Ok(first) = Selector::parse(&text) {
+        fn printed_selector_parses_back(text in "[ab=!,\\\\]{0,12}") {
+            if let Ok(first) = FieldSelector::parse(&text) {
                 let mut again = selector(&first.to_string());
                 let mut terms = first.terms.clone();
                 terms.sort();

@@ -1,9 +1,9 @@
-//! JSON in and out, as the API speaks it.
+//! JSON codec of the API.
 //!
 //! [`parse`] reads bytes into a [`Value`] in one pass, in bounded stack and in time linear in the input
-//! (times the logarithm of the largest object). Errors read as those of Go's decoder, because people and
-//! clients know them. [`parse_strict`] also names the fields that came twice. [`write()`] gives compact bytes,
-//! escaped as Go escapes them; [`write_pretty`] the form people asked for.
+//! (times the logarithm of the largest object). Error texts are those of Go's decoder, which clients match
+//! on. [`parse_strict`] also reports duplicate fields. [`write()`] gives compact bytes with Go's escapes;
+//! [`write_pretty`] the indented form of `?pretty=true`.
 
 use std::borrow::Cow;
 
@@ -22,60 +22,60 @@ pub use reader::{Duplicate, JsonError};
 pub use skip::{Member, Members};
 pub use writer::{write_escaped, write_float, write_str};
 
-/// How deep arrays and objects may nest. Upstream allows 10,000; ours is what every recursive walk over a
-/// value can afford on a small stack, and far beyond what any kind needs.
+/// Maximum nesting of arrays and objects. Upstream allows 10,000; this bound lets every recursive walk over a
+/// value run on a small stack, and is far beyond the depth of any kind.
 pub const DEPTH_MAX: usize = 512;
 
-/// How many duplicate fields are named, as upstream bounds its strict errors.
+/// Maximum number of duplicate fields to report, as upstream bounds its strict errors.
 pub const DUPLICATES_MAX: usize = 100;
 
-/// Maximum number of duplicate fields to examine, equal ones too.
+/// Maximum number of duplicate fields to examine, including repeated ones.
 const DUPLICATES_EXAMINED_MAX: usize = 4 * DUPLICATES_MAX;
 
-/// Bytes of paths after which no further duplicate is named; the first is named however long its path is. A path
-/// contains the keys of maps, and can be as long as the body.
+/// Bytes of paths after which no further duplicate is reported; the first is reported however long its path
+/// is. A path contains the keys of maps, and can be as long as the body.
 pub(crate) const DUPLICATES_BYTES_MAX: usize = 1 << 20;
 
-/// Reads one JSON value. Of a field that came twice, the last value counts.
+/// Parses one JSON value. The last value of a duplicate field wins.
 ///
 /// # Errors
-/// If the bytes are not one JSON value, in words that Go's decoder would use; or if it nests too deep.
+/// If the bytes are not one JSON value, with the text of Go's decoder; or if it nests deeper than [`DEPTH_MAX`].
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    reader::Parser::new(bytes).document()
+    reader::Parser::new(bytes).parse_document()
 }
 
-/// Reads one JSON value and names the fields that came more than once, in the order they were met.
+/// Parses one JSON value and reports its duplicate fields in the order they occur.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), JsonError> {
     let mut parser = reader::Parser::new(bytes);
-    let value = parser.document()?;
-    let duplicates = if parser.saw_duplicate() { reader::duplicates(bytes)? } else { Vec::new() };
+    let value = parser.parse_document()?;
+    let duplicates = if parser.has_duplicate() { reader::find_duplicates(bytes)? } else { Vec::new() };
     Ok((value, duplicates))
 }
 
-/// Reads an object as it is stored. What its owners own (`fieldsV1`) is left as it is written, as [`Value::Raw`]: it is
-/// about half of the text, and mostly nobody looks into it.
+/// Parses a stored object. `fieldsV1` of its managed fields stays unparsed, as [`Value::Raw`]: it is about
+/// half of the text, and most requests never read it.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn parse_stored(bytes: &[u8]) -> Result<Value, JsonError> {
-    parse_closed(bytes, &[])
+    parse_with_raw_spec(bytes, &[])
 }
 
-/// As [`parse_stored`], and leaves these parts of the spec as they are written too: for who changes the rest. See
-/// [`opened`].
+/// As [`parse_stored`], and leaves these fields of the spec unparsed too: for writes that do not read them.
+/// See [`parse_raw`].
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_closed(bytes: &[u8], closed: &[&str]) -> Result<Value, JsonError> {
-    reader::Parser::leaving(bytes, closed).document()
+pub fn parse_with_raw_spec(bytes: &[u8], raw_fields: &[&str]) -> Result<Value, JsonError> {
+    reader::Parser::with_raw_spec(bytes, raw_fields).parse_document()
 }
 
-/// A value to look into: read, if it was left as it is written.
+/// Parses a value that was left unparsed; borrows any other.
 #[must_use]
-pub fn opened(value: &Value) -> Cow<'_, Value> {
+pub fn parse_raw(value: &Value) -> Cow<'_, Value> {
     match value {
         Value::Raw(json) => Cow::Owned(parse(json.as_bytes()).unwrap_or_default()),
         value => Cow::Borrowed(value),
@@ -87,7 +87,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     writer::compact(value, out);
 }
 
-/// The compact form.
+/// Returns the compact form.
 #[must_use]
 pub fn to_vec(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
@@ -95,13 +95,13 @@ pub fn to_vec(value: &Value) -> Vec<u8> {
     out
 }
 
-/// The compact form as text.
+/// Returns the compact form as a string.
 #[must_use]
 pub fn to_text(value: &Value) -> String {
     String::from_utf8(to_vec(value)).expect("JSON of UTF-8 strings is UTF-8")
 }
 
-/// Appends the form for people: a field per line, two spaces for each level.
+/// Appends the indented form: one field per line, two spaces per level.
 pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
     writer::pretty(value, 0, out);
 }

@@ -1,4 +1,4 @@
-//! Where an object is kept.
+//! Store keys: resource, namespace and name of an object.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// The longest resource name: a plural and a group, each a DNS name.
+/// Maximum bytes of a resource name: a plural and a group, each a DNS name.
 pub const RESOURCE_BYTES_MAX: usize = 512;
-/// The longest path: a namespace (63), a slash and a name (253), with room for names that are not DNS names.
+/// Maximum bytes of a path: a namespace (63), a slash and a name (253), with room for names that are not DNS
+/// names.
 pub const PATH_BYTES_MAX: usize = 1024;
 
-/// A stored resource: the plural and the group, as in `deployments.apps` or plainly `pods`.
+/// Group-resource of a stored object: the plural and the group, as in `deployments.apps`, or `pods` in the
+/// core group.
 ///
-/// Versions of a resource are one resource here: they are forms of the same stored object.
+/// All versions of a resource share it: they are encodings of the same stored object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource(Arc<str>);
 
@@ -24,7 +26,7 @@ impl PartialOrd for Resource {
     }
 }
 
-/// Most comparisons are within a table, whose keys share one name.
+/// Compares pointers first: most comparisons are between keys of one table, which share the name.
 impl Ord for Resource {
     fn cmp(&self, other: &Resource) -> Ordering {
         if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
@@ -32,16 +34,16 @@ impl Ord for Resource {
 }
 
 impl Resource {
-    /// Names a resource.
+    /// Creates a resource from its name.
     ///
     /// # Errors
-    /// If the name is empty, too long, or holds a slash or a control character.
+    /// If the name is empty, too long, or contains a slash or a control character.
     pub fn new(name: &str) -> Result<Resource, KeyError> {
         check_segment(name, RESOURCE_BYTES_MAX)?;
         Ok(Resource(name.into()))
     }
 
-    /// The name.
+    /// Name of the resource, as in `deployments.apps`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -60,11 +62,11 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The place of one object: its resource, and its path `namespace/name`, or `name` where the resource has
-/// cluster scope.
+/// Key of an object: its resource, and its path `namespace/name`, or `name` if the resource is
+/// cluster-scoped.
 ///
-/// Keys of a resource order by the bytes of the path, as clients know it from lists over all namespaces:
-/// `a-b/x` comes before `a/x`.
+/// Keys of a resource are ordered by the bytes of the path, the order of lists over all namespaces: `a-b/x`
+/// comes before `a/x`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     resource: Resource,
@@ -72,10 +74,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of an object in a namespace.
+    /// Creates the key of a namespaced object.
     ///
     /// # Errors
-    /// If a part is empty, too long, or holds a slash or a control character.
+    /// If a part is empty, too long, or contains a slash or a control character.
     pub fn namespaced(resource: &Resource, namespace: &str, name: &str) -> Result<Key, KeyError> {
         check_segment(namespace, PATH_BYTES_MAX)?;
         check_segment(name, PATH_BYTES_MAX)?;
@@ -84,16 +86,16 @@ impl Key {
         Ok(Key { resource: resource.clone(), path: path.into() })
     }
 
-    /// The key of an object of a resource with cluster scope.
+    /// Creates the key of a cluster-scoped object.
     ///
     /// # Errors
-    /// If the name is empty, too long, or holds a slash or a control character.
+    /// If the name is empty, too long, or contains a slash or a control character.
     pub fn cluster(resource: &Resource, name: &str) -> Result<Key, KeyError> {
         check_segment(name, PATH_BYTES_MAX)?;
         Ok(Key { resource: resource.clone(), path: name.into() })
     }
 
-    /// The key with this path, `name` or `namespace/name`.
+    /// Creates a key from its path, `name` or `namespace/name`.
     ///
     /// # Errors
     /// If the path is not of that form.
@@ -105,37 +107,37 @@ impl Key {
         Ok(Key { resource: resource.clone(), path: path.into() })
     }
 
-    /// The key with a path that another key has, which is shared with it.
+    /// Returns a key with the path of another one, which is shared.
     #[must_use]
     pub fn of_path(resource: &Resource, path: &Arc<str>) -> Key {
         Key { resource: resource.clone(), path: Arc::clone(path) }
     }
 
-    /// The path, to be shared.
+    /// Path of the object, to be shared.
     #[must_use]
     pub fn shared_path(&self) -> &Arc<str> {
         &self.path
     }
 
-    /// The resource.
+    /// Resource of the object.
     #[must_use]
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// `namespace/name`, or `name`.
+    /// Path of the object: `namespace/name`, or `name`.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The namespace, if the key has one.
+    /// Namespace; `None` if the object is cluster-scoped.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.path.split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// The name.
+    /// Name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
         self.path.split_once('/').map_or(&self.path, |(_, name)| name)
@@ -154,21 +156,21 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why something cannot be a key.
+/// Invalid part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// A resource, namespace or name is empty.
     #[error("a part of the key is empty")]
     Empty,
-    /// A part is longer than it may be.
+    /// A part is too long.
     #[error("a part of the key has {bytes} bytes, at most {bytes_max} are allowed")]
     TooLong {
-        /// How long it is.
+        /// Length of the part.
         bytes: usize,
-        /// How long it may be.
+        /// Maximum length of the part.
         bytes_max: usize,
     },
-    /// A part holds a character that separates parts, or a control character.
+    /// A part contains a slash or a control character.
     #[error("a part of the key holds the character {0:?}")]
     BadCharacter(char),
 }
@@ -185,7 +187,7 @@ fn check_segment(segment: &str, bytes_max: usize) -> Result<(), KeyError> {
         return Err(KeyError::Empty);
     }
     check_length(segment, bytes_max)?;
-    // Almost every name is of plain characters, which are told without a look at each.
+    // Fast path: almost every name consists of printable ASCII, which is checked without decoding characters.
     let plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'/');
     if segment.bytes().fold(true, |all, byte| all & plain(byte)) {
         return Ok(());
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart() {
+    fn namespace_and_name_are_split_at_the_slash() {
         let pods = Resource::new("pods").unwrap();
         let key = Key::namespaced(&pods, "shop", "web").unwrap();
         assert_eq!((key.namespace(), key.name()), (Some("shop"), "web"));
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_could_be_taken_for_another_is_refused() {
+    fn ambiguous_keys_are_rejected() {
         let pods = Resource::new("pods").unwrap();
         assert_eq!(Key::namespaced(&pods, "", "x"), Err(KeyError::Empty));
         assert_eq!(Key::namespaced(&pods, "a/b", "x"), Err(KeyError::BadCharacter('/')));

@@ -1,7 +1,7 @@
-//! What is particular to each kind: defaults, validation, what a write may touch.
+//! Rules of each kind: defaulting, validation and the fields that a write may change.
 //!
-//! Everything that kinds have in common (names, metadata, decoding, apply, storage) is done elsewhere, driven by
-//! the schema. What is left is [`Rules`], one implementation per kind, one file per kind or small group. To
+//! Everything that kinds have in common (names, metadata, decoding, apply, storage) is driven by the schema and
+//! lives elsewhere. [`Rules`] holds the rest: one implementation per kind, one file per kind or small group. To
 //! add a kind, add its file and a line in [`rules`].
 
 pub mod apps;
@@ -40,54 +40,57 @@ use crate::names::NameRule;
 use crate::time::Time;
 use crate::value::Value;
 
-/// Who writes, and when.
+/// Request attributes that a kind may record in its objects: the time and the user.
 #[derive(Clone, Copy, Debug)]
 pub struct Author<'a> {
-    /// The time.
+    /// Time of the request.
     pub now: Time,
-    /// The name of the user.
+    /// Name of the user.
     pub user: &'a str,
-    /// The groups of the user.
+    /// Groups of the user.
     pub groups: &'a [String],
 }
 
-/// Names of fields that objects can be selected by, with their values.
-pub type Fields<'o> = Vec<(&'static str, Cow<'o, str>)>;
+/// Selectable fields of one object: field labels with their values.
+pub type SelectableFields<'o> = Vec<(&'static str, Cow<'o, str>)>;
 
-/// What a status update sets back where it can change nothing but the status.
+/// Reset fields of a status update that can change nothing but the status.
 pub const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
 
-/// What is particular to a kind. Objects are those of its storage version, decoded; absent and null are the same.
+/// Rules of one kind, the counterpart of upstream's strategy. Objects are decoded and in the storage version;
+/// absent and null are the same.
 ///
-/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`. For
-/// an update: `default`, admission, `prepare_update`, `check_update`. For the status subresource:
-/// `default`, `prepare_status`, `validate_status`. What takes a clock or the writer goes with these: `default_times`
-/// after `default`, `sign` after `prepare_create` and `prepare_update`, `sign_status` after `prepare_status`.
+/// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`.
+/// For an update: `default`, admission, `prepare_update`, `check_update`. For the status subresource:
+/// `default`, `prepare_status`, `validate_status`. Methods that take the time or the user run next to these:
+/// `default_times` after `default`, `sign` after `prepare_create` and `prepare_update`, `sign_status` after
+/// `prepare_status`.
 pub trait Rules: Send + Sync {
-    /// How the object may be called.
+    /// Format of `metadata.name`.
     fn name_rule(&self) -> NameRule {
         NameRule::Subdomain
     }
 
-    /// Fills in what the client left out, as upstream's versioned defaults do. Idempotent.
+    /// Sets the defaults of the versioned type, as upstream does. Idempotent.
     fn default(&self, _object: &mut Value) {}
 
-    /// Fills in what a write of the status left out. The rest of the object is set back to what it was, so by default this
-    /// is [`Rules::default`] only because that knows the status too.
+    /// Sets the defaults for a status update, after which the pipeline resets the rest of the object. The
+    /// default is [`Rules::default`], which covers the status too.
     fn default_status(&self, object: &mut Value) {
         self.default(object);
     }
 
-    /// The parts of the spec that a write of the status, or a binding, need not look into: they may be left as they are
-    /// written, see [`crate::json::parse_closed`]. Whoever names any has a [`Rules::default_status`] that knows it.
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    /// Fields of the spec that a status update or a binding does not read, so that they may stay unparsed,
+    /// see [`crate::json::parse_with_raw_spec`]. A kind that lists any needs a [`Rules::default_status`] that
+    /// skips them.
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Fills in the times that the client left out, where upstream's defaults look at the clock.
+    /// Sets the defaults that depend on the clock upstream.
     fn default_times(&self, _object: &mut Value, _now: Time) {}
 
-    /// What a create may not say: by default nothing but `status`, where that is a subresource.
+    /// Clears the fields that a create may not set: by default `status`, where that is a subresource.
     fn prepare_create(&self, object: &mut Value) {
         if self.has_status()
             && let Some(map) = object.as_map_mut()
@@ -96,108 +99,110 @@ pub trait Rules: Send + Sync {
         }
     }
 
-    /// What an update may not change: by default `status`, where that is a subresource.
+    /// Resets the fields that an update may not change: by default `status`, where that is a subresource.
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         if self.has_status() {
             keep(new, old, "status");
         }
     }
 
-    /// What a status update may not change: by default `spec`. Of the metadata, the pipeline keeps what
-    /// [`Rules::status_reset_fields`] names.
+    /// Resets the fields that a status update may not change: by default `spec`. The pipeline resets the
+    /// metadata fields in [`Rules::status_reset_fields`].
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         keep(new, old, "spec");
     }
 
-    /// Writes down who writes, or when, for a create (`old` is nothing) or an update.
+    /// Records the user or the time in an object that is created (`old` is `None`) or updated.
     fn sign(&self, _new: &mut Value, _old: Option<&Value>, _author: &Author<'_>) {}
 
-    /// Writes down who writes, or when, for a status update.
+    /// Records the user or the time in a status update.
     fn sign_status(&self, _new: &mut Value, _old: &Value, _author: &Author<'_>) {}
 
-    /// Which fields nobody comes to own by a create or an update, because they are set back: by default `status`,
-    /// where that is a subresource.
+    /// Fields that never get a manager from a create or an update, because those reset them: by default
+    /// `status`, where that is a subresource.
     fn reset_fields(&self) -> &'static [&'static str] {
         if self.has_status() { &["status"] } else { &[] }
     }
 
-    /// Which fields nobody comes to own by a status update. What it names of the metadata stays as it was.
+    /// Fields that never get a manager from a status update. Metadata fields among them keep their old
+    /// values.
     fn status_reset_fields(&self) -> &'static [&'static str] {
         &["spec"]
     }
 
-    /// Whether `status` is written through a subresource of its own.
+    /// `true` if `status` is a subresource.
     fn has_status(&self) -> bool {
         false
     }
 
-    /// Whether `metadata.generation` counts: it is 1 at first and rises when [`Rules::desire_changed`].
+    /// `true` if the kind maintains `metadata.generation`: it starts at 1 and rises when
+    /// [`Rules::has_new_generation`].
     fn has_generation(&self) -> bool {
         false
     }
 
-    /// Whether an update changed what is wanted: by default `spec`.
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    /// `true` if an update increments `metadata.generation`: by default if `spec` changed.
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         new.get("spec") != old.get("spec")
     }
 
-    /// What is wrong with an object, metadata apart.
+    /// Validates an object, except its metadata.
     fn validate(&self, object: &Value, errors: &mut ErrorList);
 
-    /// What is wrong with a new object, beside what is wrong with any.
+    /// Validates a new object, in addition to [`Rules::validate`].
     fn validate_create(&self, _object: &Value, _errors: &mut ErrorList) {}
 
-    /// What is wrong with a change, beside what is wrong with the new object.
+    /// Validates the transition from `old` to `new`, in addition to [`Rules::validate`] of the new object.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
-    /// What is wrong with an update: by default [`Rules::validate`] of the new object, then
-    /// [`Rules::validate_update`]. A kind that forgives what the old object said already, or that judges
-    /// updates by other rules than creates, says so here.
+    /// Validates an update: by default [`Rules::validate`] of the new object, then
+    /// [`Rules::validate_update`]. Overridden by kinds with ratcheting validation (errors that the old object
+    /// has too are accepted) and by kinds whose updates follow other rules than creates.
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate(new, errors);
         self.validate_update(new, old, errors);
     }
 
-    /// What is wrong with a change of the status.
+    /// Validates a status update.
     fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
-    /// What the writer should know, although it is no error.
+    /// Warnings for the client that writes the object.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
 
-    /// What the maker of an object should know of what it said, before [`Rules::prepare_create`] puts it right.
+    /// Warnings for a create that depend on fields which [`Rules::prepare_create`] clears.
     fn early_warnings(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 
-    /// What the writer of a status should know.
+    /// Warnings for the client that updates the status.
     fn status_warnings(&self, _new: &Value) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether an update may make the object if it is not there.
+    /// `true` if an update creates the object when it does not exist.
     fn allows_create_on_update(&self) -> bool {
         false
     }
 
-    /// Whether an update may leave out the revision it expects.
+    /// `true` if an update may omit `metadata.resourceVersion`.
     fn allows_unconditional_update(&self) -> bool {
         true
     }
 
-    /// By which fields, beside name and namespace, objects can be selected.
+    /// Field labels that can be selected by, beside name and namespace.
     fn field_labels(&self) -> &'static FieldLabels<'static> {
         &FieldLabels::METADATA
     }
 
-    /// The values of those fields.
-    fn fields<'o>(&self, _object: &'o Value) -> Fields<'o> {
+    /// Values of those field labels.
+    fn fields<'o>(&self, _object: &'o Value) -> SelectableFields<'o> {
         Vec::new()
     }
 }
 
-/// The rules of a kind, by group and kind; nothing if it is not served.
+/// Returns the rules of a kind, or `None` if the kind is not served.
 #[must_use]
 pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     Some(match (group, kind) {
@@ -233,7 +238,7 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// The rules of the kinds outside the core and workload groups.
+/// Rules of the kinds outside the core and workload groups.
 fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     match group {
         "admissionregistration.k8s.io" => admissionregistration::rules(kind),
@@ -255,7 +260,7 @@ fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     }
 }
 
-/// Sets a top-level field of `new` back to what it is in `old`.
+/// Resets a top-level field of `new` to its value in `old`.
 pub fn keep(new: &mut Value, old: &Value, field: &str) {
     let Some(map) = new.as_map_mut() else { return };
     match old.get(field) {
@@ -264,7 +269,7 @@ pub fn keep(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// The error for a field that differs from what it was.
+/// Adds an error if an immutable field changed.
 pub fn check_immutable(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
     let (new, old) = (new.unwrap_or(&Value::Null), old.unwrap_or(&Value::Null));
     if new != old {

@@ -1,9 +1,9 @@
-//! Label selectors: which objects are meant, said by their labels.
+//! Label selectors, as in `app=web,tier in (a,b),!legacy`.
 //!
-//! A [`Selector`] is a conjunction of [`Requirement`]s, sorted by key, or the selector that selects nothing, which
-//! an absent selector of a workload means. It is read from a query (`app=web,tier in (a,b),!legacy`) or made
-//! from a `LabelSelector` of an object, and matches anything that can look up a label. It prints in the form in
-//! which clients know it, and that form reads back as the same selector.
+//! A [`Selector`] is a conjunction of [`Requirement`]s, sorted by key, or [`Selector::Nothing`], the meaning
+//! of an absent selector of a workload. It is parsed from a query parameter or built from the `LabelSelector`
+//! of an object, and matches anything that can look up a label. It prints in upstream's form, which parses
+//! back to the same selector. [`CompiledSelector`] is the form for matching many objects.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub use compiled::CompiledSelector;
 pub use parse::{ParseError, RequirementError};
 pub use validate::{validate, validate_requirement};
 
-/// How a requirement relates a label to its values.
+/// Operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
     /// `key in (a,b)`: the label has one of the values.
@@ -38,7 +38,7 @@ pub enum Operator {
     GreaterThan,
     /// `key<5`: the label is an integer and smaller.
     LessThan,
-    /// `key`: the label is there.
+    /// `key`: the label exists.
     Exists,
     /// `!key`: the label is absent.
     DoesNotExist,
@@ -50,14 +50,14 @@ pub struct Requirement {
     key: Box<str>,
     operator: Operator,
     values: Vec<Box<str>>,
-    /// Indexes of the values in their order, where they are too many to read each.
+    /// Indexes of the values in sorted order, if there are more than [`SCAN_LEN_MAX`].
     order: Box<[u32]>,
 }
 
-/// Values of a requirement up to which each is read.
+/// Maximum number of values for which a lookup is a linear scan.
 const SCAN_LEN_MAX: usize = 16;
 
-/// Indexes of values in their order; none for few.
+/// Indexes of the values in sorted order; empty for few values.
 fn order(values: &[Box<str>]) -> Box<[u32]> {
     let len = if values.len() <= SCAN_LEN_MAX { 0 } else { u32::try_from(values.len()).unwrap_or(u32::MAX) };
     let mut order: Box<[u32]> = (0..len).collect();
@@ -66,10 +66,10 @@ fn order(values: &[Box<str>]) -> Box<[u32]> {
 }
 
 impl Requirement {
-    /// Makes a requirement.
+    /// Creates a requirement.
     ///
     /// # Errors
-    /// If the key or a value cannot be that of a label, or the operator does not go with so many values.
+    /// If the key or a value is not valid for a label, or the operator does not allow this number of values.
     pub fn new<S: AsRef<str>>(key: &str, operator: Operator, values: &[S]) -> Result<Requirement, ErrorList> {
         let errors = faults(key, operator, values);
         if !errors.is_empty() {
@@ -79,24 +79,24 @@ impl Requirement {
         Ok(Requirement { key: key.into(), operator, order: order(&values), values })
     }
 
-    /// The label.
+    /// Key of the label.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// How it relates to the values.
+    /// Relation between label and values.
     #[must_use]
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// The values, in the order in which they were given.
+    /// Values in the order in which they were given.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
         self.values.iter().map(AsRef::as_ref)
     }
 
-    /// Whether a label with this value, or an absent one, meets the requirement.
+    /// `true` if a label with this value, or an absent one (`None`), meets the requirement.
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
         let has = |value: &str| self.has(value);
@@ -117,7 +117,7 @@ impl Requirement {
         self.order.binary_search_by(|at| (*self.values[*at as usize]).cmp(value)).is_ok()
     }
 
-    /// The number that a label is compared with.
+    /// Number that a label is compared with.
     fn bound(&self) -> Option<i64> {
         self.values.first().and_then(|bound| bound.parse().ok())
     }
@@ -189,23 +189,23 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// A condition of a `LabelSelector`, as it stands in an object.
+/// Match expression of a `LabelSelector`, as in an object.
 #[derive(Clone, Debug)]
 pub struct Expression<'a> {
-    /// The label.
+    /// Key of the label.
     pub key: &'a str,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other is refused.
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other is an error.
     pub operator: &'a str,
-    /// The values.
+    /// Values of the expression.
     pub values: Vec<&'a str>,
 }
 
-/// Which objects are meant.
+/// Label selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Selector {
-    /// No object at all.
+    /// Selects no object.
     Nothing,
-    /// The objects that meet every requirement: all objects, if there is none.
+    /// Selects the objects that meet every requirement: all objects, if there are none.
     All(Vec<Requirement>),
 }
 
@@ -220,16 +220,16 @@ impl Selector {
         Selector::All(requirements)
     }
 
-    /// Reads a selector from a query.
+    /// Parses a selector from a query parameter.
     ///
     /// # Errors
-    /// If the text is no selector; the message is meant for the client.
+    /// If the text is not a selector; the message is meant for the client.
     pub fn parse(text: &str) -> Result<Selector, ParseError> {
         parse::parse(text).map(Selector::new)
     }
 
-    /// Selects the objects that have all of these labels. The labels are not checked: they come from a stored
-    /// object.
+    /// Selects the objects that have all of these labels. The labels are not validated: they come from a
+    /// stored object.
     #[must_use]
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Selector {
         let equals = |(key, value): (&str, &str)| Requirement {
@@ -241,7 +241,7 @@ impl Selector {
         Selector::new(labels.into_iter().map(equals).collect())
     }
 
-    /// Selects what a `LabelSelector` means. An absent one is [`Selector::Nothing`], an empty one everything.
+    /// Converts a `LabelSelector`. An absent one is [`Selector::Nothing`], an empty one selects everything.
     ///
     /// # Errors
     /// If it is not valid.
@@ -266,13 +266,13 @@ impl Selector {
         Ok(Selector::new(requirements))
     }
 
-    /// Whether it selects every object.
+    /// `true` if it selects every object.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         matches!(self, Selector::All(requirements) if requirements.is_empty())
     }
 
-    /// The requirements; none for [`Selector::Nothing`] too, so ask for that first.
+    /// Requirements; empty for [`Selector::Nothing`] too, so check for that first.
     #[must_use]
     pub fn requirements(&self) -> &[Requirement] {
         match self {
@@ -281,11 +281,11 @@ impl Selector {
         }
     }
 
-    /// Whether it selects an object with these labels.
+    /// `true` if it selects an object with these labels.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         match self {
             Selector::Nothing => false,
-            // Requirements on one key stand together: its label is looked up once.
+            // Requirements on one key are adjacent: its label is looked up once.
             Selector::All(requirements) => requirements.chunk_by(|a, b| a.key == b.key).all(|same| {
                 let value = label(&same[0].key);
                 same.iter().all(|one| one.matches(value))
@@ -293,7 +293,7 @@ impl Selector {
         }
     }
 
-    /// The one value that a label must have, if the selector asks for one: an index on the label then answers.
+    /// Value that the selector requires for a label, if any, so that an index on the label can be used.
     #[must_use]
     pub fn required_value(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements().iter().find(|one| *one.key == *key)?;
@@ -316,13 +316,13 @@ impl fmt::Display for Selector {
     }
 }
 
-/// Why a `LabelSelector` means nothing.
+/// Invalid `LabelSelector`.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SelectorError {
-    /// There is no such operator.
+    /// Unknown operator.
     #[error("{} is not a valid label selector operator", Quoted(.0))]
     Operator(Box<str>),
-    /// A requirement is not valid.
+    /// Invalid requirement.
     #[error("{0}")]
     Requirement(ErrorList),
 }

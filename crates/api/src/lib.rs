@@ -1,17 +1,17 @@
-//! What can be said: the words every other crate speaks in.
+//! API types and rules: the part of the control plane that every other crate depends on.
 //!
 //! - Identifiers: [`Revision`], [`Time`], [`Resource`], [`Key`].
-//! - Objects: the [`Value`] that the write path works on, [`json`] in and out, [`yaml`] in; the [`schema`] of
-//!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] brings the two together.
-//! - [`metadata`]: what all objects have; [`kinds`]: what is particular to each kind.
-//! - [`kinds`]: what is particular to each kind.
-//! - [`apply`]: who owns which field, and merging what several writers want.
-//! - Small languages: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
-//!   times ([`rfc3339`]), text as Go quotes it ([`quote`]).
-//! - Changes and views: [`patch`]; [`printing`], what `kubectl get` shows.
-//! - Refusals: [`field_error`] says what is wrong with a field, [`status`] says it to a client.
+//! - Objects: [`Value`], the dynamic object of the write path; [`json`] and [`yaml`] codecs; the [`schema`] of
+//!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] checks a value against its schema.
+//! - Validation: [`metadata`] for what all objects share, [`kinds`] for the rules of each kind.
+//! - Writes: [`apply`] is server-side apply (field ownership and merge), [`patch`] the other three patch types.
+//! - Other encodings: [`protobuf`], [`printing`] (the Table of `kubectl get`), [`openapi`].
+//! - Small grammars: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
+//!   timestamps ([`rfc3339`]), Go's `%q` ([`quote`]).
+//! - Errors: [`field_error`] is the error of one field, [`status`] the `Status` that a client receives.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number.
+//! The crate is pure: it does no I/O, reads no clock and draws no random numbers. Start at [`kinds`] for a kind's
+//! rules, at [`mod@decode`] for the path of a request body.
 
 pub mod apply;
 mod base64;
@@ -20,6 +20,7 @@ pub mod decode;
 pub mod entropy;
 pub mod field_error;
 pub mod fields;
+mod go_format;
 pub mod json;
 pub mod key;
 pub mod kinds;

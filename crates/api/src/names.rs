@@ -1,15 +1,15 @@
-//! What things may be called: the rules for names, label keys and values, and other short texts.
+//! Formats of names, label keys and values, addresses and other short strings.
 //!
-//! Each rule returns [`Faults`]: nothing if the text follows the rule, else what is wrong with it, in words that
-//! clients know. Following a rule costs one pass over the bytes and no allocation. Rules that check a field and
-//! may complain about a part of its value take the field's path and add to an
+//! Each function is named after the format that it checks and returns [`Faults`]: upstream's messages, empty
+//! if the string is valid. Checking a valid string takes one pass over its bytes and does not allocate.
+//! Functions that check a field and may report a part of its value take the field's path and add to an
 //! [`ErrorList`](crate::field_error::ErrorList) instead.
 //!
-//! - [`dns`]: names of the domain name system.
-//! - [`key`]: label keys and values, keys of config maps, environment variables and the like.
-//! - [`ip`]: addresses and networks.
+//! - [`dns`]: DNS labels and subdomains.
+//! - [`key`]: label keys and values, keys of ConfigMaps, environment variables and the like.
+//! - [`ip`]: IP addresses and CIDRs.
 //! - [`metadata`]: the maps and lists in `metadata`.
-//! - [`generate`]: names made from `generateName`.
+//! - [`generate`]: names generated from `generateName`.
 
 use std::borrow::Cow;
 
@@ -19,10 +19,10 @@ pub mod ip;
 pub mod key;
 pub mod metadata;
 
-/// What is wrong with a text; empty if nothing is.
+/// Messages of a failed format check; empty if the string is valid.
 pub type Faults = Vec<Cow<'static, str>>;
 
-/// Which names objects of a kind may have.
+/// Format of the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// A DNS subdomain: most kinds.
@@ -31,11 +31,11 @@ pub enum NameRule {
     Label,
     /// A DNS label that begins with a letter.
     Dns1035Label,
-    /// Anything that can stand in a path: roles and others.
+    /// Any string that is valid as a path segment: roles and others.
     PathSegment,
-    /// An address in canonical form.
+    /// An IP address in canonical form.
     Ip,
-    /// Anything: the kind has a rule of its own, or none.
+    /// Any string: the kind checks its names itself, or not at all.
     Any,
 }
 
@@ -51,15 +51,15 @@ impl NameRule {
         }
     }
 
-    /// Checks a `generateName`: the beginning of a name, which may end in a dash because more follows.
+    /// Checks a `generateName`: the prefix of a name, which may end in a dash because a suffix follows.
     #[must_use]
     pub fn check_prefix(self, prefix: &str) -> Faults {
         let bytes = prefix.as_bytes();
         match self {
             NameRule::PathSegment => key::path_segment_prefix(prefix),
             NameRule::Ip | NameRule::Any => self.check(prefix),
-            // The dash and the character before it are taken for one letter, so what stands before a dash is
-            // never judged: `a_-` is a good prefix. Clients have come to rely on it.
+            // The dash and the character before it are replaced by one letter, so the character before a dash
+            // is never checked: `a_-` is a valid prefix. Clients rely on it.
             rule if bytes.len() > 1 && bytes.ends_with(b"-") => {
                 let mut masked = bytes[..bytes.len() - 2].to_vec();
                 masked.push(b'a');
@@ -80,25 +80,25 @@ impl NameRule {
     }
 }
 
-/// The faults of a text that may hold at most `max` characters and must have a shape.
-fn faults(too_long: Option<String>, misshapen: Option<&'static str>) -> Faults {
-    if too_long.is_none() && misshapen.is_none() {
+/// Combines the message for a string that is too long with the one for a wrong format.
+fn faults(too_long: Option<String>, malformed: Option<&'static str>) -> Faults {
+    if too_long.is_none() && malformed.is_none() {
         return Faults::new();
     }
-    too_long.map(Cow::from).into_iter().chain(misshapen.map(Cow::from)).collect()
+    too_long.map(Cow::from).into_iter().chain(malformed.map(Cow::from)).collect()
 }
 
-/// The complaint that a text has more than `max` bytes, in the older words.
+/// Message for a string of more than `max` bytes, in the older wording.
 fn max_characters(text: &[u8], max: usize) -> Option<String> {
     (text.len() > max).then(|| format!("must be no more than {max} characters"))
 }
 
-/// The complaint that a text has more than `max` bytes, in the newer words.
+/// Message for a string of more than `max` bytes, in the newer wording.
 fn max_bytes(text: &[u8], max: usize) -> Option<String> {
     (text.len() > max).then(|| format!("must be no more than {max} bytes"))
 }
 
-/// Whether the text is one character out of `ends`, or a run of `middle` between two of `ends`.
+/// `true` if the text is one byte of `ends`, or a run of `middle` between two of `ends`.
 fn is_capped_run(text: &[u8], ends: impl Fn(u8) -> bool, middle: impl Fn(u8) -> bool) -> bool {
     match text {
         [] => false,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_may_end_in_a_dash() {
+    fn generate_name_may_end_in_a_dash() {
         for rule in [NameRule::Subdomain, NameRule::Label, NameRule::Dns1035Label] {
             assert!(!rule.check("web-").is_empty());
             assert!(rule.check_prefix("web-").is_empty());

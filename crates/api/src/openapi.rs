@@ -1,8 +1,8 @@
-//! OpenAPI documents, made from the schemas and the resources when somebody asks.
+//! OpenAPI documents, generated from schemas and resources on request.
 //!
 //! [`v3`] has a document per group version and an index of them; [`v2`] has one document of everything, which
-//! [`gnostic`] also writes as the protobuf that older clients ask for. Both say the same: [`Dialect`] is where
-//! they differ. Nothing is kept but the hashes in the index.
+//! [`gnostic`] also encodes as the protobuf that older clients request. [`Dialect`] holds the differences.
+//! Only the hashes in the index are cached.
 
 use crate::value::Value;
 
@@ -18,7 +18,7 @@ pub mod v3;
 #[cfg(test)]
 mod tests;
 
-/// A version of OpenAPI.
+/// OpenAPI version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     V2,
@@ -26,7 +26,7 @@ enum Dialect {
 }
 
 impl Dialect {
-    /// The address of a definition in a document.
+    /// Reference to a definition of a document.
     fn reference(self, definition: &str) -> Value {
         match self {
             Dialect::V2 => format!("#/definitions/{definition}").into(),
@@ -35,7 +35,7 @@ impl Dialect {
     }
 }
 
-/// The media types of bodies.
+/// Media types of bodies.
 mod media {
     pub(super) const ANY: &[&str] = &["*/*"];
     pub(super) const JSON: &[&str] = &["application/json"];
@@ -59,7 +59,7 @@ mod media {
     ];
 }
 
-/// The definitions that the operations of some paths refer to.
+/// Definitions that the operations of some paths refer to.
 fn referred(items: &[model::PathItem]) -> impl Iterator<Item = &'static str> {
     items.iter().flat_map(|item| &item.operations).flat_map(|operation| {
         let content = match operation.content {

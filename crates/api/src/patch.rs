@@ -1,22 +1,23 @@
-//! Patches: JSON patch, merge patch and strategic merge patch.
+//! Patches: JSON patch, JSON merge patch and strategic merge patch.
 //!
-//! A [`Patch`] is read once and can be applied many times, since a write that lost a race is tried again. Patches
-//! work on plain values. Whether the outcome is an object of its kind is for [`mod@crate::decode`] to say, and
-//! [`Patch::invalid`] puts its answer in the words that clients know.
+//! A [`Patch`] is parsed once and can be applied repeatedly, since a write with a conflict is retried.
+//! Patches work on dynamic values; [`mod@crate::decode`] checks the result against its schema, and
+//! [`Patch::invalid`] converts its error into upstream's response.
 //!
-//! Merging takes time about linear in object and patch, also for long lists. A JSON patch takes at most one walk through
-//! the object for each of a few operations, and one walk for all of many; see [`mod@json`].
+//! Merging takes time about linear in object and patch, even for long lists. A JSON patch of few operations
+//! takes at most one walk through the object per operation, one of many operations a single walk; see
+//! [`mod@json`].
 
 use thiserror::Error;
 
 use crate::decode::{DecodeError, StrictError};
 use crate::field_error::{ErrorList, FieldError, Path};
+use crate::go_format::GoValue;
 use crate::json::Duplicate;
 use crate::schema::Struct;
 use crate::status::{Generic, Qualified, Status};
 use crate::value::Value;
 
-mod go_text;
 mod json;
 mod merge;
 mod overlay;
@@ -29,19 +30,19 @@ mod tests;
 pub use json::{COPY_BYTES_MAX, JsonPatchError, OPERATIONS_MAX};
 pub use strategic::StrategicError;
 
-/// The sort of a patch.
+/// Type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
     /// A list of operations, RFC 6902.
     Json,
-    /// An object that is laid over the other, RFC 7386.
+    /// JSON merge patch, RFC 7386.
     Merge,
-    /// The same, with lists merged as the schema says.
+    /// Merge patch whose lists are merged by the schema.
     Strategic,
 }
 
 impl PatchType {
-    /// The media type.
+    /// Media type of the patch.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
@@ -51,15 +52,15 @@ impl PatchType {
         }
     }
 
-    /// The sort with this media type, which has no parameters.
+    /// Patch type of a media type without parameters.
     #[must_use]
     pub fn from_media_type(text: &str) -> Option<PatchType> {
         [PatchType::Json, PatchType::Merge, PatchType::Strategic]
             .into_iter()
-            .find(|sort| sort.media_type() == text)
+            .find(|patch_type| patch_type.media_type() == text)
     }
 
-    /// Applies a patch of this sort, which nobody sent as text, as [`Patch::apply`] does.
+    /// Applies a patch given as a value, as [`Patch::apply`] does.
     ///
     /// # Errors
     /// As [`Patch::apply`].
@@ -72,40 +73,41 @@ impl PatchType {
     }
 }
 
-/// A patch that was read.
+/// A parsed patch.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    sort: PatchType,
+    patch_type: PatchType,
     body: Value,
     strict: Vec<Box<str>>,
 }
 
-/// Why a patch cannot be read or applied.
+/// Error of parsing or applying a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PatchError {
-    /// The body is no JSON.
+    /// The body is not JSON.
     #[error("invalid JSON patch")]
     Syntax,
-    /// The body is JSON, but no patch.
+    /// The body is JSON, but not a patch.
     #[error("{0}")]
     Shape(String),
-    /// There are too many operations.
+    /// A JSON patch has too many operations.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
-    /// An operation of a JSON patch fails.
+    /// An operation of a JSON patch failed.
     #[error(transparent)]
     Json(#[from] JsonPatchError),
-    /// A merge patch is no object.
+    /// A merge patch is not an object.
     #[error("Invalid JSON Patch")]
     Merge,
-    /// A strategic merge patch makes no sense for the object.
+    /// A strategic merge patch does not apply to the object.
     #[error(transparent)]
     Strategic(#[from] StrategicError),
 }
 
 impl PatchError {
-    /// The answer to the client. What an operation of a JSON patch failed at is not told, as upstream does not
-    /// tell it; where upstream blames itself for a patch that makes no sense, the client is told what is wrong.
+    /// Converts the error into the response. As upstream, it does not name the operation of a JSON patch that
+    /// failed. Where upstream returns an internal error for an inapplicable patch, the response is a client
+    /// error with the reason.
     #[must_use]
     pub fn to_status(&self) -> Status {
         match self {
@@ -121,50 +123,50 @@ impl PatchError {
 }
 
 impl Patch {
-    /// Reads a patch. With `strict`, what is beyond a patch's form is noted for [`Patch::strict`], and the form of
-    /// all operations is checked; it is for the field validations `Strict` and `Warn`.
+    /// Parses a patch. With `strict`, unknown and duplicate fields are collected for [`Patch::strict`], and
+    /// the form of all operations is checked; for the field validations `Strict` and `Warn`.
     ///
     /// # Errors
-    /// If the body is no patch of this sort.
-    pub fn parse(sort: PatchType, bytes: &[u8], strict: bool) -> Result<Patch, PatchError> {
+    /// If the body is not a patch of this type.
+    pub fn parse(patch_type: PatchType, bytes: &[u8], strict: bool) -> Result<Patch, PatchError> {
         let (body, duplicates) = if strict {
             crate::json::parse_strict(bytes).map_err(|_| PatchError::Syntax)?
         } else {
             (crate::json::parse(bytes).map_err(|_| PatchError::Syntax)?, Vec::new())
         };
-        let strict = match sort {
+        let strict = match patch_type {
             PatchType::Json => json::check(&body, &duplicates, strict)?,
             PatchType::Merge if strict => {
-                is_object(&body)
+                check_is_object(&body)
                     .map_err(|text| PatchError::Shape(format!("error decoding patch: {text}")))?;
                 duplicate_texts(&duplicates)
             }
             PatchType::Merge => Vec::new(),
             PatchType::Strategic => {
-                is_object(&body).map_err(PatchError::Shape)?;
+                check_is_object(&body).map_err(PatchError::Shape)?;
                 duplicate_texts(&duplicates)
             }
         };
-        Ok(Patch { sort, body, strict })
+        Ok(Patch { patch_type, body, strict })
     }
 
-    /// The sort.
+    /// Type of the patch.
     #[must_use]
-    pub fn sort(&self) -> PatchType {
-        self.sort
+    pub fn patch_type(&self) -> PatchType {
+        self.patch_type
     }
 
-    /// What the patch itself said beyond its form, for warnings or a refusal.
+    /// Strict errors of the patch itself, for warnings or a rejection.
     #[must_use]
     pub fn strict(&self) -> &[Box<str>] {
         &self.strict
     }
 
-    /// Whether it is seen at once that the patch does not change this field of an object.
+    /// `true` if the patch obviously does not change this top-level field.
     #[must_use]
-    pub fn leaves_alone(&self, field: &str) -> bool {
+    pub fn is_untouched(&self, field: &str) -> bool {
         let is_other = |key: &str| key != field && !key.starts_with('$');
-        match self.sort {
+        match self.patch_type {
             PatchType::Json => false,
             PatchType::Merge | PatchType::Strategic => {
                 self.body.as_map().is_some_and(|body| body.keys().all(is_other))
@@ -172,42 +174,42 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to an object of the version that the client speaks, whose schema is `of`.
+    /// Applies the patch to an object in the version of the request, whose schema is `of`.
     ///
     /// # Errors
-    /// If an operation fails, or the patch makes no sense for the object.
+    /// If an operation fails, or the patch does not apply to the object.
     pub fn apply(&self, object: Value, of: Struct<'_>) -> Result<Value, PatchError> {
-        self.sort.apply(&self.body, object, of)
+        self.patch_type.apply(&self.body, object, of)
     }
 
-    /// The answer when the patched object cannot be decoded. `patched` is what [`Patch::apply`] gave.
+    /// Response if the patched object fails to decode. `patched` is the result of [`Patch::apply`].
     #[must_use]
     pub fn invalid(&self, patched: &Value, of: Struct<'_>, error: &DecodeError) -> Status {
-        let text = match self.sort {
+        let text = match self.patch_type {
             PatchType::Strategic => restore::mismatch(patched, of),
             PatchType::Json | PatchType::Merge => None,
         };
-        self.refuse(patched, text.unwrap_or_else(|| error.to_string()))
+        self.rejection(patched, text.unwrap_or_else(|| error.to_string()))
     }
 
-    /// The answer when fields must be known and unique, and are not: `strict` is what decoding noted. It counts
-    /// only if this or [`Patch::strict`] is not empty.
+    /// Response if strict field validation fails: `strict` holds the strict errors of decoding. Applies only
+    /// if these or [`Patch::strict`] are not empty.
     #[must_use]
     pub fn strict_invalid(&self, patched: &Value, strict: &[StrictError]) -> Status {
         let own = self.strict.iter().map(ToString::to_string);
         let texts: Vec<String> = own.chain(strict.iter().map(ToString::to_string)).collect();
-        self.refuse(patched, format!("strict decoding error: {}", texts.join(", ")))
+        self.rejection(patched, format!("strict decoding error: {}", texts.join(", ")))
     }
 
-    /// The answer when the patched object says that it is of another type than `expected`, by version and kind. What
-    /// names no version is no object that could be told apart, and comes back without its fields.
+    /// Checks that the patched object has the `expected` version and kind. An object without a version is
+    /// returned without its fields, as upstream cannot determine its type.
     ///
     /// # Errors
-    /// If it says so.
-    pub fn typed(&self, mut patched: Value, expected: (&str, &str)) -> Result<Value, Status> {
+    /// The response, if version or kind differ.
+    pub fn check_type(&self, mut patched: Value, expected: (&str, &str)) -> Result<Value, Status> {
         let (api_version, kind) = expected;
         let said = [patched.str_at(&["apiVersion"]), patched.str_at(&["kind"])];
-        if self.sort != PatchType::Strategic {
+        if self.patch_type != PatchType::Strategic {
             if said[0].is_empty() && patched.as_map().is_some() {
                 patched = Value::map();
             } else if said[0] != api_version {
@@ -215,12 +217,12 @@ impl Patch {
                 let (version, kind) = (said[0], if said[1].is_empty() { kind } else { said[1] });
                 let why =
                     format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
-                return Err(self.refuse(&patched, why));
+                return Err(self.rejection(&patched, why));
             } else if !said[1].is_empty() && said[1] != kind {
                 let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
                 let (group, other) = (group.split('.').next().unwrap_or_default(), said[1]);
                 let why = format!("converting ({version}.{other}) to ({group}.{kind}): unknown conversion");
-                return Err(self.refuse(&patched, why));
+                return Err(self.rejection(&patched, why));
             }
         }
         if let Value::Map(map) = &mut patched {
@@ -230,11 +232,11 @@ impl Patch {
         Ok(patched)
     }
 
-    fn refuse(&self, patched: &Value, detail: String) -> Status {
-        let shown = match self.sort {
+    fn rejection(&self, patched: &Value, detail: String) -> Status {
+        let shown = match self.patch_type {
             PatchType::Json => json::shown(patched, &self.body),
             PatchType::Merge => merge::shown(patched, &self.body),
-            PatchType::Strategic => go_text::GoText(&self.body).to_string(),
+            PatchType::Strategic => GoValue(&self.body).to_string(),
         };
         let mut errors = ErrorList::new();
         errors.push(FieldError::invalid(&Path::root("patch"), shown.as_str(), detail));
@@ -242,8 +244,8 @@ impl Patch {
     }
 }
 
-/// Whether a body is an object, or null, which counts as an empty one; otherwise what Go's decoder says.
-fn is_object(body: &Value) -> Result<(), String> {
+/// Checks that a body is an object or null, which counts as empty; the error has the text of Go's decoder.
+fn check_is_object(body: &Value) -> Result<(), String> {
     match body {
         Value::Map(_) | Value::Null => Ok(()),
         other => Err(unmarshal_text(other, "value of type map[string]interface {}")),

@@ -1,9 +1,10 @@
-//! What `kubectl get` shows: the columns of every built-in kind, wide ones too, and an object's cells.
+//! Server-side printing: the columns and rows of `kubectl get` for every built-in kind, including wide
+//! columns.
 //!
-//! [`columns`] and [`row`] are the heart, with one printer per kind, one file per group. [`mod@table`] builds the
-//! answers that clients ask for: `Table`, `PartialObjectMetadata` and its list. Objects are those of the storage
-//! version. A cell is what upstream shows for the same object at the same time; a kind without a printer of its
-//! own shows its name and when it was created.
+//! [`columns`] and [`row`] are the entry points, with one printer per kind and one file per group.
+//! [`mod@table`] builds the responses `Table` and `PartialObjectMetadata` with its list. Objects are in the
+//! storage version. A cell equals that of upstream for the same object at the same time; a kind without a
+//! printer shows its name and creation time.
 
 use crate::schema;
 use crate::time::Time;
@@ -37,34 +38,34 @@ mod tests;
 
 pub use duration::human_duration;
 
-/// A cell: text, a number or a truth value.
+/// A cell: a string, number or boolean.
 pub type Cell = Value;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The header.
+    /// Header of the column.
     pub name: &'static str,
-    /// The type of its cells: `string`, `integer`, `boolean` or `date`.
+    /// Type of its cells: `string`, `integer`, `boolean` or `date`.
     pub kind: &'static str,
-    /// `name` if it holds the name of the object, otherwise empty.
+    /// `name` for the name of the object, otherwise empty.
     pub format: &'static str,
-    /// 0, or 1 for a column that is only shown when more is asked for.
+    /// 0, or 1 for a wide column.
     pub priority: i32,
     doc: Doc,
 }
 
-/// Where the text that explains a column comes from.
+/// Source of a column's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doc {
-    /// It is this text.
+    /// This text.
     Own(&'static str),
-    /// It is that of a field of a definition.
+    /// The description of a field of a definition.
     Field(&'static str, &'static str),
 }
 
 impl Column {
-    /// What it means, for people.
+    /// Description of the column.
     #[must_use]
     pub fn description(&self) -> &'static str {
         match self.doc {
@@ -100,17 +101,17 @@ const NAME: Column = Column {
 const CREATED: Doc = Doc::Field("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "creationTimestamp");
 const AGE: Column = Column::text("Age", CREATED);
 const CREATED_AT: Column = Column { kind: "date", ..Column::text("Created At", CREATED) };
-const CONTAINERS: Column = Column::wide("Containers", Doc::Own("The containers of the template, by name."));
-const IMAGES: Column = Column::wide("Images", Doc::Own("The images that these containers run."));
+const CONTAINERS: Column = Column::wide("Containers", Doc::Own("Names of the containers in the template."));
+const IMAGES: Column = Column::wide("Images", Doc::Own("Images of the containers in the template."));
 
-/// The explanation of a field of a definition of an API group.
+/// Description of a field of an API definition.
 macro_rules! field {
     ($definition:literal, $field:literal) => {
         $crate::printing::Doc::Field(concat!("io.k8s.api.", $definition), $field)
     };
 }
 
-/// A row of cells.
+/// Builds a row of cells.
 macro_rules! cells {
     ($($cell:expr),+ $(,)?) => {
         vec![$($crate::value::Value::from($cell)),+]
@@ -119,16 +120,16 @@ macro_rules! cells {
 
 use {cells, field};
 
-/// Changes the rows of a list where its objects mean something for each other.
+/// Modifies the rows of a list where they depend on several objects.
 type AcrossList = fn(&[&Value], &mut [Vec<Cell>]);
 
-/// How a kind is shown.
+/// Table printer of a kind.
 struct Printer {
     columns: &'static [Column],
     row: fn(&Value, Time) -> Vec<Cell>,
-    /// What a list shows beyond its objects one by one.
+    /// Post-processing of a whole list.
     list: Option<AcrossList>,
-    /// Whether a table without objects has null in place of rows.
+    /// `true` if a table without objects has null instead of an empty list of rows.
     is_null_without_rows: bool,
 }
 
@@ -143,7 +144,7 @@ static DEFAULT: Printer = Printer {
     ..Printer::new(&[NAME, CREATED_AT], |object, _| cells![cell::name(object), cell::created_at(object)])
 };
 
-/// Objects of which nothing is to be said but their name and age.
+/// Kinds that show only name and age.
 static NAME_AND_AGE: Printer =
     Printer::new(&[NAME, AGE], |object, now| cells![cell::name(object), cell::age(object, now)]);
 
@@ -174,13 +175,13 @@ fn printer(group: &str, kind: &str) -> &'static Printer {
     found.unwrap_or(&DEFAULT)
 }
 
-/// The columns of a kind.
+/// Columns of a kind.
 #[must_use]
 pub fn columns(group: &str, kind: &str) -> &'static [Column] {
     printer(group, kind).columns
 }
 
-/// The cells of an object, for all columns of its kind.
+/// Cells of an object, for all columns of its kind.
 #[must_use]
 pub fn row(group: &str, kind: &str, object: &Value, now: Time) -> Vec<Cell> {
     (printer(group, kind).row)(object, now)

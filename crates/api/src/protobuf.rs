@@ -1,10 +1,10 @@
-//! Objects as the protobuf that Kubernetes speaks, in and out, by the schema alone.
+//! Protobuf codec of Kubernetes objects, driven by the schema.
 //!
-//! An object on the wire is four bytes of magic and an envelope ([`Envelope`]) that says its kind and holds its
-//! message. [`decode`] gives the value that [`decode::decode`](crate::decode::decode) gives for the same object
-//! in JSON, in bounded stack and in time that is nearly linear in the input. [`encode`] gives the bytes that Go
-//! gives for the same object. Messages that were encoded once are framed again by [`write_object`],
-//! [`ListWriter`] and [`write_watch_event`] without a look inside.
+//! On the wire, an object is a magic number and an envelope ([`Envelope`]) with its kind and its message.
+//! [`decode`] returns the value that [`decode::decode`](crate::decode::decode) returns for the same object in
+//! JSON, in bounded stack and nearly linear time. [`encode`] writes the bytes that Go writes for the same
+//! object. Encoded messages are framed again by [`write_object`], [`ListWriter`] and [`write_watch_event`]
+//! without being parsed.
 
 use thiserror::Error;
 
@@ -24,99 +24,100 @@ pub(crate) mod tests;
 
 pub use envelope::{Envelope, ListWriter, open, write_object, write_watch_event};
 
-/// The media type.
+/// Media type of objects.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// The media type of the events of a watch.
+/// Media type of watch events.
 pub const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// The bytes before every envelope.
+/// Magic number before every envelope.
 pub const MAGIC: &[u8] = b"k8s\0";
 
-/// How deep objects and arrays may nest, as in JSON.
+/// Maximum nesting of objects and arrays, as in JSON.
 pub const DEPTH_MAX: usize = json::DEPTH_MAX;
 
-/// How often messages may come in more than one piece. Writers do not do that; readers must put up with it.
-pub const PIECES_MAX: usize = 64;
+/// Maximum number of repeated occurrences of messages that are expected once. Encoders never split a message;
+/// decoders must merge the occurrences.
+pub const REPETITIONS_MAX: usize = 64;
 
-/// Why bytes are no object.
+/// Invalid protobuf object.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ProtoError {
-    /// There is nothing.
+    /// The input is empty.
     #[error("empty data")]
     Empty,
-    /// There is nothing after the magic number.
+    /// Nothing follows the magic number.
     #[error("empty body")]
     EmptyBody,
     /// The magic number is missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Magic,
-    /// The kind or its version is no text.
+    /// The kind or version is not UTF-8.
     #[error("the type of the object is not UTF-8")]
     TypeMeta,
-    /// There is no such kind, or protobuf does not carry it.
+    /// The kind is unknown, or has no protobuf form.
     #[error("no kind \"{kind}\" is registered for version \"{api_version}\"")]
     Kind {
-        /// The group version.
+        /// Group version.
         api_version: String,
         /// The kind.
         kind: String,
     },
-    /// The bytes end too early.
+    /// The input is truncated.
     #[error("unexpected EOF")]
     Short,
-    /// A number has too many bytes.
+    /// A varint is too long.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A tag that cannot be.
+    /// Invalid tag.
     #[error("proto: illegal tag {0}")]
     Tag(u64),
-    /// The end of a group that did not start.
+    /// End of a group that was not started.
     #[error("proto: unexpected end of group")]
     EndGroup,
-    /// A payload of a kind that does not exist.
+    /// Unknown wire type.
     #[error("proto: illegal wireType {0}")]
     IllegalWireType(u8),
-    /// A field has a payload of another kind.
+    /// Wire type does not match the field.
     #[error("proto: wrong wireType = {wire_type} for field {field}")]
     WireType {
-        /// The kind of payload.
+        /// Wire type of the payload.
         wire_type: u8,
-        /// The field.
+        /// Name of the field.
         field: Box<str>,
     },
-    /// A number or text that is neither.
+    /// An IntOrString with an unknown type.
     #[error("impossible IntOrString.Type")]
     IntOrString,
     /// Objects are nested too deep.
     #[error("exceeded max depth")]
     Depth,
-    /// Messages come in too many pieces.
+    /// Too many repeated occurrences of messages.
     #[error("proto: too many repeated messages where one is expected")]
-    Pieces,
-    /// A value that should be JSON is not.
+    Repetitions,
+    /// An embedded JSON value is invalid.
     #[error(transparent)]
     Json(JsonError),
-    /// A value is not what its type allows.
+    /// A value does not conform to its type.
     #[error(transparent)]
     Value(#[from] DecodeError),
 }
 
-/// An object that was read.
+/// A decoded object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// The group version, as in `apps/v1`.
+    /// Group version, as in `apps/v1`.
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// The object itself, with both of these in it.
+    /// The object, including kind and version.
     pub value: Value,
 }
 
-/// Reads an object in its envelope.
+/// Decodes an object in its envelope.
 ///
 /// # Errors
-/// If the bytes are no object of a built-in kind.
+/// If the bytes are not an object of a built-in kind.
 pub fn decode(bytes: &[u8]) -> Result<Object, ProtoError> {
     let envelope = open(bytes)?;
     let value =
@@ -124,21 +125,21 @@ pub fn decode(bytes: &[u8]) -> Result<Object, ProtoError> {
     Ok(Object { api_version: envelope.api_version.to_owned(), kind: envelope.kind.to_owned(), value })
 }
 
-/// Reads a message without an envelope. The object then has no kind.
+/// Decodes a message without an envelope. The object then has no kind.
 ///
 /// # Errors
-/// If the bytes are no such message.
+/// If the bytes are not such a message.
 pub fn decode_message(bytes: &[u8], of: Struct<'_>) -> Result<Value, ProtoError> {
     let value = read::Decoder::default().message(bytes, of, 1)?;
     Ok(crate::decode::decode(value, of, &[])?.value)
 }
 
-/// Appends the message of a decoded object, without an envelope. Its kind is not part of it.
+/// Appends the message of a decoded object, without an envelope and without its kind.
 pub fn encode(value: &Value, of: Struct<'_>, out: &mut Vec<u8>) {
     write::Encoder::new(out).message(Some(value), of);
 }
 
-/// An object in its envelope, with the kind that it says it is.
+/// Encodes an object in its envelope, with the kind and version of the object.
 #[must_use]
 pub fn to_vec(value: &Value, of: Struct<'_>) -> Vec<u8> {
     let mut message = Vec::with_capacity(1024);
@@ -148,7 +149,7 @@ pub fn to_vec(value: &Value, of: Struct<'_>) -> Vec<u8> {
     out
 }
 
-/// The bytes of an answer that is no object of a kind, in their envelope.
+/// Encodes a Status in its envelope.
 #[must_use]
 pub fn status_to_vec(status: &Status) -> Vec<u8> {
     let of = schema::builtin().meta("Status").expect("the table has the shared types");
@@ -156,20 +157,20 @@ pub fn status_to_vec(status: &Status) -> Vec<u8> {
     to_vec(&value, of)
 }
 
-/// The definition of a kind that protobuf carries. Options and answers that all groups share are known in every
-/// group version, as clients name them so.
+/// Definition of a kind with a protobuf form. The options and responses of `meta/v1` are known in every group
+/// version, as clients send them so.
 #[must_use]
-pub fn define(api_version: &str, kind: &str) -> Option<Struct<'static>> {
+pub fn find_definition(api_version: &str, kind: &str) -> Option<Struct<'static>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let schemas = schema::builtin();
     schemas
         .kind(group, version, kind)
         .or_else(|| schemas.kind("meta.k8s.io", "v1", kind))
-        .filter(|of| is_carried(*of))
+        .filter(|of| has_protobuf_form(*of))
 }
 
-/// Whether protobuf carries objects of this definition. It does not carry tables.
+/// `true` if objects of this definition have a protobuf form. Tables have none.
 #[must_use]
-pub fn is_carried(of: Struct<'_>) -> bool {
+pub fn has_protobuf_form(of: Struct<'_>) -> bool {
     of.fields().all(|field| field.number().is_some() || matches!(field.name(), "kind" | "apiVersion"))
 }

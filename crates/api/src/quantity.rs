@@ -1,14 +1,14 @@
-//! Amounts of resources: `500m`, `1.5Gi`, `12e6`.
+//! Resource quantities: `500m`, `1.5Gi`, `12e6`.
 //!
-//! A [`Quantity`] is an exact decimal number, `mantissa × 10^scale`, never a float, and remembers which family of
-//! suffixes it was written with. Digits below a billionth are rounded up, away from zero: who asks for a little
-//! gets a little. It prints in canonical form: no fraction, the largest suffix that loses nothing, no sign unless
-//! negative. So `0.5Gi` prints `512Mi`, and `1000m` prints `1`.
+//! A [`Quantity`] is an exact decimal number, `mantissa × 10^scale`, never a float, with the format (suffix
+//! family) in which it was written. Digits below a billionth are rounded up, away from zero. It prints in
+//! canonical form: no fraction, the largest suffix without loss of precision, no sign unless negative. So
+//! `0.5Gi` prints `512Mi`, and `1000m` prints `1`.
 //!
-//! Bounds: quantities with binary suffixes are capped at 2^63-1 when read; at most [`DIGITS_MAX`] digits are
-//! kept, and further ones are rounded up. Quantities compare by amount, whatever their suffixes.
+//! Bounds: parsing caps quantities with binary suffixes at 2^63-1; at most [`DIGITS_MAX`] digits are kept,
+//! and further ones are rounded up. Quantities compare by amount, independent of their format.
 //!
-//! What is stored is not always canonical: see [`stored_text`].
+//! The stored form is not always canonical: see [`stored_text`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -23,7 +23,7 @@ use amount::Amount;
 pub use amount::DIGITS_MAX;
 pub use parse::QuantityError;
 
-/// A family of suffixes.
+/// Suffix family of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// Powers of 1024: `Ki`, `Mi`, `Gi`, `Ti`, `Pi`, `Ei`.
@@ -35,7 +35,7 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// An amount and the family of suffixes in which it prints.
+/// A resource quantity: an amount and the format in which it prints.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     amount: Amount,
@@ -43,54 +43,54 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Quantity = Quantity { amount: Amount::ZERO, format: Format::DecimalSi };
 
-    /// A whole amount.
+    /// Creates an integral quantity.
     #[must_use]
     pub fn new(value: i64, format: Format) -> Quantity {
         Quantity::scaled(value, 0, format)
     }
 
-    /// A number of thousandths.
+    /// Creates a quantity from thousandths.
     #[must_use]
     pub fn milli(value: i64, format: Format) -> Quantity {
         Quantity::scaled(value, -3, format)
     }
 
-    /// `value × 10^scale`.
+    /// Creates `value × 10^scale`.
     #[must_use]
     pub fn scaled(value: i64, scale: i32, format: Format) -> Quantity {
         Quantity { amount: Amount::new(value.into(), scale.into()), format }
     }
 
-    /// Reads a quantity.
+    /// Parses a quantity.
     ///
     /// # Errors
-    /// If the text is no number, or has a suffix that none of the families knows.
+    /// If the text is not a number, or has an unknown suffix.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         parse::parse(text).map(|parsed| parsed.quantity)
     }
 
-    /// The family of suffixes.
+    /// Suffix family.
     #[must_use]
     pub fn format(self) -> Format {
         self.format
     }
 
-    /// The same amount in another family of suffixes.
+    /// The same amount in another format.
     #[must_use]
     pub fn with_format(self, format: Format) -> Quantity {
         Quantity { format, ..self }
     }
 
-    /// Whether it is nothing.
+    /// `true` if the amount is zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.amount.mantissa() == 0
     }
 
-    /// Whether it is less than (-1), equal to (0) or more than (1) nothing.
+    /// Sign of the amount: -1, 0 or 1.
     #[must_use]
     pub fn sign(self) -> i32 {
         match self.amount.mantissa().cmp(&0) {
@@ -100,39 +100,39 @@ impl Quantity {
         }
     }
 
-    /// The amount in whole units, rounded away from zero; the nearest `i64` where it does not fit.
+    /// Amount in whole units, rounded away from zero and saturating at the bounds of `i64`.
     #[must_use]
     pub fn value(self) -> i64 {
         self.scaled_value(0)
     }
 
-    /// The amount in thousandths, rounded away from zero; the nearest `i64` where it does not fit.
+    /// Amount in thousandths, rounded away from zero and saturating at the bounds of `i64`.
     #[must_use]
     pub fn milli_value(self) -> i64 {
         self.scaled_value(-3)
     }
 
-    /// The amount in units of `10^scale`, rounded away from zero; the nearest `i64` where it does not fit.
+    /// Amount in units of `10^scale`, rounded away from zero and saturating at the bounds of `i64`.
     #[must_use]
     pub fn scaled_value(self, scale: i32) -> i64 {
         self.amount.to_i64(scale.into())
     }
 
-    /// The amount as the nearest float, or nearly so: for ratios and scores, never for accounts.
+    /// Approximate amount as a float: for ratios and scores, not for accounting.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         self.amount.to_f64()
     }
 }
 
-/// A quantity in the form in which the server keeps it.
+/// Returns the form in which a quantity is stored.
 ///
-/// That is the canonical form, except that a text which is canonical but for its spelling is kept: `+5`, `007`,
-/// `1.500` and `1E3` come back as they were sent. Clients compare what they get with what they sent, so this
-/// is part of the API. Spaces around the text are dropped.
+/// This is the canonical form, except that a text whose value and suffix are canonical keeps its spelling:
+/// `+5`, `007`, `1.500` and `1E3` are stored as sent. Clients compare responses with what they sent, so this
+/// is part of the API. Surrounding whitespace is removed.
 ///
 /// # Errors
-/// If the text is no quantity.
+/// If the text is not a quantity.
 pub fn stored_text(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     let text = text.trim();
     let parsed = parse::parse(text)?;
@@ -180,7 +180,7 @@ impl Ord for Quantity {
 }
 
 impl AddAssign for Quantity {
-    /// Adds; nothing takes on the suffixes of what is added to it.
+    /// Adds; zero adopts the format of the other operand.
     fn add_assign(&mut self, other: Quantity) {
         if self.is_zero() {
             self.format = other.format;
@@ -190,7 +190,7 @@ impl AddAssign for Quantity {
 }
 
 impl SubAssign for Quantity {
-    /// Subtracts; nothing takes on the suffixes of what is subtracted from it.
+    /// Subtracts; zero adopts the format of the other operand.
     fn sub_assign(&mut self, other: Quantity) {
         *self += -other;
     }

@@ -1,13 +1,13 @@
-//! Text in quotes, as clients of the Kubernetes API know it.
+//! Quoted strings as the Kubernetes API prints them.
 //!
-//! Messages quote strings the way Go's `%q` does, and tools match on those messages; JSON strings are
-//! escaped the way Go's encoder does, with `<`, `>` and `&` kept out of the text for the sake of browsers.
+//! Messages quote strings as Go's `%q` does, and tools match on those messages. JSON strings are escaped as
+//! Go's encoder does, including `<`, `>` and `&`.
 
 use std::fmt;
 
 use crate::json;
 
-/// Prints a string in double quotes with Go's escapes: `Quoted("a\"b")` prints `"a\"b"`.
+/// Displays a string in double quotes with Go's escapes: `Quoted("a\"b")` prints `"a\"b"`.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
@@ -36,10 +36,10 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-/// Letters, marks, numbers, punctuation and symbols print as they are.
+/// `true` for letters, marks, numbers, punctuation and symbols, which print unescaped.
 ///
-/// The standard library tells printable characters from others only when it escapes them, and it also
-/// escapes combining marks unless another character goes before; hence the `a`.
+/// The standard library exposes printability only through its escapes, and it also escapes combining marks
+/// that follow no other character; hence the `a`.
 pub(crate) fn is_printable(c: char) -> bool {
     let mut bytes = [b'a'; 5];
     let end = 1 + c.encode_utf8(&mut bytes[1..]).len();
@@ -63,7 +63,7 @@ fn write_escape(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     }
 }
 
-/// `text` as a JSON string.
+/// Returns `text` as a JSON string.
 #[must_use]
 pub fn json_string(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_quote_as_go_does() {
+    fn quoting_matches_go() {
         for (text, quoted) in [
             ("plain", r#""plain""#),
             ("a\"b\\c", r#""a\"b\\c""#),
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn a_combining_mark_alone_is_printed_as_it_is() {
+    fn lone_combining_mark_is_not_escaped() {
         assert_eq!(Quoted("\u{301}").to_string(), "\"\u{301}\"");
     }
 
     #[test]
-    fn json_escapes_what_a_browser_could_take_for_markup() {
+    fn json_strings_escape_html_markup() {
         assert_eq!(json_string("<a href=\"x\">&"), r#""\u003ca href=\"x\"\u003e\u0026""#);
         assert_eq!(json_string("\0\x08\x0c\n\r\t\x1f\x7f"), "\"\\u0000\\b\\f\\n\\r\\t\\u001f\x7f\"");
         assert_eq!(json_string("é\u{2028}\u{2029}😀"), "\"é\\u2028\\u2029😀\"");

@@ -1,28 +1,28 @@
-//! The resources that are served: names, scope, verbs, short names, categories, subresources.
+//! Built-in API resources: names, scope, verbs, short names, categories and subresources.
 //!
-//! The table is read once, on first use. Resources stand in the order in which discovery shows them: by group
-//! version, then by name.
+//! The table is parsed once, on first use. Resources are in the order of discovery: by group version, then by
+//! name.
 
 use std::sync::LazyLock;
 
-/// A verb of a resource.
+/// A request verb of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// Make an object.
+    /// Create an object.
     Create,
     /// Delete an object.
     Delete,
-    /// Delete all objects that a selector finds.
+    /// Delete all objects that match a selector.
     DeleteCollection,
     /// Read an object.
     Get,
-    /// Read all objects that a selector finds.
+    /// List all objects that match a selector.
     List,
-    /// Change parts of an object.
+    /// Modify parts of an object.
     Patch,
     /// Replace an object.
     Update,
-    /// Follow changes.
+    /// Watch for changes.
     Watch,
 }
 
@@ -33,66 +33,66 @@ pub struct Verbs(u8);
 /// A resource in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
-    /// The API group; empty for the oldest kinds.
+    /// API group; empty for the core group.
     pub group: &'static str,
-    /// The version.
+    /// Version of the group.
     pub version: &'static str,
-    /// The plural name, as it stands in paths.
+    /// Plural name, as in paths.
     pub plural: &'static str,
-    /// The singular name.
+    /// Singular name.
     pub singular: &'static str,
-    /// The kind of its objects.
+    /// Kind of its objects.
     pub kind: &'static str,
-    /// Whether objects live in namespaces.
+    /// `true` if the resource is namespaced.
     pub namespaced: bool,
-    /// What can be done with it.
+    /// Supported verbs.
     pub verbs: Verbs,
-    /// Short names for typing.
+    /// Short names, as in `po`.
     pub short_names: Vec<&'static str>,
-    /// Groups of resources it belongs to, as in `all`.
+    /// Categories, such as `all`.
     pub categories: Vec<&'static str>,
-    /// What hangs below an object.
+    /// Subresources of an object.
     pub subresources: Vec<SubresourceInfo>,
 }
 
 /// A subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubresourceInfo {
-    /// The last part of the path.
+    /// Last segment of the path.
     pub name: &'static str,
-    /// The group of the kind that it takes or gives.
+    /// Group of its kind.
     pub group: &'static str,
-    /// The version of that kind.
+    /// Version of its kind.
     pub version: &'static str,
-    /// The kind.
+    /// Kind of its request or response.
     pub kind: &'static str,
-    /// Whether the kind comes from another group version than the resource, which discovery then says.
+    /// `true` if the kind is of another group version than the resource, which discovery then shows.
     pub foreign: bool,
-    /// What can be done with it.
+    /// Supported verbs.
     pub verbs: Verbs,
 }
 
-/// All resources.
+/// Returns all resources.
 #[must_use]
 pub fn all() -> &'static [ResourceInfo] {
     static ALL: LazyLock<Vec<ResourceInfo>> = LazyLock::new(|| parse(include_str!("../tables/resources")));
     &ALL
 }
 
-/// The resource with this plural name.
+/// Returns the resource with this plural name.
 #[must_use]
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static ResourceInfo> {
     all().iter().find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
-/// The resource whose objects have this kind.
+/// Returns the resource whose objects have this kind.
 #[must_use]
 pub fn find_kind(group: &str, version: &str, kind: &str) -> Option<&'static ResourceInfo> {
     all().iter().find(|r| r.kind == kind && r.group == group && r.version == version)
 }
 
 impl ResourceInfo {
-    /// The subresource with this name.
+    /// Returns the subresource with this name.
     #[must_use]
     pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
         self.subresources.iter().find(|sub| sub.name == name)
@@ -100,7 +100,7 @@ impl ResourceInfo {
 }
 
 impl Verb {
-    /// All verbs in the order in which discovery shows them.
+    /// All verbs in the order of discovery.
     pub const ALL: [Verb; 8] = [
         Verb::Create,
         Verb::Delete,
@@ -112,7 +112,7 @@ impl Verb {
         Verb::Watch,
     ];
 
-    /// The name.
+    /// Name of the verb.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -129,18 +129,18 @@ impl Verb {
 }
 
 impl Verbs {
-    /// Whether the verb is in the set.
+    /// `true` if the set contains the verb.
     #[must_use]
     pub const fn contains(self, verb: Verb) -> bool {
         self.0 & (1 << verb as u8) != 0
     }
 
-    /// The verbs in the order in which discovery shows them.
+    /// Verbs in the order of discovery.
     pub fn iter(self) -> impl Iterator<Item = Verb> {
         Verb::ALL.into_iter().filter(move |verb| self.contains(*verb))
     }
 
-    /// Reads `create,get`; `*` is every verb, `+` is what most subresources can.
+    /// Parses `create,get`; `*` means every verb, `+` the verbs of most subresources.
     fn parse(text: &str) -> Verbs {
         let names = match text {
             "*" => return Verbs(u8::MAX),
@@ -155,8 +155,8 @@ impl Verbs {
     }
 }
 
-/// Reads the table: `group GROUP/VERSION`, then one line per resource, `plural Kind singular scope verbs` and
-/// perhaps `short=` and `in=` (categories); below it, set in, its subresources, `name Kind verbs`.
+/// Parses the table: `group GROUP/VERSION`, then one line per resource, `plural Kind singular scope verbs`
+/// with optional `short=` and `in=` (categories); below it, indented, its subresources, `name Kind verbs`.
 fn parse(text: &'static str) -> Vec<ResourceInfo> {
     let mut resources: Vec<ResourceInfo> = Vec::new();
     let (mut group, mut version) = ("", "");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn names_verbs_and_scope_are_those_of_the_table() {
+    fn parsed_resources_match_the_table() {
         let pods = find("", "v1", "pods").unwrap();
         assert!(pods.namespaced);
         assert_eq!((pods.kind, pods.singular), ("Pod", "pod"));

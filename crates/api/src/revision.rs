@@ -1,17 +1,17 @@
-//! The one order of all writes.
+//! Store revisions: the total order of all writes.
 
 use std::fmt;
 
-/// The number of a commit. Revisions rise by one with every commit, over all resources, and never go
-/// back; the first commit is 1. Clients see it as `resourceVersion`.
+/// Number of a commit. Every commit increments it by one, over all resources; the first commit is 1. Clients
+/// see it as `resourceVersion`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// Before the first commit.
+    /// The revision before the first commit.
     pub const ZERO: Revision = Revision(0);
 
-    /// The revision of the commit after this one.
+    /// The revision of the following commit.
     #[must_use]
     pub const fn next(self) -> Revision {
         Revision(self.0 + 1)

@@ -1,8 +1,8 @@
-//! Times in text: `2026-11-15T20:07:00Z`, and with microseconds `2026-11-15T20:07:00.000000Z`.
+//! RFC 3339 timestamps: `2026-11-15T20:07:00Z`, and with microseconds `2026-11-15T20:07:00.000000Z`.
 //!
-//! Times are printed in UTC. They are read with any offset; what is finer than a microsecond is dropped.
-//! Reading takes what clients have always been able to send (a single digit for the hour, a comma before the
-//! fraction) and refuses the rest in the words that they know.
+//! Timestamps are printed in UTC and parsed with any offset, truncated to microseconds. The parser accepts
+//! the deviations that Go accepts (a single digit for the hour, a comma before the fraction) and has Go's
+//! error texts.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::time::Time;
 
-/// The time that means that there is none: the first second of the year 1. Fields with it are shown as `null`.
+/// Go's zero time: the first second of the year 1. Fields with it are encoded as `null`.
 pub const UNSET: Time = Time::from_seconds(-62_135_596_800);
 
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
@@ -18,15 +18,15 @@ const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Prints a time in whole seconds.
+/// Displays a time in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub Time);
 
-/// Prints a time in microseconds.
+/// Displays a time in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Micros(pub Time);
 
-/// Prints a time with as many digits as one in nanoseconds has, as in logs.
+/// Displays a time with nine fractional digits, as in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nanos(pub Time);
 
@@ -53,10 +53,10 @@ impl fmt::Display for Nanos {
 
 fn write_seconds(f: &mut fmt::Formatter<'_>, time: Time) -> fmt::Result {
     let seconds = time.0.div_euclid(MICROS_PER_SECOND);
-    let (year, month, day) = civil(seconds.div_euclid(SECONDS_PER_DAY));
+    let (year, month, day) = date_from_days(seconds.div_euclid(SECONDS_PER_DAY));
     let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    // Every write prints a time or two, so the years that people live in take a path without formatting.
+    // Fast path: every write prints a timestamp or two, and four-digit years need no formatting machinery.
     if let 0..=9999 = year {
         let mut text = *b"0000-00-00T00:00:00";
         let parts = [year / 100, year % 100, month, day, hour, minute, second];
@@ -71,128 +71,130 @@ fn write_seconds(f: &mut fmt::Formatter<'_>, time: Time) -> fmt::Result {
     write!(f, "{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
-/// Reads a time as in `2026-11-15T20:07:00Z`, with or without a fraction.
+/// Parses a timestamp as in `2026-11-15T20:07:00Z`, with or without a fraction.
 ///
 /// # Errors
-/// If the text is no such time; the message is meant for the client.
+/// If the text is not a timestamp; the message is meant for the client.
 pub fn parse(text: &str) -> Result<Time, TimeError> {
-    Reader { text, layout: SECONDS_LAYOUT, rest: text.as_bytes() }.read(false)
+    TimeParser { text, layout: SECONDS_LAYOUT, rest: text.as_bytes() }.parse(false)
 }
 
-/// Reads a time as in `2026-11-15T20:07:00.000000Z`, with exactly six digits of fraction.
+/// Parses a timestamp as in `2026-11-15T20:07:00.000000Z`, with exactly six fractional digits.
 ///
 /// # Errors
-/// If the text is no such time; the message is meant for the client.
+/// If the text is not a timestamp; the message is meant for the client.
 pub fn parse_micros(text: &str) -> Result<Time, TimeError> {
-    Reader { text, layout: MICROS_LAYOUT, rest: text.as_bytes() }.read(true)
+    TimeParser { text, layout: MICROS_LAYOUT, rest: text.as_bytes() }.parse(true)
 }
 
-/// Why a text is no time.
+/// Invalid timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TimeError {
-    /// A part of it is not what should stand there.
+    /// A part does not match the layout.
     #[error("parsing time {text} as \"{layout}\": cannot parse {rest} as \"{element}\"")]
     Shape {
-        /// The text, in quotes.
+        /// The text, quoted.
         text: Box<str>,
-        /// The form in which it should be.
+        /// Go's layout of the timestamp.
         layout: &'static str,
-        /// What is left of the text, in quotes.
+        /// Remaining text, quoted.
         rest: Box<str>,
-        /// The part of the form that should stand there.
+        /// Element of the layout that does not match.
         element: &'static str,
     },
-    /// A part of it is too large or too small.
+    /// A part is out of range.
     #[error("parsing time {text}: {part} out of range")]
     Range {
-        /// The text, in quotes.
+        /// The text, quoted.
         text: Box<str>,
-        /// The part.
+        /// Name of the part.
         part: &'static str,
     },
-    /// More follows.
+    /// Text follows the timestamp.
     #[error("parsing time {text}: extra text: {rest}")]
     Extra {
-        /// The text, in quotes.
+        /// The text, quoted.
         text: Box<str>,
-        /// What follows, in quotes.
+        /// Extra text, quoted.
         rest: Box<str>,
     },
 }
 
-struct Reader<'a> {
+struct TimeParser<'a> {
     text: &'a str,
     layout: &'static str,
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
-    fn read(mut self, six_digits: bool) -> Result<Time, TimeError> {
-        let year = self.year()?;
-        self.separator("-")?;
-        let month = self.two_digits("01", "month", 1..=12)?;
-        self.separator("-")?;
-        let day = self.two_digits("02", "day", i64::MIN..=i64::MAX)?;
-        self.separator("T")?;
-        let hour = self.hour()?;
-        self.separator(":")?;
-        let minute = self.two_digits("04", "minute", 0..=59)?;
-        self.separator(":")?;
-        let second = self.two_digits("05", "second", 0..=59)?;
-        let micros = if six_digits { self.fraction_of_six()? } else { self.fraction() };
-        let offset = self.offset()?;
+impl TimeParser<'_> {
+    fn parse(mut self, six_digits: bool) -> Result<Time, TimeError> {
+        let year = self.parse_year()?;
+        self.expect_separator("-")?;
+        let month = self.parse_two_digits("01", "month", 1..=12)?;
+        self.expect_separator("-")?;
+        let day = self.parse_two_digits("02", "day", i64::MIN..=i64::MAX)?;
+        self.expect_separator("T")?;
+        let hour = self.parse_hour()?;
+        self.expect_separator(":")?;
+        let minute = self.parse_two_digits("04", "minute", 0..=59)?;
+        self.expect_separator(":")?;
+        let second = self.parse_two_digits("05", "second", 0..=59)?;
+        let micros = if six_digits { self.parse_fraction_of_six()? } else { self.parse_fraction() };
+        let offset = self.parse_offset()?;
         if !self.rest.is_empty() {
             return Err(TimeError::Extra { text: quote(self.text.as_bytes()), rest: quote(self.rest) });
         }
         if !(1..=days_in(year, month)).contains(&day) {
             return Err(self.out_of_range("day"));
         }
-        let seconds = days(year, month, day) * SECONDS_PER_DAY + (hour * 60 + minute) * 60 + second - offset;
+        let seconds =
+            days_from_date(year, month, day) * SECONDS_PER_DAY + (hour * 60 + minute) * 60 + second - offset;
         Ok(Time(seconds * MICROS_PER_SECOND + micros))
     }
 
-    fn year(&mut self) -> Result<i64, TimeError> {
+    fn parse_year(&mut self) -> Result<i64, TimeError> {
         match self.rest {
             [a, b, c, d, rest @ ..] if [a, b, c, d].iter().all(|digit| digit.is_ascii_digit()) => {
                 self.rest = rest;
                 Ok(number(&[*a, *b, *c, *d]))
             }
-            _ => Err(self.misshapen("2006")),
+            _ => Err(self.layout_error("2006")),
         }
     }
 
-    fn separator(&mut self, separator: &'static str) -> Result<(), TimeError> {
-        self.rest = self.rest.strip_prefix(separator.as_bytes()).ok_or_else(|| self.misshapen(separator))?;
+    fn expect_separator(&mut self, separator: &'static str) -> Result<(), TimeError> {
+        self.rest =
+            self.rest.strip_prefix(separator.as_bytes()).ok_or_else(|| self.layout_error(separator))?;
         Ok(())
     }
 
-    fn two_digits(
+    fn parse_two_digits(
         &mut self,
         element: &'static str,
         part: &'static str,
         range: std::ops::RangeInclusive<i64>,
     ) -> Result<i64, TimeError> {
         let [tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] = self.rest else {
-            return Err(self.misshapen(element));
+            return Err(self.layout_error(element));
         };
         self.rest = rest;
         let value = number(&[*tens, *ones]);
         if range.contains(&value) { Ok(value) } else { Err(self.out_of_range(part)) }
     }
 
-    /// The hour, of which alone one digit will do.
-    fn hour(&mut self) -> Result<i64, TimeError> {
+    /// Parses the hour, the only part that may have one digit.
+    fn parse_hour(&mut self) -> Result<i64, TimeError> {
         match self.rest {
             [digit @ b'0'..=b'9', rest @ ..] if !rest.first().is_some_and(u8::is_ascii_digit) => {
                 self.rest = rest;
                 Ok(number(&[*digit]))
             }
-            _ => self.two_digits("15", "hour", 0..=23),
+            _ => self.parse_two_digits("15", "hour", 0..=23),
         }
     }
 
-    /// Any number of digits after a point or a comma, in microseconds; none is zero.
-    fn fraction(&mut self) -> i64 {
+    /// Parses any number of digits after a point or a comma, in microseconds; no fraction is zero.
+    fn parse_fraction(&mut self) -> i64 {
         let [b'.' | b',', after @ ..] = self.rest else {
             return 0;
         };
@@ -207,31 +209,31 @@ impl Reader<'_> {
         number(&micros)
     }
 
-    fn fraction_of_six(&mut self) -> Result<i64, TimeError> {
+    fn parse_fraction_of_six(&mut self) -> Result<i64, TimeError> {
         match self.rest {
             [b'.' | b',', after @ ..] if after.len() >= 6 && after[..6].iter().all(u8::is_ascii_digit) => {
                 self.rest = &after[6..];
                 Ok(number(&after[..6]))
             }
-            _ => Err(self.misshapen(".000000")),
+            _ => Err(self.layout_error(".000000")),
         }
     }
 
-    /// How many seconds the given clock is ahead of UTC.
-    fn offset(&mut self) -> Result<i64, TimeError> {
+    /// Parses the offset from UTC in seconds.
+    fn parse_offset(&mut self) -> Result<i64, TimeError> {
         const ELEMENT: &str = "Z07:00";
         if let Some(rest) = self.rest.strip_prefix(b"Z") {
             self.rest = rest;
             return Ok(0);
         }
         let [sign, h, hh, b':', m, mm, rest @ ..] = self.rest else {
-            return Err(self.misshapen(ELEMENT));
+            return Err(self.layout_error(ELEMENT));
         };
         let pair = |tens: &u8, ones: &u8| {
             (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| number(&[*tens, *ones]))
         };
         let (hours, minutes) = (pair(h, hh), pair(m, mm));
-        // A whole day and a whole hour are let through: people do write such offsets.
+        // 24 hours and 60 minutes are accepted, as in Go.
         if hours.is_some_and(|hours| hours > 24) {
             let minute_is_worse = minutes.is_some_and(|minutes| minutes > 60);
             let part = if minute_is_worse { "time zone offset minute" } else { "time zone offset hour" };
@@ -246,11 +248,11 @@ impl Reader<'_> {
                 let seconds = (hours * 60 + minutes) * 60;
                 Ok(if *sign == b'-' { -seconds } else { seconds })
             }
-            _ => Err(self.misshapen(ELEMENT)),
+            _ => Err(self.layout_error(ELEMENT)),
         }
     }
 
-    fn misshapen(&self, element: &'static str) -> TimeError {
+    fn layout_error(&self, element: &'static str) -> TimeError {
         let (text, rest) = (quote(self.text.as_bytes()), quote(self.rest));
         TimeError::Shape { text, layout: self.layout, rest, element }
     }
@@ -264,7 +266,7 @@ fn number(digits: &[u8]) -> i64 {
     digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
 }
 
-/// Quotes a text for a message about times, which escapes all that is not ASCII byte by byte.
+/// Quotes a text for an error message as Go's `time` package does: every byte outside ASCII is escaped.
 fn quote(text: &[u8]) -> Box<str> {
     use fmt::Write as _;
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -273,7 +275,7 @@ fn quote(text: &[u8]) -> Box<str> {
         match byte {
             b'"' | b'\\' => quoted.extend(['\\', char::from(*byte)]),
             b' '..=0x7f => quoted.push(char::from(*byte)),
-            _ => write!(quoted, "\\x{byte:02x}").expect("a String takes all text"),
+            _ => write!(quoted, "\\x{byte:02x}").expect("writing to a String cannot fail"),
         }
     }
     quoted.push('"');
@@ -293,15 +295,15 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-// The two functions below count in years that begin in March, so that the leap day is the last of its year, and in
-// eras of 400 years, which all have the same length.
+// The two functions below count in years that begin in March, so that the leap day is the last of its year,
+// and in eras of 400 years, which all have the same length.
 
 const DAYS_PER_ERA: i64 = 146_097;
-/// From the first of March of the year 0 to the epoch.
+/// Days from March 1 of the year 0 to the epoch.
 const DAYS_BEFORE_EPOCH: i64 = 719_468;
 
 /// Days from the epoch to a date.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+fn days_from_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let month_from_march = (month + 9) % 12;
@@ -310,8 +312,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * DAYS_PER_ERA + day_of_era - DAYS_BEFORE_EPOCH
 }
 
-/// The date that is so many days after the epoch.
-fn civil(days: i64) -> (i64, i64, i64) {
+/// Date at so many days after the epoch.
+fn date_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_BEFORE_EPOCH;
     let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
     let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_fractions_are_read() {
+    fn offsets_and_fractions_are_parsed() {
         let noon = parse("2026-11-15T12:00:00Z").unwrap();
         for text in ["2026-11-15T14:00:00+02:00", "2026-11-15T06:30:00-05:30", "2026-11-16T12:00:00+24:00"] {
             assert_eq!(parse(text), Ok(noon), "{text}");
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_have_the_texts_of_go() {
         for (text, message) in [
             ("", r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#),
             (
@@ -399,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_survive_print_and_read(micros in -62_167_219_200_000_000_i64..253_402_300_800_000_000) {
+        fn printed_times_parse_back(micros in -62_167_219_200_000_000_i64..253_402_300_800_000_000) {
             let time = Time(micros);
             prop_assert_eq!(parse_micros(&Micros(time).to_string()), Ok(time));
             let seconds = Time::from_seconds(micros.div_euclid(1_000_000));
@@ -407,17 +409,17 @@ mod tests {
         }
 
         #[test]
-        fn days_follow_each_other(day in -800_000_i64..3_000_000) {
-            let (year, month, date) = civil(day);
-            prop_assert_eq!(days(year, month, date), day);
+        fn dates_and_day_numbers_convert_back(day in -800_000_i64..3_000_000) {
+            let (year, month, date) = date_from_days(day);
+            prop_assert_eq!(days_from_date(year, month, date), day);
             let next = if date < days_in(year, month) { (year, month, date + 1) }
                 else if month < 12 { (year, month + 1, 1) }
                 else { (year + 1, 1, 1) };
-            prop_assert_eq!(civil(day + 1), next);
+            prop_assert_eq!(date_from_days(day + 1), next);
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[0-9]{0,4}[-T:.,+Z0-9é]{0,24}") {
+        fn arbitrary_text_never_panics(text in "[0-9]{0,4}[-T:.,+Z0-9é]{0,24}") {
             let _ = (parse(&text), parse_micros(&text));
         }
     }

@@ -1,9 +1,10 @@
-//! The schemas of all built-in kinds: structure, markers, defaults, enums, protobuf numbers, descriptions.
+//! Schemas of all built-in kinds: structure, list and map types, defaults, enums, protobuf numbers,
+//! descriptions.
 //!
-//! The table is made at build time and embedded; nothing is decoded when it is opened, and what is asked for is
-//! read in place. Looking up a kind, a definition or a field is a binary search without an allocation. Texts
-//! borrow from the binary, so pages of the table that nobody asks for are never loaded; descriptions lie apart
-//! from the rest for that reason.
+//! The table is generated at build time and embedded in the binary; opening it decodes nothing, and records
+//! are read in place. Looking up a kind, definition or field takes a binary search or a hash lookup without
+//! an allocation. Strings borrow from the binary, so unused pages of the table are never loaded; descriptions
+//! are stored apart from the rest for that reason.
 //!
 //! Start with [`builtin`], then [`Schemas::kind`].
 
@@ -17,9 +18,9 @@ mod types;
 mod tests;
 
 use layout::{EMBED_BYTES, FIELD_BYTES, HEADER_BYTES, LIST_BYTES, NODE_BYTES, SECTIONS, SLOT_BYTES, Section};
-pub use types::{Field, ListType, MapType, Patch, SchemaOr, Shape, Struct, TypeRef};
+pub use types::{Field, ListType, MapType, PatchStrategy, SchemaOr, Shape, Struct, TypeRef};
 
-/// The package of the types that every group shares.
+/// Package of `meta/v1`, which every group shares.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
 /// A table of schemas.
@@ -27,11 +28,11 @@ pub struct Schemas {
     table: &'static [u8],
     texts: &'static str,
     descriptions: &'static str,
-    /// Where each section starts, and how many records it has.
+    /// Start and number of records of each section.
     sections: [(usize, usize); SECTIONS],
 }
 
-/// The schemas of the built-in kinds.
+/// Schemas of the built-in kinds.
 #[must_use]
 pub fn builtin() -> &'static Schemas {
     static BUILTIN: Schemas = Schemas::open(
@@ -54,7 +55,7 @@ impl Schemas {
         Schemas { table, texts, descriptions, sections }
     }
 
-    /// The definition of a kind; the group of the oldest kinds is empty.
+    /// Definition of a kind; the core group is empty.
     #[must_use]
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<Struct<'_>> {
         let count = self.count(Section::Kinds);
@@ -66,14 +67,14 @@ impl Schemas {
         Some(self.kind_at(at))
     }
 
-    /// The definition with this name, as in `io.k8s.api.core.v1.PodSpec`.
+    /// Definition with this name, as in `io.k8s.api.core.v1.PodSpec`.
     #[must_use]
     pub fn definition(&self, name: &str) -> Option<Struct<'_>> {
         let at = search(self.count(Section::Structs), |at| self.struct_at(at).definition().cmp(name))?;
         Some(self.struct_at(at))
     }
 
-    /// The definition of a type that all groups share, as in `Status` or `DeleteOptions`.
+    /// Definition in `meta/v1`, as in `Status` or `DeleteOptions`.
     #[must_use]
     pub fn meta(&self, name: &str) -> Option<Struct<'_>> {
         let wanted = META.bytes().chain(name.bytes());
@@ -83,12 +84,12 @@ impl Schemas {
         Some(self.struct_at(at))
     }
 
-    /// All definitions with fields, by name.
+    /// All definitions with fields, sorted by name.
     pub fn definitions(&self) -> impl ExactSizeIterator<Item = Struct<'_>> {
         (0..self.count(Section::Structs)).map(|at| self.struct_at(at))
     }
 
-    /// All kinds, by group, version and kind.
+    /// All kinds, sorted by group, version and kind.
     pub fn kinds(&self) -> impl ExactSizeIterator<Item = Struct<'_>> {
         (0..self.count(Section::Kinds)).map(|at| self.kind_at(at))
     }
@@ -107,7 +108,7 @@ impl Schemas {
         self.sections[section as usize].1
     }
 
-    /// A record of a section, which has records of this many bytes.
+    /// Returns a record of a section whose records have this many bytes.
     #[inline]
     fn record<const BYTES: usize>(&self, section: Section, at: usize) -> &'static [u8; BYTES] {
         let start = self.sections[section as usize].0 + at * BYTES;
@@ -128,35 +129,35 @@ impl Schemas {
         self.record(Section::Embeds, at.into())
     }
 
-    /// The hash table of the names of a struct's fields.
+    /// Hash table of the field names of a struct.
     #[inline]
     fn slots(&self, first: usize, slots: usize) -> &'static [[u8; SLOT_BYTES]] {
         let start = self.sections[Section::Slots as usize].0 + first * SLOT_BYTES;
         self.table[start..start + slots * SLOT_BYTES].as_chunks().0
     }
 
-    /// The text of this name.
+    /// Resolves a text reference.
     #[inline]
     fn text(&self, named: u32) -> &'static str {
         let start = (named >> 8) as usize;
         &self.texts[start..start + (named & 0xff) as usize]
     }
 
-    /// The name of a field as it is written before a value.
+    /// Name of a field as written before a value: quoted and with a colon.
     #[inline]
     fn quoted(&self, named: u32) -> &'static [u8] {
         let start = (named >> 8) as usize;
         &self.texts.as_bytes()[start - 1..start + (named & 0xff) as usize + 2]
     }
 
-    /// Whether the text of this name is this one: mostly its length says all.
+    /// `true` if the reference resolves to this text: mostly the lengths differ.
     #[inline]
     fn is_text(&self, named: u32, other: &str) -> bool {
         let (start, len) = ((named >> 8) as usize, (named & 0xff) as usize);
         len == other.len() && self.texts.as_bytes()[start..start + len] == *other.as_bytes()
     }
 
-    /// The texts of a list.
+    /// Texts of a list.
     fn list(&self, at: u16) -> impl ExactSizeIterator<Item = &str> + Clone {
         let record: &[u8; LIST_BYTES] = self.record(Section::Lists, at.into());
         let first = u32_in(record, 0) as usize;
@@ -175,13 +176,14 @@ impl fmt::Debug for Schemas {
     }
 }
 
-/// A number at a place in a record. Records have a known size, so the place is checked when this is compiled.
+/// Number at an offset of a record. Records have a constant size, so the bounds check is resolved at compile
+/// time.
 #[inline]
 fn u16_in<const BYTES: usize>(record: &[u8; BYTES], at: usize) -> u16 {
     u16::from_le_bytes([record[at], record[at + 1]])
 }
 
-/// A number at a place in a record.
+/// Number at an offset of a record.
 #[inline]
 fn u32_in<const BYTES: usize>(record: &[u8; BYTES], at: usize) -> u32 {
     u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
@@ -191,7 +193,7 @@ const fn u32_at(table: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*table.split_at(at).1.first_chunk().expect("a record is whole"))
 }
 
-/// The index among `count` sorted records that compares equal.
+/// Binary search for the index among `count` sorted records that compares equal.
 #[inline]
 fn search(count: usize, compare: impl Fn(usize) -> Ordering) -> Option<usize> {
     let (mut low, mut high) = (0, count);

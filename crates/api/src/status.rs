@@ -1,7 +1,7 @@
-//! The `Status` object: how the server says that something went wrong, or that a deletion went well.
+//! The `Status` object: the response to a failed request or a successful delete.
 //!
-//! Each constructor makes the answer for one reason, with the code, the details and the message that clients know;
-//! many of them read the message. The JSON has its fields in the order in which clients know them.
+//! Each constructor builds the response for one reason, with upstream's code, details and message; clients
+//! match on messages. JSON fields are in upstream's order.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,11 +19,11 @@ pub use reason::Reason;
 use crate::field_error::ErrorList;
 use crate::quote::Quoted;
 
-/// The reason of a cause that tells of a conflict of field managers.
+/// Cause reason: a field is owned by another field manager.
 pub const CAUSE_FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
-/// The reason of a cause that tells of an answer nobody expected.
+/// Cause reason: the server sent an unexpected response.
 pub const CAUSE_UNEXPECTED_SERVER_RESPONSE: &str = "UnexpectedServerResponse";
-/// The reason of a cause that tells of a revision that is not reached yet.
+/// Cause reason: the requested `resourceVersion` is in the future.
 pub const CAUSE_RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
@@ -31,12 +31,12 @@ const WATCH_EXPIRED: &str = "The resourceVersion for the provided watch is too o
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
 const CONTINUE_INCONSISTENT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// A resource or a kind with its group, which prints as `deployments.apps` or `Pod`.
+/// A group-resource or group-kind, which prints as `deployments.apps` or `Pod`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Qualified<'a> {
-    /// The group, empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'a str,
-    /// The plural of a resource, or the name of a kind.
+    /// Plural of a resource, or name of a kind.
     pub name: &'a str,
 }
 
@@ -55,25 +55,25 @@ impl fmt::Display for Qualified<'_> {
     }
 }
 
-/// An answer that is no object of a kind.
+/// A `meta/v1` Status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whether it went well.
+    /// `true` for `Success`.
     pub success: bool,
-    /// The HTTP status code; 0 is not shown and stands for 200.
+    /// HTTP status code; 0 is not shown and means 200.
     pub code: u16,
-    /// What sort of failure.
+    /// Machine-readable reason of a failure.
     pub reason: Reason,
-    /// What to tell people.
+    /// Human-readable message.
     pub message: Cow<'static, str>,
-    /// What to tell programs.
+    /// Machine-readable details.
     pub details: Option<Box<Details>>,
-    /// Where a list that has expired can go on.
+    /// Continue token with which an expired list can be resumed.
     pub continue_token: Option<Box<str>>,
 }
 
 impl Status {
-    /// A failure with a reason and its usual code, and nothing else.
+    /// A failure with a reason and its usual code, without details.
     #[must_use]
     pub fn failure(reason: Reason, message: impl Into<Cow<'static, str>>) -> Status {
         Status {
@@ -95,7 +95,7 @@ impl Status {
         self
     }
 
-    /// The code of the HTTP answer.
+    /// Code of the HTTP response.
     #[must_use]
     pub fn http_code(&self) -> u16 {
         match (self.code, self.success) {
@@ -105,7 +105,7 @@ impl Status {
         }
     }
 
-    /// An object is gone now.
+    /// An object was removed.
     #[must_use]
     pub fn deleted(resource: Qualified<'_>, name: &str, uid: &str) -> Status {
         let details = Details { uid: uid.into(), ..Details::about(resource, name) };
@@ -117,21 +117,21 @@ impl Status {
         }
     }
 
-    /// There is no such object.
+    /// The object does not exist.
     #[must_use]
     pub fn not_found(resource: Qualified<'_>, name: &str) -> Status {
         let message = format!("{resource} {} not found", Quoted(name));
         Status::about(Reason::NotFound, resource, name, message)
     }
 
-    /// There is such an object already.
+    /// The object exists already.
     #[must_use]
     pub fn already_exists(resource: Qualified<'_>, name: &str) -> Status {
         let message = format!("{resource} {} already exists", Quoted(name));
         Status::about(Reason::AlreadyExists, resource, name, message)
     }
 
-    /// Every name that was made from `generateName` was taken.
+    /// Every name generated from `generateName` is taken.
     #[must_use]
     pub fn generate_name_conflict(resource: Qualified<'_>, name: &str, retry_after_seconds: i32) -> Status {
         let message = format!(
@@ -141,7 +141,7 @@ impl Status {
         Status::about(Reason::AlreadyExists, resource, name, message).retry_after(retry_after_seconds)
     }
 
-    /// The client did not say who it is.
+    /// The client is not authenticated.
     #[must_use]
     pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Status {
         let message = message.into();
@@ -149,7 +149,7 @@ impl Status {
         Status::failure(Reason::Unauthorized, message)
     }
 
-    /// The client may not do this.
+    /// The request is not authorized, or rejected by admission.
     #[must_use]
     pub fn forbidden(resource: Qualified<'_>, name: &str, why: impl fmt::Display) -> Status {
         let message = match (resource.is_empty(), name) {
@@ -160,21 +160,21 @@ impl Status {
         Status::about(Reason::Forbidden, resource, name, message)
     }
 
-    /// The object is not as the client took it to be.
+    /// The object was modified, or a precondition does not hold.
     #[must_use]
     pub fn conflict(resource: Qualified<'_>, name: &str, why: impl fmt::Display) -> Status {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", Quoted(name));
         Status::about(Reason::Conflict, resource, name, message)
     }
 
-    /// Other managers own fields that were applied.
+    /// Other managers own applied fields.
     #[must_use]
     pub fn apply_conflict(causes: Vec<Cause>, message: String) -> Status {
         let details = Details { causes, ..Details::default() };
         Status { details: Some(Box::new(details)), ..Status::failure(Reason::Conflict, message) }
     }
 
-    /// The object is not valid.
+    /// The object failed validation.
     #[must_use]
     pub fn invalid(kind: Qualified<'_>, name: &str, errors: &ErrorList) -> Status {
         let quoted = Quoted(name);
@@ -185,7 +185,7 @@ impl Status {
         };
         let mut status = Status::about(Reason::Invalid, kind, name, message);
         let causes = &mut status.details.get_or_insert_default().causes;
-        // Errors embed values of any length: their texts are compared by a set, not each with each.
+        // Errors embed values of any length: duplicates are found by a set instead of pairwise comparison.
         let mut seen = BTreeSet::new();
         for error in errors.iter() {
             let cause = Cause {
@@ -193,7 +193,7 @@ impl Status {
                 message: error.body().to_string().into(),
                 field: error.field.as_str().into(),
             };
-            // What two rules found alike is told once.
+            // An error that two rules found is one cause.
             if seen.insert((cause.field.clone(), cause.message.clone(), cause.reason.clone())) {
                 causes.push(cause);
             }
@@ -201,62 +201,63 @@ impl Status {
         status
     }
 
-    /// The request makes no sense.
+    /// The request is malformed.
     #[must_use]
     pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Status {
         Status::failure(Reason::BadRequest, message)
     }
 
-    /// What was asked for is gone for good. Clients know this from older servers; see [`Status::expired`].
+    /// The requested state is gone. Older servers use it; see [`Status::expired`].
     #[must_use]
     pub fn gone(message: impl Into<Cow<'static, str>>) -> Status {
         Status::failure(Reason::Gone, message)
     }
 
-    /// The revision that was asked for is too old.
+    /// The requested `resourceVersion` is too old.
     #[must_use]
     pub fn expired(message: impl Into<Cow<'static, str>>) -> Status {
         Status::failure(Reason::Expired, message)
     }
 
-    /// The revision of a list is too old.
+    /// The `resourceVersion` of a list is too old.
     #[must_use]
     pub fn list_expired() -> Status {
         Status::expired(LIST_EXPIRED)
     }
 
-    /// The revision at which a watch should begin is too old.
+    /// The start `resourceVersion` of a watch is too old.
     #[must_use]
     pub fn watch_expired() -> Status {
         Status::expired(WATCH_EXPIRED)
     }
 
-    /// The revision of a watch is older than the oldest that is kept.
+    /// The `resourceVersion` of a watch is older than the oldest kept event.
     #[must_use]
     pub fn too_old_resource_version(revision: u64, oldest: u64) -> Status {
         Status::expired(format!("too old resource version: {revision} ({oldest})"))
     }
 
-    /// The revision of a list in pages is too old. With a token, the client can go on at the newest revision.
+    /// The `resourceVersion` of a paginated list is too old. With a token, the client can continue at the
+    /// newest one.
     #[must_use]
     pub fn continue_expired(token: Option<&str>) -> Status {
         let message = if token.is_some() { CONTINUE_INCONSISTENT } else { CONTINUE_EXPIRED };
         Status { continue_token: token.map(Into::into), ..Status::expired(message) }
     }
 
-    /// The client, or all clients, ask too much.
+    /// The client, or all clients together, exceed a limit.
     #[must_use]
     pub fn too_many_requests(message: impl Into<Cow<'static, str>>, retry_after_seconds: i32) -> Status {
         Status::failure(Reason::TooManyRequests, message).retry_after(retry_after_seconds)
     }
 
-    /// The server cannot do this now.
+    /// The server is temporarily unavailable.
     #[must_use]
     pub fn service_unavailable(message: impl Into<Cow<'static, str>>) -> Status {
         Status::failure(Reason::ServiceUnavailable, message)
     }
 
-    /// The resource has no such verb.
+    /// The resource does not support this verb.
     #[must_use]
     pub fn method_not_supported(resource: Qualified<'_>, action: &str) -> Status {
         let message =
@@ -264,7 +265,7 @@ impl Status {
         Status::about(Reason::MethodNotAllowed, resource, "", message)
     }
 
-    /// It could not be done in time, and was not.
+    /// The request timed out before it had any effect.
     #[must_use]
     pub fn server_timeout(resource: Qualified<'_>, operation: &str, retry_after_seconds: i32) -> Status {
         let message = format!(
@@ -273,13 +274,13 @@ impl Status {
         Status::about(Reason::ServerTimeout, resource, operation, message).retry_after(retry_after_seconds)
     }
 
-    /// It was not done in time, and may be done yet.
+    /// The request timed out and may still take effect.
     #[must_use]
     pub fn timeout(message: impl fmt::Display, retry_after_seconds: i32) -> Status {
         Status::failure(Reason::Timeout, format!("Timeout: {message}")).retry_after(retry_after_seconds)
     }
 
-    /// The revision that was asked for is not reached yet.
+    /// The requested `resourceVersion` is in the future.
     #[must_use]
     pub fn too_large_resource_version(asked: u64, current: u64, retry_after_seconds: i32) -> Status {
         let message = format!("Too large resource version: {asked}, current: {current}");
@@ -292,7 +293,7 @@ impl Status {
         status
     }
 
-    /// The server is at fault.
+    /// Internal error of the server.
     #[must_use]
     pub fn internal_error(why: impl fmt::Display) -> Status {
         let why = why.to_string();
@@ -302,7 +303,7 @@ impl Status {
         status
     }
 
-    /// A failure that clients know without a reason: only the code and the message.
+    /// A failure with a code and a message, but without a reason.
     #[must_use]
     pub fn unclassified(code: u16, message: impl Into<Cow<'static, str>>) -> Status {
         Status { code, ..Status::failure(Reason::Unknown, message) }
@@ -314,7 +315,7 @@ impl Status {
         Status::failure(Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
-    /// The server has no form that the client takes.
+    /// The server has no media type that the client accepts.
     #[must_use]
     pub fn not_acceptable(accepted: &[&str]) -> Status {
         let accepted = accepted.join(", ");
@@ -324,7 +325,7 @@ impl Status {
         )
     }
 
-    /// The server can turn an object into a `target`, but not in a form that the client takes.
+    /// The server can convert an object to `target`, but not in a media type that the client accepts.
     #[must_use]
     pub fn not_acceptable_conversion(target: &str, accepted: &[&str]) -> Status {
         let accepted = accepted.join(", ");
@@ -334,7 +335,7 @@ impl Status {
         )
     }
 
-    /// The server does not understand the form of the request.
+    /// The media type of the request is not supported.
     #[must_use]
     pub fn unsupported_media_type(accepted: &[&str]) -> Status {
         let accepted = accepted.join(", ");

@@ -1,11 +1,11 @@
-//! Time as an argument.
+//! Timestamps passed as arguments.
 //!
-//! Only the shell reads a clock; everything else is handed a [`Time`], so that a simulator can own it.
+//! Only the shell reads a clock; everything else gets a [`Time`] as an argument, so that simulations are deterministic.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Microseconds since the Unix epoch, the finest grain that the Kubernetes API shows (`MicroTime`).
+/// Microseconds since the Unix epoch, the resolution of the Kubernetes API (`MicroTime`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub i64);
 
@@ -19,27 +19,27 @@ impl Time {
         Time(seconds.saturating_mul(1_000_000))
     }
 
-    /// This time plus `duration`, or the end of time.
+    /// This time plus `duration`, saturating.
     #[must_use]
     pub fn after(self, duration: Duration) -> Time {
         Time(self.0.saturating_add(micros(duration)))
     }
 
-    /// This time less `duration`, or the beginning of time.
+    /// This time minus `duration`, saturating.
     #[must_use]
     pub fn before(self, duration: Duration) -> Time {
         Time(self.0.saturating_sub(micros(duration)))
     }
 
-    /// The last moment up to this one at which a whole number of periods had passed since the epoch: a clock tick that
-    /// whoever waits for the same period shares.
+    /// Rounds down to a multiple of `period` since the epoch, so that timers of the same period fire
+    /// together.
     #[must_use]
     pub fn whole(self, period: Duration) -> Time {
         let period = micros(period).max(1);
         Time(self.0.div_euclid(period).saturating_mul(period))
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// Duration since `earlier`; zero if this time is not later.
     #[must_use]
     pub fn since(self, earlier: Time) -> Duration {
         u64::try_from(self.0.saturating_sub(earlier.0)).map_or(Duration::ZERO, Duration::from_micros)
@@ -51,7 +51,7 @@ fn micros(duration: Duration) -> i64 {
 }
 
 impl fmt::Display for Time {
-    /// Seconds and microseconds since the epoch; calendar forms belong to those who print for people.
+    /// Seconds and microseconds since the epoch; [`crate::rfc3339`] has the calendar form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:06}", self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000))
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tick_is_shared_by_all_moments_up_to_the_next() {
+    fn times_within_a_period_round_to_the_same_tick() {
         let ten = Duration::from_secs(10);
         assert_eq!(Time::from_seconds(39).whole(ten), Time::from_seconds(30));
         assert_eq!(Time::from_seconds(30).whole(ten), Time::from_seconds(30));

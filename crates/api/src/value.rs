@@ -1,8 +1,8 @@
-//! The tree that the write path works on: what a JSON or YAML body says, before and after it is shaped.
+//! Dynamic objects: the tree of a JSON or YAML document that the write path works on.
 //!
-//! A [`Value`] is small, owns its strings (short ones without an allocation) and keeps the order in which
-//! the fields of an object came, so that what goes out reads as what came in. Integers and floats are
-//! told apart, as the API does. Equality of maps ignores order.
+//! A [`Value`] is 32 bytes at most, stores short strings inline and keeps fields in insertion order, so a
+//! response lists fields in the order of the request. Integers and floats are distinct variants, as in the
+//! API. Equality of maps ignores the order of fields.
 
 use compact_str::CompactString;
 
@@ -15,34 +15,35 @@ pub use map::Map;
 /// A JSON value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
-    /// Nothing; what an absent field reads as.
+    /// JSON null; absent fields read as null.
     #[default]
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A number written without point or exponent that fits.
+    /// A number without fraction or exponent that fits into 64 bits.
     Int(i64),
-    /// Every other number.
+    /// Any other number.
     Float(f64),
-    /// Text.
+    /// A string.
     Str(CompactString),
     /// An array.
     List(Vec<Value>),
     /// An object.
     Map(Map),
-    /// The compact JSON of a value that nobody here has to look into, as what owners own. It differs from the same value
-    /// in another form, so all objects that are compared have it in the same places.
+    /// Compact JSON of a value that was left unparsed, for example `fieldsV1` of managed fields. A raw value
+    /// is never equal to its parsed form, so all objects that are compared hold raw values in the same
+    /// places.
     Raw(CompactString),
 }
 
 impl Value {
-    /// An empty object.
+    /// Returns an empty object.
     #[must_use]
     pub const fn map() -> Value {
         Value::Map(Map::new())
     }
 
-    /// The text, if this is text.
+    /// Returns the string, if this is one.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -51,7 +52,7 @@ impl Value {
         }
     }
 
-    /// The integer, if this is one.
+    /// Returns the integer, if this is one.
     #[must_use]
     pub const fn as_i64(&self) -> Option<i64> {
         match self {
@@ -60,7 +61,7 @@ impl Value {
         }
     }
 
-    /// The truth value, if this is one.
+    /// Returns the boolean, if this is one.
     #[must_use]
     pub const fn as_bool(&self) -> Option<bool> {
         match self {
@@ -69,7 +70,7 @@ impl Value {
         }
     }
 
-    /// The object, if this is one.
+    /// Returns the object, if this is one.
     #[must_use]
     pub const fn as_map(&self) -> Option<&Map> {
         match self {
@@ -78,7 +79,7 @@ impl Value {
         }
     }
 
-    /// The object to change, if this is one.
+    /// Returns the object for modification, if this is one.
     pub const fn as_map_mut(&mut self) -> Option<&mut Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -86,7 +87,7 @@ impl Value {
         }
     }
 
-    /// The array, if this is one.
+    /// Returns the array, if this is one.
     #[must_use]
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {
@@ -95,7 +96,7 @@ impl Value {
         }
     }
 
-    /// The array to change, if this is one.
+    /// Returns the array for modification, if this is one.
     pub const fn as_list_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Value::List(list) => Some(list),
@@ -103,14 +104,14 @@ impl Value {
         }
     }
 
-    /// Whether this is null.
+    /// `true` if this is null.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// Whether this says nothing: null, false, zero, or an empty text, array or object. It is what a Go
-    /// server leaves out of a field marked so.
+    /// `true` if this is empty as in Go's `omitempty`: null, false, zero, or an empty string, array or
+    /// object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
@@ -125,35 +126,35 @@ impl Value {
         }
     }
 
-    /// The field of an object; nothing where this is no object or has no such field.
+    /// Returns a field of an object; `None` if this is no object or has no such field.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_map()?.get(key)
     }
 
-    /// The field of an object, to change it.
+    /// Returns a field of an object for modification.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.as_map_mut()?.get_mut(key)
     }
 
-    /// The field at the end of a path of fields.
+    /// Returns the field at a path.
     #[must_use]
     pub fn at(&self, path: &[&str]) -> Option<&Value> {
         path.iter().try_fold(self, |value, key| value.get(key))
     }
 
-    /// The field at the end of a path of fields, to change it.
+    /// Returns the field at a path for modification.
     pub fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value> {
         path.iter().try_fold(self, |value, key| value.get_mut(key))
     }
 
-    /// The text at the end of a path of fields; empty where there is none.
+    /// Returns the string at a path; empty if there is none.
     #[must_use]
     pub fn str_at(&self, path: &[&str]) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Puts the fields of all maps in it into the order of their names.
+    /// Sorts the fields of all objects in this value by name.
     pub fn sort_fields(&mut self) {
         match self {
             Value::Map(map) => {
@@ -165,7 +166,7 @@ impl Value {
         }
     }
 
-    /// Makes this an object unless it is one, drops what else it was, and hands it out.
+    /// Replaces any other type by an empty object, and returns the object.
     pub fn make_map(&mut self) -> &mut Map {
         if !matches!(self, Value::Map(_)) {
             *self = Value::map();
@@ -173,17 +174,17 @@ impl Value {
         self.as_map_mut().expect("it was made an object above")
     }
 
-    /// The object in field `key`, made where there is none. A value of another type is replaced.
+    /// Returns the object in field `key`. Inserts an empty one if the field is missing or of another type.
     pub fn ensure_map(&mut self, key: &str) -> &mut Map {
         self.make_map().ensure_map(key)
     }
 
-    /// Takes the value out and leaves null.
+    /// Takes the value and leaves null.
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
 
-    /// What Go's decoder calls the type of this value in its errors.
+    /// Name of the value's type in the errors of Go's JSON decoder.
     #[must_use]
     pub const fn type_name(&self) -> &'static str {
         match self {
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_ends_where_a_field_is_missing_or_no_object() {
+    fn path_lookup_stops_at_missing_fields_and_non_objects() {
         let mut pod = Value::map();
         pod.ensure_map("spec").insert("replicas", 3);
         assert_eq!(pod.at(&["spec", "replicas"]), Some(&Value::Int(3)));
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn ensuring_an_object_replaces_what_is_none() {
+    fn ensure_map_replaces_other_types() {
         let mut value = Value::from("text");
         value.ensure_map("metadata").insert("name", "a");
         value.ensure_map("metadata").insert("uid", "b");
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_is_what_go_would_leave_out() {
+    fn empty_values_are_those_of_omitempty() {
         let empty = [Value::Null, false.into(), 0.into(), 0.0.into(), "".into(), Value::map()];
         assert!(empty.iter().all(Value::is_empty));
         let full = [true.into(), 1.into(), 0.5.into(), "a".into(), Value::from(vec![0])];
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stays_small() {
+    fn value_is_at_most_32_bytes() {
         assert!(size_of::<Value>() <= 32, "{}", size_of::<Value>());
     }
 }

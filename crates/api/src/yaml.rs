@@ -1,8 +1,8 @@
-//! YAML in, as the API takes it: the dialect of kubectl, where `0644` is octal and `yes` is true. YAML out is
-//! [`write()`].
+//! YAML codec of the API. The dialect is that of kubectl, where `0644` is octal and `yes` is true.
 //!
-//! Nesting, nodes, aliases and text are bounded, so that no document costs more than its size allows. A body that
-//! is JSON, as apply requests mostly are, is read as JSON.
+//! [`parse_strict`] bounds nesting, nodes, aliases and text, so that the cost of a document is linear in its
+//! size. A body that is JSON, as apply requests mostly are, takes the JSON parser. [`write()`] is the
+//! encoder.
 
 mod repeated;
 mod writer;
@@ -21,41 +21,41 @@ pub use self::writer::write;
 use crate::json::{self, DUPLICATES_BYTES_MAX, DUPLICATES_MAX, Duplicate};
 use crate::value::{Map, Value};
 
-/// How deep a document may nest. The reader needs more stack for a level than the one for JSON.
+/// Maximum nesting of a document. The YAML parser needs more stack per level than the JSON parser.
 pub const DEPTH_MAX: usize = 128;
-/// How many values a document may have, those that aliases repeat counted again.
+/// Maximum number of nodes of a document, including those repeated by aliases.
 pub const NODES_MAX: usize = 1_000_000;
-/// How many values aliases may repeat.
+/// Maximum number of nodes that aliases may repeat.
 pub const REPEATED_MAX: usize = 100_000;
-/// How many bytes of text a document may have, those that aliases repeat counted again.
+/// Maximum bytes of text of a document, including those repeated by aliases.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// Why bytes are not one YAML document.
+/// Invalid YAML document.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum YamlError {
-    /// The text is not UTF-8.
+    /// The document is not UTF-8.
     #[error("error converting YAML to JSON: yaml: invalid UTF-8")]
     InvalidUtf8,
-    /// The text cannot be read, or is larger than it may be.
+    /// Syntax error, or a bound is exceeded.
     #[error("error converting YAML to JSON: yaml: line {line}: {problem}")]
     Syntax {
-        /// Where it went wrong.
+        /// Line of the error.
         line: u64,
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
 }
 
 impl YamlError {
-    /// The text without the word that it was to become JSON.
+    /// The message without its prefix about the conversion to JSON.
     #[must_use]
-    pub fn plainly(&self) -> String {
+    pub fn message_without_prefix(&self) -> String {
         let text = self.to_string();
         text.strip_prefix("error converting YAML to JSON: ").unwrap_or(&text).to_owned()
     }
 }
 
-/// Reads one document and names the fields that came more than once, of which the last counts.
+/// Parses one document and reports its duplicate fields, of which the last value wins.
 ///
 /// # Errors
 /// If the bytes are not one YAML document within the bounds.
@@ -81,7 +81,7 @@ pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), YamlError> 
     };
     let mut track = Track::default();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-        Node(&mut track).deserialize(deserializer)
+        NodeSeed(&mut track).deserialize(deserializer)
     });
     match read {
         Ok(value) => Ok((value, track.found)),
@@ -92,12 +92,12 @@ pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<Duplicate>), YamlError> 
     }
 }
 
-/// Where the reader is and what it found twice.
+/// Path of the parser and the duplicates found so far.
 #[derive(Default)]
 struct Track {
     path: String,
     found: Vec<Duplicate>,
-    /// Bytes of the paths of what was found.
+    /// Bytes of the paths of the duplicates.
     bytes: usize,
 }
 
@@ -118,15 +118,15 @@ impl Track {
 
     fn enter_index(&mut self, index: usize) -> usize {
         let mark = self.path.len();
-        write!(self.path, "[{index}]").expect("a string takes any text");
+        write!(self.path, "[{index}]").expect("writing to a String cannot fail");
         mark
     }
 }
 
-/// Reads one value.
-struct Node<'a>(&'a mut Track);
+/// Deserializes one value.
+struct NodeSeed<'a>(&'a mut Track);
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for NodeSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -134,7 +134,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for NodeSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,7 +173,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(large(i64::try_from(number).ok(), &number))
     }
 
-    /// On its way through JSON, a float without fraction becomes an integer.
+    /// The conversion to JSON turns integral floats into integers.
     fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
         let mut text = Vec::new();
         json::write_float(number, &mut text);
@@ -188,7 +188,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut list = Vec::new();
         loop {
             let mark = self.0.enter_index(list.len());
-            let item = items.next_element_seed(Node(self.0))?;
+            let item = items.next_element_seed(NodeSeed(self.0))?;
             self.0.path.truncate(mark);
             match item {
                 Some(item) => list.push(item),
@@ -200,9 +200,9 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut entries = Vec::new();
         let mut seen = BTreeSet::new();
-        while let Some(key) = fields.next_key_seed(Key)? {
+        while let Some(key) = fields.next_key_seed(KeySeed)? {
             let mark = self.0.enter_key(&key, &mut seen);
-            let value = fields.next_value_seed(Node(self.0))?;
+            let value = fields.next_value_seed(NodeSeed(self.0))?;
             self.0.path.truncate(mark);
             entries.push((key, value));
         }
@@ -210,15 +210,15 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// An integer, or the float that is nearest to one that does not fit.
+/// An integer, or the nearest float if it does not fit.
 fn large(fits: Option<i64>, number: &impl ToString) -> Value {
     fits.map_or_else(|| number.to_string().parse::<f64>().map_or(Value::Null, Value::Float), Value::Int)
 }
 
-/// Reads a key, which JSON has as text whatever it is in YAML.
-struct Key;
+/// Deserializes a key, which becomes a string whatever its YAML type.
+struct KeySeed;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for KeySeed {
     type Value = CompactString;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<CompactString, D::Error> {
@@ -226,7 +226,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for KeySeed {
     type Value = CompactString;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_read_as_kubectl_reads_them() {
+    fn scalars_parse_as_in_kubectl() {
         let yaml = "mode: 0644\nhex: 0x1f\non: off\nname: \"yes\"\nnone: ~\nempty:\nfloat: 1.5\nwhole: 1.0\n\
                     version: '1.0'\n1: one\nday: 2026-01-01\nbig: 99999999999999999999\n";
         assert_eq!(
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_anchors_and_merges_are_read() {
+    fn blocks_anchors_and_merges_are_parsed() {
         let yaml =
             "base: &base {a: 1, b: [x, z]}\nlist:\n- <<: *base\n  c: 2\n- *base\nscript: |\n  one\n  two\n";
         assert_eq!(
@@ -288,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn json_is_yaml() {
+    fn json_is_accepted_as_yaml() {
         assert_eq!(text(r#" {"a": [1, {"b": "c"}], "a2": 1.0}"#), r#"{"a":[1,{"b":"c"}],"a2":1}"#);
         assert_eq!(text("{a: 1, b: [c]}"), r#"{"a":1,"b":["c"]}"#);
     }
 
     #[test]
-    fn duplicates_are_named_and_the_last_counts() {
+    fn duplicates_are_reported_and_the_last_value_wins() {
         let yaml = "spec:\n  containers:\n  - name: a\n    image: i\n    name: b\nkind: x\nkind: z\n";
         let (value, duplicates) = parse_strict(yaml.as_bytes()).unwrap();
         let paths: Vec<String> = duplicates.iter().map(Duplicate::path).collect();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_refused_with_its_line() {
+    fn syntax_errors_contain_the_line() {
         let error = |yaml: &[u8]| parse_strict(yaml).unwrap_err();
         assert!(matches!(error(b"a: b\nc: d: e\n"), YamlError::Syntax { line: 2, .. }));
         assert!(matches!(error(b"a: 1\n---\nb: 2\n"), YamlError::Syntax { .. }));
@@ -326,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(yaml in "[a-c:\\-\\[\\]{},&*!|>'\"#% \n]{0,40}") {
+        fn arbitrary_text_never_panics(yaml in "[a-c:\\-\\[\\]{},&*!|>'\"#% \n]{0,40}") {
             let _ = parse_strict(yaml.as_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! Readers of what strangers send never panic, whatever comes. `SETPOINT_CASES` scales how much is tried.
+//! Fuzz tests: parsers of untrusted input never panic. `SETPOINT_CASES` sets the number of cases.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,12 +14,12 @@ const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadat
 "resources":{"limits":{"cpu":"1500m"}},"env":[{"name":"A","value":"1"}]},{"name":"d","image":"x"}]}}}}"#;
 
 fn deployment() -> (Value, Struct<'static>) {
-    (json::parse(DEPLOYMENT.as_bytes()).unwrap(), protobuf::define("apps/v1", "Deployment").unwrap())
+    (json::parse(DEPLOYMENT.as_bytes()).unwrap(), protobuf::find_definition("apps/v1", "Deployment").unwrap())
 }
 
 fn message(deployment: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    protobuf::encode(deployment, protobuf::define("apps/v1", "Deployment").unwrap(), &mut out);
+    protobuf::encode(deployment, protobuf::find_definition("apps/v1", "Deployment").unwrap(), &mut out);
     out
 }
 
@@ -28,8 +28,8 @@ fn cases() -> ProptestConfig {
     ProptestConfig { cases: cases * 10, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Bytes that were sound before somebody cut, flipped, doubled and inserted.
-fn spoilt(sound: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+/// Valid bytes after random truncation, bit flips, duplication and insertion.
+fn corrupted(sound: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let injuries = proptest::collection::vec((any::<usize>(), 0..4_u8, any::<u8>()), 1..6);
     injuries.prop_map(move |injuries| {
         let mut bytes = sound.clone();
@@ -48,7 +48,7 @@ fn spoilt(sound: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Text made of what the grammar of selectors is made of.
+/// Text over the alphabet of selectors.
 fn selector_text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z/.!=<>(), \\\\]{0,40}",
@@ -57,7 +57,7 @@ fn selector_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Text that nearly is a patch.
+/// Text that is nearly a patch.
 fn patch_text() -> impl Strategy<Value = String> {
     let leaf = "(null|1|-1|1e400|\"x\"|\"\"|\\[\\]|\\{\\}|\\[null\\]|\\{\"\\$patch\":\"(delete|replace|merge|x)\"\\})";
     let key = "(spec|metadata|labels|finalizers|template|containers|name|\\$patch|\\$retainKeys|\\$setElementOrder/containers|\\$deleteFromPrimitiveList/finalizers|ports|containerPort)";
@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn any_bytes_may_be_read_as_json_yaml_or_protobuf(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic_json_yaml_or_protobuf(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = json::parse_strict(&bytes);
         let _ = yaml::parse_strict(&bytes);
         let _ = protobuf::decode(&bytes);
@@ -97,9 +97,9 @@ proptest! {
     }
 
     #[test]
-    fn spoilt_json_is_refused_or_written_as_it_was_read(bytes in spoilt(DEPLOYMENT.into())) {
+    fn corrupted_json_is_rejected_or_written_back(bytes in corrupted(DEPLOYMENT.into())) {
         if let Ok((value, duplicates)) = json::parse_strict(&bytes) {
-            // Not the same value: `8e1` is a float until it is written as 80.
+            // The values may differ: `8e1` is a float until it is written as 80.
             let text = json::to_vec(&value);
             prop_assert_eq!(&json::to_vec(&json::parse(&text).unwrap()), &text);
             let _ = decode::decode(value, deployment().1, &duplicates);
@@ -108,14 +108,14 @@ proptest! {
     }
 
     #[test]
-    fn spoilt_protobuf_is_refused_or_can_be_written_again(bytes in spoilt(message(&deployment().0))) {
+    fn corrupted_protobuf_is_rejected_or_reencoded(bytes in corrupted(message(&deployment().0))) {
         if let Ok(value) = protobuf::decode_message(&bytes, deployment().1) {
             prop_assert_eq!(protobuf::decode_message(&message(&value), deployment().1).unwrap(), value);
         }
     }
 
     #[test]
-    fn any_patch_is_refused_or_applied(text in patch_text(), strict: bool) {
+    fn arbitrary_patches_never_panic(text in patch_text(), strict: bool) {
         for sort in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
             if let Ok(patch) = Patch::parse(sort, text.as_bytes(), strict) {
                 let (object, of) = deployment();
@@ -127,17 +127,17 @@ proptest! {
     }
 
     #[test]
-    fn any_selector_is_refused_or_can_be_asked(text in selector_text()) {
+    fn arbitrary_selectors_never_panic(text in selector_text()) {
         if let Ok(selector) = labels::Selector::parse(&text) {
             selector.matches(|key| (key == "a").then_some("x"));
         }
-        if let Ok(selector) = fields::Selector::parse(&text) {
+        if let Ok(selector) = fields::FieldSelector::parse(&text) {
             selector.matches(|_| Some(""));
         }
     }
 
     #[test]
-    fn any_text_may_be_a_quantity_or_a_time(text in prop_oneof!["[-+0-9.eEKMGTPkinum]{0,40}", "[0-9TZ:+.-]{0,40}", any::<String>()]) {
+    fn arbitrary_quantities_and_times_never_panic(text in prop_oneof!["[-+0-9.eEKMGTPkinum]{0,40}", "[0-9TZ:+.-]{0,40}", any::<String>()]) {
         if let Ok(quantity) = quantity::Quantity::parse(&text) {
             prop_assert!(quantity::Quantity::parse(&quantity.to_string()).is_ok(), "{text} becomes {quantity}");
         }
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn what_nests_or_repeats_without_end_is_refused() {
+fn unbounded_nesting_and_aliases_are_rejected() {
     for bytes in ["[".repeat(1 << 20), "{\"a\":".repeat(1 << 18), "a: ".to_owned() + &"[".repeat(1 << 20)] {
         assert!(json::parse(bytes.as_bytes()).is_err() && yaml::parse_strict(bytes.as_bytes()).is_err());
     }

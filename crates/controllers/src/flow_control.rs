@@ -64,7 +64,8 @@ impl Planner for Producer {
         match (world.get(key), wanted) {
             (Some(object), _) if object.meta().is_deleted() => {}
             (None, Some(spec)) => {
-                let metadata = value!({"name": (name), "annotations": (builtin::follows(true))});
+                let metadata =
+                    value!({"name": (name), "annotations": (builtin::auto_update_annotation(true))});
                 plan.act(Write::create(resource, "", value!({"metadata": (metadata), "spec": (spec)})));
             }
             (Some(object), Some(spec)) => {
@@ -95,7 +96,7 @@ fn revision(object: &Object, mut wanted: Value, is_level: bool) -> Option<Value>
     let follows = builtin::is_mandatory(object.key().name()) || said.unwrap_or(changed_by_none);
     let mut patch = value!({});
     if said != Some(follows) {
-        patch.ensure_map("metadata").insert("annotations", builtin::follows(follows));
+        patch.ensure_map("metadata").insert("annotations", builtin::auto_update_annotation(follows));
     }
     let value = object.value();
     let spec = value.get("spec");

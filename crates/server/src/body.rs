@@ -1,6 +1,6 @@
 //! An object out of a request's body.
 
-use setpoint_api::decode::{StrictError, decode_sent};
+use setpoint_api::decode::{StrictError, decode_request};
 use setpoint_api::json::Duplicate;
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
@@ -81,7 +81,7 @@ pub fn object(
     // In YAML what comes twice is told by its line, and before anything else.
     let repeated = if is_yaml && !duplicates.is_empty() { yaml::repeated_keys(body) } else { Vec::new() };
     let duplicates = if is_yaml { &[] } else { &duplicates[..] };
-    let mut decoded = decode_sent(value, expected.schema, duplicates).map_err(|error| about(&error))?;
+    let mut decoded = decode_request(value, expected.schema, duplicates).map_err(|error| about(&error))?;
     let map = decoded.value.make_map();
     map.insert("kind", expected.kind);
     map.insert("apiVersion", expected.api_version);
@@ -100,7 +100,7 @@ pub fn object(
         }
         _ => Vec::new(),
     };
-    Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+    Ok(Sent { object: decoded.value, hollow: decoded.has_omitted_empty, warnings })
 }
 
 /// Why a body is no object at all.
@@ -120,7 +120,9 @@ pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Dupli
         |why: String| Fault::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
     let (value, duplicates) = match media::sent(content_type).ok_or(Fault::Media)? {
         Form::Json => json::parse_strict(body).map_err(|error| unversioned(error.to_string()))?,
-        Form::Yaml => yaml::parse_strict(body).map_err(|error| Fault::Unrecognized(error.plainly()))?,
+        Form::Yaml => {
+            yaml::parse_strict(body).map_err(|error| Fault::Unrecognized(error.message_without_prefix()))?
+        }
         Form::Protobuf => {
             let object = protobuf::decode(body).map_err(|error| Fault::Unrecognized(error.to_string()))?;
             let mut value = object.value;

@@ -108,8 +108,7 @@ fn share(founder: &Founder<'_>) -> Result<Vec<Ticket>, Status> {
         .map(|name| ("flowschemas", name, builtin::schema_spec(name).unwrap_or_default()));
     let mut tickets = Vec::new();
     for (plural, name, spec) in levels.chain(schemas) {
-        let object =
-            value!({"metadata": {"name": (name), "annotations": (builtin::follows(true))}, "spec": (spec)});
+        let object = value!({"metadata": {"name": (name), "annotations": (builtin::auto_update_annotation(true))}, "spec": (spec)});
         tickets.extend(founder.make(("flowcontrol.apiserver.k8s.io", plural), "", object)?);
     }
     Ok(tickets)

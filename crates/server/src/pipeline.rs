@@ -18,7 +18,7 @@ pub mod update;
 
 use setpoint_api::ResourceType;
 use setpoint_api::apply::FieldSet;
-use setpoint_api::decode::{Keep, decode_keeping};
+use setpoint_api::decode::{KeepEmpty, decode_keeping_empty};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
@@ -70,7 +70,7 @@ pub struct Writer {
 pub struct Wish {
     /// The object, in the form in which it is stored.
     pub object: Value,
-    /// Whether it still has empty lists that are not stored; see [`setpoint_api::decode::decode_sent`].
+    /// Whether it still has empty lists that are not stored; see [`setpoint_api::decode::decode_request`].
     pub hollow: bool,
     /// Who owns what, where an apply has settled that already.
     pub owners: Option<Owners>,
@@ -102,7 +102,7 @@ impl Wish {
         served.rules.default_times(&mut object, world.now);
         // What is empty and never shown as such is owned by nobody, but rules still want to see it.
         let keeping = |object: &Value, keep| {
-            let kept = decode_keeping(object.clone(), served.stored_schema, keep);
+            let kept = decode_keeping_empty(object.clone(), served.stored_schema, keep);
             kept.map_or_else(|_| object.clone(), |decoded| decoded.value)
         };
         let changed = match owners {
@@ -111,7 +111,7 @@ impl Wish {
                 changed
             }
             None if hollow => {
-                let mut owned = keeping(&object, Keep { shown: true, counted: false });
+                let mut owned = keeping(&object, KeepEmpty { for_ownership: true, for_validation: false });
                 let changed = ownership::note(served, part, writer, world, live, &mut owned);
                 let managed = owned.at(&["metadata", "managedFields"]).cloned();
                 ownership::set(&mut object, managed.unwrap_or_default());
@@ -120,7 +120,7 @@ impl Wish {
             None => ownership::note(served, part, writer, world, live, &mut object),
         };
         if hollow {
-            object = keeping(&object, Keep { shown: false, counted: true });
+            object = keeping(&object, KeepEmpty { for_ownership: false, for_validation: true });
         }
         (object, changed)
     }

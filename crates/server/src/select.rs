@@ -15,8 +15,8 @@ use crate::route::Target;
 #[derive(Clone, Debug)]
 pub struct Selection {
     labels: labels::CompiledSelector,
-    fields: fields::Selector,
-    compiled_fields: fields::CompiledSelector,
+    fields: fields::FieldSelector,
+    compiled_fields: fields::CompiledFieldSelector,
 }
 
 impl Selection {
@@ -27,10 +27,10 @@ impl Selection {
     pub fn parse(target: &Target, query: &Query) -> Result<Selection, Status> {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        let fields = fields::Selector::parse(query.get("fieldSelector"))
+        let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
             .and_then(|selector| selector.translate(target.served.rules.field_labels()))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        let compiled_fields = fields::CompiledSelector::new(&fields);
+        let compiled_fields = fields::CompiledFieldSelector::new(&fields);
         Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })
     }
 

@@ -64,7 +64,7 @@ pub fn object(record: &Record) -> Value {
 /// As [`object`], for a write of the status or a binding: also what these need not look into is left as it is written.
 #[must_use]
 pub fn closed(served: &ResourceType, record: &Record) -> Value {
-    json::parse_closed(&record.value(), served.rules.closed_to_status()).unwrap_or(Value::Null)
+    json::parse_with_raw_spec(&record.value(), served.rules.raw_spec_fields()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.

@@ -1,11 +1,11 @@
-//! Which paths differ between two objects of a kind: added, modified, removed.
+//! Comparison of two objects of a kind: added, modified and removed paths.
 //!
-//! The result decides who owns what after a write, and tells what a write changed. An object or list that is
-//! empty on both sides, or one whole by its schema, counts as a single path. Items of lists are matched by their
-//! keys or values, so their order does not count. Of items that share a key, only the key is told.
+//! The result decides the field ownership after a write. An object or list that is empty on both sides or
+//! atomic counts as a single path. Items of lists are matched by their keys or values, so their order does
+//! not count. Items with duplicate keys are reported by their key only.
 
 use super::element::{Element, same};
-use super::field_set::{FieldSet, Node};
+use super::field_set::{FieldSet, SetNode};
 use super::types::{Atom, Items, Level, Type, zip};
 use crate::schema::Struct;
 use crate::value::{Map, Value};
@@ -13,33 +13,33 @@ use crate::value::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// The paths in which two objects differ. No path is in two of the sets.
+/// Paths in which two objects differ. The sets are disjoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// In the old object only.
+    /// Only in the old object.
     pub removed: FieldSet,
     /// In both, with different values.
     pub modified: FieldSet,
-    /// In the new object only.
+    /// Only in the new object.
     pub added: FieldSet,
 }
 
-/// Compares two objects of a kind; `metadata.managedFields` is left out.
+/// Compares two objects of a kind, except `metadata.managedFields`.
 #[must_use]
 pub fn compare(old: &Value, new: &Value, of: Struct<'_>) -> Comparison {
-    let mut found = Building::default();
-    found.value(Some(old), Some(new), Type::Kind(of), Level::Root);
+    let mut found = ComparisonBuilder::default();
+    found.compare_value(Some(old), Some(new), Type::Kind(of), Level::Root);
     found.finish()
 }
 
 impl Comparison {
-    /// Whether nothing differs.
+    /// `true` if the objects are equal.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// The fields of the object in or below which something differs; a field may come twice.
+    /// Top-level fields at or below which something differs; a field may be repeated.
     #[must_use]
     pub fn roots(&self) -> Vec<&str> {
         let sets = [&self.removed, &self.modified, &self.added];
@@ -60,7 +60,7 @@ impl Comparison {
     }
 }
 
-/// What became of one path.
+/// Result for one path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     removed: bool,
@@ -74,15 +74,15 @@ impl Marks {
     }
 }
 
-/// The paths below one place, not yet in order.
+/// Paths below one position, not yet sorted.
 #[derive(Default)]
-struct Building {
-    removed: Vec<Node>,
-    modified: Vec<Node>,
-    added: Vec<Node>,
+struct ComparisonBuilder {
+    removed: Vec<SetNode>,
+    modified: Vec<SetNode>,
+    added: Vec<SetNode>,
 }
 
-impl Building {
+impl ComparisonBuilder {
     fn finish(self) -> Comparison {
         Comparison {
             removed: FieldSet::from_nodes(self.removed),
@@ -95,15 +95,15 @@ impl Building {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// Adds what was found at and below one step.
-    fn push(&mut self, element: Element, marks: Marks, below: Building) {
-        let add = |to: &mut Vec<Node>, element: Element, member: bool, below: Vec<Node>| {
-            to.push(Node { element, member, below: FieldSet::from_nodes(below) });
+    /// Adds the results at and below one path element.
+    fn push(&mut self, element: Element, marks: Marks, below: ComparisonBuilder) {
+        let add = |to: &mut Vec<SetNode>, element: Element, member: bool, below: Vec<SetNode>| {
+            to.push(SetNode { element, member, below: FieldSet::from_nodes(below) });
         };
         let is_removed = marks.removed || !below.removed.is_empty();
         let is_modified = marks.modified || !below.modified.is_empty();
         let is_added = marks.added || !below.added.is_empty();
-        // Mostly a path is in one set, which then takes the element itself.
+        // A path is usually in one set, which then takes the element itself.
         if is_removed && (is_modified || is_added) {
             add(&mut self.removed, element.clone(), marks.removed, below.removed);
         } else if is_removed {
@@ -119,27 +119,33 @@ impl Building {
         }
     }
 
-    /// Compares the values at one place, of which at least one is there. What is below the place is gathered
-    /// here, what became of the place itself is handed back.
-    fn value(&mut self, old: Option<&Value>, new: Option<&Value>, ty: Type<'_>, level: Level) -> Marks {
+    /// Compares the values at one position, at least one of which exists. Collects the paths below it, and
+    /// returns the result for the position itself.
+    fn compare_value(
+        &mut self,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        ty: Type<'_>,
+        level: Level,
+    ) -> Marks {
         let atom = ty.atom(new.or(old));
         let mut marks = Marks::default();
         if let (Some(_), Some(_)) = (old, new) {
             let before = ty.atom(old);
-            if !before.is_like(atom) {
-                // Where anything goes, a value can change its sort; then both sorts have their say.
-                self.atom(before, old, new, level, &mut marks);
+            if !before.is_same_shape(atom) {
+                // In untyped positions a value can change its type; then both types are compared.
+                self.compare_atom(before, old, new, level, &mut marks);
             }
         }
-        if !self.atom(atom, old, new, level, &mut marks) {
+        if !self.compare_atom(atom, old, new, level, &mut marks) {
             marks.added |= old.is_none();
             marks.removed |= new.is_none();
         }
         marks
     }
 
-    /// Compares as one sort of value, and says whether that took the place as one whole.
-    fn atom(
+    /// Compares as one type of value; `true` if the position was compared as a whole.
+    fn compare_atom(
         &mut self,
         atom: Atom<'_>,
         old: Option<&Value>,
@@ -153,7 +159,7 @@ impl Building {
                 let none = Map::new();
                 let (a, b) = (a.unwrap_or(&none), b.unwrap_or(&none));
                 if !atomic && (!a.is_empty() || !b.is_empty()) {
-                    self.fields(atom, a, b, level);
+                    self.compare_fields(atom, a, b, level);
                     return false;
                 }
             }
@@ -161,40 +167,41 @@ impl Building {
                 let a = old.and_then(Value::as_list).unwrap_or_default();
                 let b = new.and_then(Value::as_list).unwrap_or_default();
                 if !items.is_atomic() && (!a.is_empty() || !b.is_empty()) {
-                    // To tell items apart costs more than to see that they are the same.
+                    // Matching items costs more than seeing that they are equal.
                     let is_same = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
                     if !is_same {
-                        self.items(items, a, b);
+                        self.compare_items(items, a, b);
                     }
                     return false;
                 }
             }
             Atom::Scalar(_) => {}
         }
-        let found = leaf(old, new);
+        let found = compare_leaf(old, new);
         marks.removed |= found.removed;
         marks.modified |= found.modified;
         marks.added |= found.added;
         true
     }
 
-    fn fields(&mut self, atom: Atom<'_>, old: &Map, new: &Map, level: Level) {
+    fn compare_fields(&mut self, atom: Atom<'_>, old: &Map, new: &Map, level: Level) {
         zip(old, new, |key, old, new| {
             if level.skips(key) {
                 return;
             }
             let ty = || atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
             if let (None, Some(new)) = (old, new) {
-                let below = if is_leaf(Some(new)) { Vec::new() } else { all(new, ty(), level.of_field(key)) };
+                let below =
+                    if is_leaf(Some(new)) { Vec::new() } else { paths_below(new, ty(), level.of_field(key)) };
                 self.added.push(added(Element::field(key), below));
                 return;
             }
-            let mut below = Building::default();
+            let mut below = ComparisonBuilder::default();
             let marks = if is_leaf(old) && is_leaf(new) {
-                // Whatever the type, a value without parts is one whole, and most values have none.
-                leaf(old, new)
+                // Scalars are compared as a whole whatever their type, and most values are scalars.
+                compare_leaf(old, new)
             } else {
-                below.value(old, new, ty(), level.of_field(key))
+                below.compare_value(old, new, ty(), level.of_field(key))
             };
             if marks.any() || !below.is_empty() {
                 self.push(Element::field(key), marks, below);
@@ -202,8 +209,8 @@ impl Building {
         });
     }
 
-    fn items(&mut self, items: Items<'_>, old: &[Value], new: &[Value]) {
-        // Items without a key cannot be told apart, and decoded objects have none.
+    fn compare_items(&mut self, items: Items<'_>, old: &[Value], new: &[Value]) {
+        // Items without a key cannot be matched, and decoded objects have none.
         let keyed = |list: &[Value], is_new: bool| -> Vec<(Element, bool, usize)> {
             let item = |(at, item)| Some((items.element(item).ok()?, is_new, at));
             list.iter().enumerate().filter_map(item).collect()
@@ -215,26 +222,31 @@ impl Building {
             let split = group.partition_point(|(_, is_new, _)| !is_new);
             let element = std::mem::replace(&mut group[0].0, Element::Index(0));
             let (olds, news) = group.split_at(split);
-            self.group(element, items.of, Same { list: old, at: olds }, Same { list: new, at: news });
+            self.compare_group(
+                element,
+                items.of,
+                ItemGroup { list: old, at: olds },
+                ItemGroup { list: new, at: news },
+            );
         }
     }
 
     /// Compares the items with one key, of which there can be several on either side.
-    fn group(&mut self, element: Element, of: Type<'_>, old: Same<'_>, new: Same<'_>) {
-        let mut below = Building::default();
+    fn compare_group(&mut self, element: Element, of: Type<'_>, old: ItemGroup<'_>, new: ItemGroup<'_>) {
+        let mut below = ComparisonBuilder::default();
         let mut marks = Marks::default();
         match (old.at.len(), new.at.len()) {
-            (0 | 1, 0 | 1) => marks = below.value(old.first(), new.first(), of, Level::Inner),
+            (0 | 1, 0 | 1) => marks = below.compare_value(old.first(), new.first(), of, Level::Inner),
             (2.., 2..) => marks.modified = !old.is_same(new),
             (2.., _) => {
                 if let Some(only) = new.first() {
-                    marks = below.value(None, Some(only), of, Level::Inner);
+                    marks = below.compare_value(None, Some(only), of, Level::Inner);
                 }
                 marks.removed = true;
             }
             _ => {
                 if let Some(only) = old.first() {
-                    marks = below.value(Some(only), None, of, Level::Inner);
+                    marks = below.compare_value(Some(only), None, of, Level::Inner);
                 }
                 marks.added = true;
             }
@@ -245,14 +257,14 @@ impl Building {
     }
 }
 
-/// A path that is in the new object only, with all that is below it.
-fn added(element: Element, below: Vec<Node>) -> Node {
-    Node { element, member: true, below: FieldSet::from_nodes(below) }
+/// A path that is only in the new object, with all paths below it.
+fn added(element: Element, below: Vec<SetNode>) -> SetNode {
+    SetNode { element, member: true, below: FieldSet::from_nodes(below) }
 }
 
-/// What is below the place of a value that only the new object has. Most of a new object is such, and with nothing to
-/// compare there is only one set to fill.
-fn all(new: &Value, ty: Type<'_>, level: Level) -> Vec<Node> {
+/// Paths below a value that exists only in the new object. Most of a new object is of this kind, and with
+/// nothing to compare there is only one set to fill.
+fn paths_below(new: &Value, ty: Type<'_>, level: Level) -> Vec<SetNode> {
     let atom = ty.atom(Some(new));
     match (atom, new) {
         (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
@@ -262,7 +274,7 @@ fn all(new: &Value, ty: Type<'_>, level: Level) -> Vec<Node> {
                     Vec::new()
                 } else {
                     let ty = atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
-                    all(value, ty, level.of_field(key))
+                    paths_below(value, ty, level.of_field(key))
                 };
                 nodes.push(added(Element::field(key), below));
             }
@@ -279,7 +291,7 @@ fn all(new: &Value, ty: Type<'_>, level: Level) -> Vec<Node> {
             while let Some((element, at)) = found.next() {
                 let mut below = Vec::new();
                 if found.peek().is_none_or(|(next, _)| *next != element) {
-                    below = all(&list[at], items.of, Level::Inner);
+                    below = paths_below(&list[at], items.of, Level::Inner);
                 }
                 while found.next_if(|(next, _)| *next == element).is_some() {}
                 nodes.push(added(element, below));
@@ -290,25 +302,25 @@ fn all(new: &Value, ty: Type<'_>, level: Level) -> Vec<Node> {
     }
 }
 
-/// Whether a value has no parts, if there is one.
+/// `true` for a scalar or an absent value.
 fn is_leaf(value: Option<&Value>) -> bool {
     !matches!(value, Some(Value::Map(_) | Value::List(_)))
 }
 
-/// What became of a place that is one whole.
-fn leaf(old: Option<&Value>, new: Option<&Value>) -> Marks {
+/// Result for a position that is compared as a whole.
+fn compare_leaf(old: Option<&Value>, new: Option<&Value>) -> Marks {
     let modified = matches!((old, new), (Some(old), Some(new)) if !same(old, new));
     Marks { removed: new.is_none(), modified, added: old.is_none() }
 }
 
-/// The items of a list that have one key.
+/// Items of a list that share a key.
 #[derive(Clone, Copy)]
-struct Same<'v> {
+struct ItemGroup<'v> {
     list: &'v [Value],
     at: &'v [(Element, bool, usize)],
 }
 
-impl<'v> Same<'v> {
+impl<'v> ItemGroup<'v> {
     fn items(self) -> impl Iterator<Item = &'v Value> {
         self.at.iter().map(move |(_, _, at)| &self.list[*at])
     }
@@ -317,7 +329,7 @@ impl<'v> Same<'v> {
         self.items().next()
     }
 
-    fn is_same(self, other: Same<'_>) -> bool {
+    fn is_same(self, other: ItemGroup<'_>) -> bool {
         self.at.len() == other.at.len() && self.items().zip(other.items()).all(|(a, b)| same(a, b))
     }
 }

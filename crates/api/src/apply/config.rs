@@ -1,7 +1,8 @@
-//! Server-side apply: a configuration is merged into an object, and what others own is refused unless forced.
+//! Server-side apply: merges a configuration into an object, with conflicts on fields that other managers
+//! own.
 //!
-//! The object is a decoded one of the version in which the request is made; the configuration is what the body said.
-//! This runs before admission, so that a manager owns what it sent and not what the server made of it.
+//! The object is decoded and in the version of the request; the configuration is the request body. Apply runs
+//! before admission, so that a manager owns the fields that it sent and not those that the server added.
 
 use compact_str::CompactString;
 use thiserror::Error;
@@ -10,7 +11,7 @@ use super::compare::{Comparison, compare};
 use super::conflict::{Conflict, Conflicts};
 use super::field_set::FieldSet;
 use super::last_applied;
-use super::managers::{Entry, ManagerId, Managers, ManagersError, Operation};
+use super::managers::{Entry, ManagedOperation, ManagerId, Managers, ManagersError};
 use super::merge::merge;
 use super::paths::{Violations, paths, unowned, validate};
 use super::prune::prune;
@@ -22,56 +23,56 @@ use crate::value::Value;
 #[cfg(test)]
 mod tests;
 
-/// The manager that owns what an object had before anyone applied to it.
+/// Manager of the fields that an object had before its first apply.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// The manager for whom objects that were applied by the client are taken over without conflicts.
+/// Manager for which fields of client-side apply are taken over without conflicts.
 pub const KUBECTL: &str = "kubectl";
 
-/// What an apply makes of an object.
+/// Result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// The object, without `metadata.managedFields`; it is to be decoded and defaulted yet.
+    /// The object, without `metadata.managedFields`; the caller decodes and defaults it.
     pub object: Value,
-    /// The new `metadata.managedFields`; null if there are none.
+    /// New `metadata.managedFields`; null if there are none.
     pub managed: Value,
-    /// What the apply changed; nothing of a create, which makes everything.
+    /// Paths that the apply changed; empty for a create.
     pub changed: Comparison,
 }
 
-/// Why a configuration is not applied.
+/// Error of an apply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ApplyError {
-    /// It is of another kind or version than the request.
+    /// Kind or version differ from those of the request.
     #[error("invalid object type: {0}")]
     Type(Box<str>),
-    /// It says who owns it.
+    /// The configuration has `managedFields`.
     #[error("metadata.managedFields must be nil")]
     ManagedFields,
-    /// The schema does not allow it.
+    /// The configuration violates the schema.
     #[error("failed to create typed patch object ({object}): {violations}")]
     Config {
-        /// The object, its version and its kind.
+        /// Name, version and kind of the object.
         object: Box<str>,
-        /// What is wrong.
+        /// Violations of the schema.
         violations: Violations,
     },
-    /// The owners of the object are not understood.
+    /// The `managedFields` of the object are invalid.
     #[error("failed to decode managed fields: {0}")]
     Managers(#[from] ManagersError),
-    /// Others own some of it.
+    /// Other managers own fields of the configuration.
     #[error("{0}")]
     Conflicts(Conflicts),
 }
 
 impl ApplyError {
-    /// The answer to the client.
+    /// Converts the error into the response.
     #[must_use]
     pub fn to_status(&self) -> Status {
         match self {
             ApplyError::Conflicts(conflicts) => conflicts.to_status(),
             ApplyError::Managers(_) => Status::unclassified(500, self.to_string()),
-            // Upstream takes the blame for a configuration that its schema does not allow, with code 500 and the same
-            // words; it is the client's.
+            // Upstream returns 500 with the same message if the configuration violates the schema; the error
+            // is the client's.
             ApplyError::Type(_) | ApplyError::ManagedFields | ApplyError::Config { .. } => {
                 Status::bad_request(self.to_string())
             }
@@ -79,10 +80,10 @@ impl ApplyError {
     }
 }
 
-/// Merges a configuration into an object, for which nothing stands where it is to be created.
+/// Merges a configuration into the live object, or creates it if `live` is `None`.
 ///
 /// # Errors
-/// If the configuration is not one of the kind, or others own what it changes and `force` is not set.
+/// If the configuration is invalid, or other managers own fields that it changes and `force` is not set.
 pub fn apply(
     writer: &Writer<'_>,
     live: Option<&Value>,
@@ -95,12 +96,12 @@ pub fn apply(
         return Err(ApplyError::ManagedFields);
     }
     validate(config, writer.of)
-        .map_err(|violations| ApplyError::Config { object: described(config).into(), violations })?;
+        .map_err(|violations| ApplyError::Config { object: describe(config).into(), violations })?;
     let mut applied = match live {
         None => create_valid(writer, config),
         Some(old) => match apply_valid(writer, old, config, managers, force) {
             Err(conflicts) if writer.manager == KUBECTL => {
-                let rest = last_applied::conflicts_left(conflicts, old, writer);
+                let rest = last_applied::without_client_side_conflicts(conflicts, old, writer);
                 if !rest.0.is_empty() {
                     return Err(ApplyError::Conflicts(rest));
                 }
@@ -111,7 +112,7 @@ pub fn apply(
         .map_err(ApplyError::Conflicts)?,
     };
     if writer.manager == KUBECTL {
-        last_applied::refresh(&mut applied.object, config);
+        last_applied::update_annotation(&mut applied.object, config);
     }
     Ok(applied)
 }
@@ -123,7 +124,7 @@ fn check_type(writer: &Writer<'_>, config: &Value) -> Result<(), ApplyError> {
     Err(ApplyError::Type(type_of(config).into()))
 }
 
-/// The group, version and kind of an object, as upstream prints them: `apps/v1, Kind=Deployment`.
+/// Group, version and kind of an object, as upstream prints them: `apps/v1, Kind=Deployment`.
 fn type_of(object: &Value) -> String {
     let (api_version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     match api_version.split_once('/') {
@@ -133,12 +134,12 @@ fn type_of(object: &Value) -> String {
     }
 }
 
-fn described(object: &Value) -> String {
+fn describe(object: &Value) -> String {
     let (namespace, name) = (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
     format!("{namespace}/{name}; {}", type_of(object))
 }
 
-/// The owners that an apply begins with. What an object without owners has belongs to one from now on.
+/// Managers at the start of an apply. Fields of an object without managers get [`BEFORE_FIRST_APPLY`].
 fn managers_of_apply(writer: &Writer<'_>, live: Option<&Value>) -> Result<Managers, ManagersError> {
     let Some(live) = live else { return Ok(Managers::default()) };
     let mut managers = Managers::from_value(managed_fields(live))?;
@@ -150,16 +151,16 @@ fn managers_of_apply(writer: &Writer<'_>, live: Option<&Value>) -> Result<Manage
     Ok(managers)
 }
 
-/// Makes an object of a configuration, of which its manager owns all that it says.
+/// Creates an object from a configuration; its manager owns all of its fields.
 fn create_valid(writer: &Writer<'_>, config: &Value) -> Applied {
     let mut managers = Managers::default();
-    let id = writer.id(writer.manager, Operation::Apply);
-    own(writer, &mut managers, id, owned(writer, config), Some(writer.time()));
+    let id = writer.id(writer.manager, ManagedOperation::Apply);
+    record_ownership(writer, &mut managers, id, owned(writer, config), Some(writer.time()));
     let object = merge(&writer.zero_object(), config, writer.of);
     Applied { managed: managers.to_value(), object, changed: Comparison::default() }
 }
 
-/// What a manager that applies a configuration comes to own by it, and maybe more that nobody owns.
+/// Fields that the manager owns after applying a configuration, including some that are filtered later.
 fn owned(writer: &Writer<'_>, config: &Value) -> FieldSet {
     let mut fields = paths(config, writer.of);
     if let Some(filter) = writer.filter() {
@@ -168,8 +169,8 @@ fn owned(writer: &Writer<'_>, config: &Value) -> FieldSet {
     fields
 }
 
-/// Notes what a manager that applies owns.
-fn own(
+/// Records the fields that the applying manager owns.
+fn record_ownership(
     writer: &Writer<'_>,
     managers: &mut Managers,
     id: ManagerId,
@@ -180,7 +181,7 @@ fn own(
     if !fields.is_empty() {
         managers.put(Entry {
             manager: id.manager,
-            operation: Operation::Apply,
+            operation: ManagedOperation::Apply,
             api_version: writer.api_version.into(),
             subresource: id.subresource,
             time,
@@ -198,7 +199,7 @@ fn apply_valid(
 ) -> Result<Applied, Conflicts> {
     writer.reconcile(&mut managers, None);
     let filter = writer.filter();
-    let id = writer.id(writer.manager, Operation::Apply);
+    let id = writer.id(writer.manager, ManagedOperation::Apply);
     let last = managers.take(&id);
     let fields = owned(writer, config);
     let mut object = merge(old, config, writer.of);
@@ -220,13 +221,13 @@ fn apply_valid(
             return Err(conflicts);
         }
     }
-    versions.take_from(&mut managers);
+    versions.remove_from(&mut managers);
     let time = if is_noop { last.and_then(|last| last.time) } else { Some(writer.time()) };
-    own(writer, &mut managers, id, fields, time);
+    record_ownership(writer, &mut managers, id, fields, time);
     Ok(Applied { managed: managers.to_value(), object, changed })
 }
 
-/// What others own of what changed.
+/// Conflicts: changed fields that other managers own.
 fn conflicts(managers: &Managers, versions: &mut Comparisons<'_>) -> Conflicts {
     let mut found = Vec::new();
     for entry in managers.entries() {

@@ -1,26 +1,26 @@
-//! What stands in the way of an apply: fields that others own and that it would change.
+//! Apply conflicts: changed fields that other managers own.
 
 use std::fmt;
 
-use super::field_set::Path;
-use super::managers::{ManagerId, Operation};
+use super::field_set::FieldPath;
+use super::managers::{ManagedOperation, ManagerId};
 use crate::quote::Quoted;
 use crate::status::{CAUSE_FIELD_MANAGER_CONFLICT, Cause, Status};
 
-/// A field that somebody else owns.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who owns it.
+    /// Owner of the field.
     pub manager: ManagerId,
-    /// The field.
-    pub path: Path,
+    /// Path of the field.
+    pub path: FieldPath,
 }
 
-/// All fields that others own, by manager. A field with several owners comes once for each.
+/// All conflicts, by manager. A field with several owners occurs once for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<Conflict>);
 
-/// A manager as people read it: `"name" with subresource "status" using apps/v1`.
+/// A manager as shown in messages: `"name" with subresource "status" using apps/v1`.
 struct Shown<'a>(&'a ManagerId);
 
 impl fmt::Display for Shown<'_> {
@@ -29,7 +29,7 @@ impl fmt::Display for Shown<'_> {
         if !self.0.subresource.is_empty() {
             write!(f, " with subresource {}", Quoted(&self.0.subresource))?;
         }
-        if self.0.operation == Operation::Update {
+        if self.0.operation == ManagedOperation::Update {
             write!(f, " using {}", self.0.api_version)?;
         }
         Ok(())
@@ -37,14 +37,14 @@ impl fmt::Display for Shown<'_> {
 }
 
 impl Conflicts {
-    /// Conflicts in the order in which they are told: by manager, and for each in the order they are given.
+    /// Sorts conflicts by manager; those of one manager keep their order.
     #[must_use]
     pub fn new(mut found: Vec<Conflict>) -> Conflicts {
         found.sort_by_cached_key(|conflict| conflict.manager.to_text());
         Conflicts(found)
     }
 
-    /// One cause for each.
+    /// One status cause per conflict.
     #[must_use]
     pub fn causes(&self) -> Vec<Cause> {
         let cause = |conflict: &Conflict| Cause {
@@ -55,7 +55,7 @@ impl Conflicts {
         self.0.iter().map(cause).collect()
     }
 
-    /// The answer to the client.
+    /// Converts the conflicts into the response.
     #[must_use]
     pub fn to_status(&self) -> Status {
         Status::apply_conflict(self.causes(), self.to_string())

@@ -1,14 +1,14 @@
-//! What the maker of an object owns of it, in one walk over the object.
+//! Field ownership of a create, computed in one pass over the object.
 //!
-//! This is what [`super::compare`] finds added or modified between nothing and the object, less what nobody owns. There is
-//! only one object to look at and one set to fill, so the set is written as it is stored, without being one before. What
-//! there is before anything is said, `status: {}` for one, is known from the schema.
+//! The result equals the added and modified paths of [`super::compare`] between the zero object and the new
+//! one, without unowned paths. There is only one object to walk and one set to fill, so the set is written
+//! directly in its stored form. Fields of the zero object, such as `status: {}`, are known from the schema.
 
 use compact_str::CompactString;
 
 use super::element::{Element, same, write_field};
 use super::field_set::FieldSet;
-use super::fields_text::FieldsText;
+use super::field_set_writer::FieldSetWriter;
 use super::paths::unowned;
 use super::types::{Atom, Items, Level, Type};
 use crate::decode::{zero_field, zero_struct};
@@ -18,107 +18,111 @@ use crate::value::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// The stored form of what the maker of an object owns but for what is `excluded`, with all below it; nothing if that is
-/// nothing.
-pub(super) fn created(new: &Value, of: Struct<'_>, excluded: Option<&FieldSet>) -> Option<CompactString> {
-    let mut walk = Walk { text: FieldsText::new(), order: Vec::with_capacity(32) };
-    let without = Without { trees: excluded, paths: Some(unowned()) };
-    walk.place(new, Type::Kind(of), Before::Struct(of), Level::Root, without);
+/// Stored form of the fields that the creator owns, without the `excluded` trees; `None` if the set is empty.
+pub(super) fn created_fields(
+    new: &Value,
+    of: Struct<'_>,
+    excluded: Option<&FieldSet>,
+) -> Option<CompactString> {
+    let mut walk = OwnershipWriter { text: FieldSetWriter::new(), order: Vec::with_capacity(32) };
+    let unowned = Unowned { trees: excluded, paths: Some(unowned()) };
+    walk.write_place(new, Type::Kind(of), ZeroValue::Struct(of), Level::Root, unowned);
     (!walk.text.is_empty()).then(|| walk.text.finish())
 }
 
-/// What there is at a place before anything is said about the object.
+/// Value of the zero object at a position.
 #[derive(Clone)]
-enum Before<'a> {
+enum ZeroValue<'a> {
     Nothing,
-    /// What [`zero_struct`] has.
+    /// The zero value of a struct, see [`zero_struct`].
     Struct(Struct<'a>),
-    /// A value without parts.
+    /// A scalar.
     Leaf(Value),
 }
 
-impl<'a> Before<'a> {
-    fn of_field(field: Field<'a>) -> Before<'a> {
+impl<'a> ZeroValue<'a> {
+    fn of_field(field: Field<'a>) -> ZeroValue<'a> {
         match field.ty().shape() {
-            _ if !field.is_always_written() => Before::Nothing,
-            Shape::Struct(of) if !field.is_pointer() => Before::Struct(of),
-            _ => Before::Leaf(zero_field(field)),
+            _ if !field.is_always_written() => ZeroValue::Nothing,
+            Shape::Struct(of) if !field.is_pointer() => ZeroValue::Struct(of),
+            _ => ZeroValue::Leaf(zero_field(field)),
         }
     }
 
     fn is_nothing(&self) -> bool {
-        matches!(self, Before::Nothing)
+        matches!(self, ZeroValue::Nothing)
     }
 
     fn has_fields(&self) -> bool {
-        matches!(self, Before::Struct(of) if of.has_always_written())
+        matches!(self, ZeroValue::Struct(of) if of.has_always_written())
     }
 
-    /// Whether a value that is one whole is not what there was.
+    /// `true` if a value that is compared as a whole differs from the zero object's.
     fn differs_from(&self, new: &Value) -> bool {
         match self {
-            Before::Nothing => true,
-            Before::Struct(of) => !same(&zero_struct(*of), new),
-            Before::Leaf(before) => !same(before, new),
+            ZeroValue::Nothing => true,
+            ZeroValue::Struct(of) => !same(&zero_struct(*of), new),
+            ZeroValue::Leaf(before) => !same(before, new),
         }
     }
 }
 
-/// What is not owned below a place.
+/// Unowned paths below a position.
 #[derive(Clone, Copy)]
-struct Without<'a> {
-    /// These, with all below them.
+struct Unowned<'a> {
+    /// Unowned with everything below.
     trees: Option<&'a FieldSet>,
-    /// These themselves.
+    /// Unowned by themselves.
     paths: Option<&'a FieldSet>,
 }
 
-impl<'a> Without<'a> {
-    /// What is not owned behind a step, and whether the step itself is; nothing if neither it nor anything below is.
-    fn behind(self, find: impl Fn(&'a FieldSet) -> Option<Found<'a>>) -> Option<(Without<'a>, bool)> {
+impl<'a> Unowned<'a> {
+    /// Unowned paths behind an element, and `true` if the element itself is owned; `None` if neither it nor
+    /// anything below is.
+    fn behind(self, find: impl Fn(&'a FieldSet) -> Option<SetEntry<'a>>) -> Option<(Unowned<'a>, bool)> {
         let (tree, path) = (self.trees.and_then(&find), self.paths.and_then(&find));
         if tree.is_some_and(|found| found.member) {
             return None;
         }
         let below =
-            |found: Option<Found<'a>>| found.map(|found| found.below).filter(|below| !below.is_empty());
-        Some((Without { trees: below(tree), paths: below(path) }, path.is_none_or(|found| !found.member)))
+            |found: Option<SetEntry<'a>>| found.map(|found| found.below).filter(|below| !below.is_empty());
+        Some((Unowned { trees: below(tree), paths: below(path) }, path.is_none_or(|found| !found.member)))
     }
 }
 
-/// A step that a set has.
+/// A path element of a set.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct SetEntry<'a> {
     member: bool,
     below: &'a FieldSet,
 }
 
-impl<'a> Found<'a> {
-    fn field(set: &'a FieldSet, name: &str) -> Option<Found<'a>> {
-        set.field(name).map(|node| Found { member: node.member, below: &node.below })
+impl<'a> SetEntry<'a> {
+    fn field(set: &'a FieldSet, name: &str) -> Option<SetEntry<'a>> {
+        set.field(name).map(|node| SetEntry { member: node.member, below: &node.below })
     }
 
-    fn element(set: &'a FieldSet, element: &Element) -> Option<Found<'a>> {
-        set.node(element).map(|node| Found { member: node.member, below: &node.below })
+    fn element(set: &'a FieldSet, element: &Element) -> Option<SetEntry<'a>> {
+        set.node(element).map(|node| SetEntry { member: node.member, below: &node.below })
     }
 }
 
-struct Walk {
-    text: FieldsText,
-    /// Places of the fields of all objects on the way down in the order of their names, so that no object needs a vector
-    /// of its own.
+struct OwnershipWriter {
+    text: FieldSetWriter,
+    /// Stack of the field positions of all enclosing objects, sorted by name, so that no object allocates a
+    /// vector of its own.
     order: Vec<usize>,
 }
 
-impl Walk {
-    /// Writes what is below the place of a value, and says whether the place is one whole that was not so before.
-    fn place(
+impl OwnershipWriter {
+    /// Writes the paths below a value; `true` if the position is owned as a whole.
+    fn write_place(
         &mut self,
         new: &Value,
         ty: Type<'_>,
-        before: Before<'_>,
+        before: ZeroValue<'_>,
         level: Level,
-        without: Without<'_>,
+        unowned: Unowned<'_>,
     ) -> bool {
         let atom = ty.atom(Some(new));
         match (atom, new) {
@@ -126,30 +130,30 @@ impl Walk {
                 if !map.is_empty() =>
             {
                 let was_struct = match before {
-                    Before::Struct(of) => Some(of),
+                    ZeroValue::Struct(of) => Some(of),
                     _ => None,
                 };
-                self.fields(map, atom, was_struct, level, without);
+                self.write_fields(map, atom, was_struct, level, unowned);
                 false
             }
-            // What was there before and is not any more is nobody's.
+            // A value of the zero object that is absent in the new one has no owner.
             (Atom::Struct { atomic: false, .. }, _) if before.has_fields() => false,
             (Atom::List(items), Value::List(list)) if !items.is_atomic() && !list.is_empty() => {
-                self.items(list, items, without);
+                self.write_items(list, items, unowned);
                 false
             }
             _ => before.differs_from(new),
         }
     }
 
-    /// Writes the fields of an object. If it is a struct that was there before, its own fields may have been, too.
-    fn fields(
+    /// Writes the fields of an object. In a struct that the zero object has, its fields may exist there too.
+    fn write_fields(
         &mut self,
         map: &Map,
         atom: Atom<'_>,
         before: Option<Struct<'_>>,
         level: Level,
-        without: Without<'_>,
+        unowned: Unowned<'_>,
     ) {
         let first = self.order.len();
         self.order.extend(0..map.len());
@@ -161,14 +165,14 @@ impl Walk {
             if level.skips(key) {
                 continue;
             }
-            let Some((without, is_owned)) = without.behind(|set| Found::field(set, key)) else { continue };
+            let Some((unowned, is_owned)) = unowned.behind(|set| SetEntry::field(set, key)) else { continue };
             let is_leaf = !matches!(value, Value::Map(_) | Value::List(_));
             let field = before.and_then(|of| of.field(key));
-            let before = field.map_or(Before::Nothing, Before::of_field);
-            if is_leaf && !matches!(before, Before::Struct(_)) {
-                // Whatever the type, a value without parts is one whole, and most values have none.
+            let before = field.map_or(ZeroValue::Nothing, ZeroValue::of_field);
+            if is_leaf && !matches!(before, ZeroValue::Struct(_)) {
+                // Scalars are compared as a whole whatever their type, and most values are scalars.
                 if is_owned && before.differs_from(value) {
-                    self.text.leaf(|out| write_field(key, out));
+                    self.text.write_leaf(|out| write_field(key, out));
                 }
                 continue;
             }
@@ -176,48 +180,56 @@ impl Walk {
                 Some(field) => Type::Ref(field.ty()),
                 None => atom.field(key).map_or(Type::Deduced, |(ty, _)| ty),
             };
-            self.step(value, ty, before, level.of_field(key), (without, is_owned), |out| {
+            self.write_element(value, ty, before, level.of_field(key), (unowned, is_owned), |out| {
                 write_field(key, out)
             });
         }
         self.order.truncate(first);
     }
 
-    /// Writes the items of a list. Of those with one key nobody can tell whose fields are whose, so only the key is owned.
-    fn items(&mut self, list: &[Value], items: Items<'_>, without: Without<'_>) {
+    /// Writes the items of a list. The fields of items with duplicate keys cannot be attributed, so only the
+    /// key is owned.
+    fn write_items(&mut self, list: &[Value], items: Items<'_>, unowned: Unowned<'_>) {
         let mut found: Vec<(Element, usize)> = Vec::with_capacity(list.len());
         found.extend(list.iter().enumerate().filter_map(|(at, item)| Some((items.element(item).ok()?, at))));
         found.sort_unstable();
         for same in found.chunk_by(|a, b| a.0 == b.0) {
             let (element, at) = &same[0];
-            let behind = without.behind(|set| Found::element(set, element));
-            let Some((without, is_owned)) = behind else { continue };
+            let behind = unowned.behind(|set| SetEntry::element(set, element));
+            let Some((unowned, is_owned)) = behind else { continue };
             let write = |out: &mut Vec<u8>| element.write_escaped(out);
             if same.len() == 1 {
-                self.step(&list[*at], items.of, Before::Nothing, Level::Inner, (without, is_owned), write);
+                self.write_element(
+                    &list[*at],
+                    items.of,
+                    ZeroValue::Nothing,
+                    Level::Inner,
+                    (unowned, is_owned),
+                    write,
+                );
             } else if is_owned {
-                self.text.leaf(write);
+                self.text.write_leaf(write);
             }
         }
     }
 
-    /// Writes a step, which `write` appends, and what is below it.
-    fn step(
+    /// Writes a path element, which `write` appends, and the paths below it.
+    fn write_element(
         &mut self,
         value: &Value,
         ty: Type<'_>,
-        before: Before<'_>,
+        before: ZeroValue<'_>,
         level: Level,
-        (without, is_owned): (Without<'_>, bool),
+        (unowned, is_owned): (Unowned<'_>, bool),
         write: impl Fn(&mut Vec<u8>),
     ) {
-        // What was not there before is owned besides all that is below it.
+        // A new element is owned in addition to everything below it.
         let is_new = before.is_nothing();
         let opened = self.text.open(is_new && is_owned, &write);
-        let is_whole = self.place(value, ty, before, level, without);
+        let is_whole = self.write_place(value, ty, before, level, unowned);
         self.text.close(opened);
         if is_whole && !is_new && is_owned {
-            self.text.leaf(write);
+            self.text.write_leaf(write);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One step of a field path: a field, an item of a list by its keys or its value, or an index.
+//! Path element: a field, a list item by its keys or its value, or an index.
 //!
-//! Steps have one total order, in which sets of paths are kept and written: fields by name, then keys, values
-//! and indexes. Numbers are compared as numbers, whether they were written with a point or not.
+//! Elements have a total order, in which sets of paths are kept and written: fields by name, then keys,
+//! values and indexes. Numbers are compared by value, whether they are integers or floats.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::json;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
-/// One step of a field path.
+/// One element of a field path.
 #[derive(Clone, Debug)]
 pub enum Element {
-    /// The field of an object: `f:name`.
+    /// A field of an object: `f:name`.
     Field(CompactString),
-    /// The item of a list that has these values in its key fields, which are sorted by name: `k:{"name":"x"}`.
+    /// The list item with these values in its key fields, which are sorted by name: `k:{"name":"x"}`.
     Key(Box<[(CompactString, Value)]>),
-    /// The item of a list that is this value: `v:"x"`.
+    /// The list item with this value: `v:"x"`.
     Value(Box<Value>),
-    /// The item of a list at this index: `i:0`.
+    /// The list item at this index: `i:0`.
     Index(i64),
 }
 
-/// Why a text is no step of a path.
+/// Invalid path element.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ElementError {
-    /// It is too short to say what it is.
+    /// The text is shorter than its prefix.
     #[error("key must be 2 characters long:")]
     Short,
-    /// Its second character is no colon.
+    /// The second character is not a colon.
     #[error("missing colon: {0}")]
     NoColon(Box<str>),
-    /// Its key or value is no JSON.
+    /// The key or value is not JSON.
     #[error("{0}")]
     Json(Box<str>),
-    /// Its index is no integer.
+    /// The index is not an integer.
     #[error("invalid index: {0}")]
     Index(Box<str>),
 }
@@ -50,29 +50,30 @@ impl Element {
         Element::Field(CompactString::from(name))
     }
 
-    /// The item with these values in its key fields, in whatever order they are given.
+    /// The list item with these values in its key fields, in any order.
     #[must_use]
     pub fn key(mut fields: Vec<(CompactString, Value)>) -> Element {
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         Element::Key(fields.into())
     }
 
-    /// The item that is this value.
+    /// The list item with this value.
     #[must_use]
     pub fn value(value: Value) -> Element {
         Element::Value(Box::new(value))
     }
 
-    /// Reads the form in which a set of fields is stored. Nothing, if it is of a sort that is not known.
+    /// Parses the stored form; `None` for an unknown prefix.
     ///
     /// # Errors
-    /// If the text does not say what it is, or says it wrongly.
+    /// If the prefix or its value is invalid.
     pub fn parse(text: &str) -> Result<Option<Element>, ElementError> {
         let &[sort, colon, ..] = text.as_bytes() else { return Err(ElementError::Short) };
         if colon != b':' {
             return Err(ElementError::NoColon(text.into()));
         }
-        // Of a longer character there is no boundary behind the colon, but then the colon is not there either.
+        // A multi-byte first character would leave no boundary after the colon, but then the second byte is
+        // no colon.
         let rest = &text[2..];
         let read =
             || json::parse(rest.as_bytes()).map_err(|error| ElementError::Json(error.to_string().into()));
@@ -89,7 +90,7 @@ impl Element {
         }))
     }
 
-    /// Appends the form in which a set of fields is stored, escaped as it stands in the quotes of a key.
+    /// Appends the stored form, escaped for a quoted JSON key.
     pub(super) fn write_escaped(&self, out: &mut Vec<u8>) {
         match self {
             Element::Field(name) => write_field(name, out),
@@ -121,7 +122,7 @@ impl Element {
         }
     }
 
-    /// The order among elements, with a field's name at hand instead of an element.
+    /// Compares with a field name without building an element.
     pub(super) fn cmp_field(&self, name: &str) -> Ordering {
         match self {
             Element::Field(own) => own.as_str().cmp(name),
@@ -169,7 +170,7 @@ impl PartialEq for Element {
 impl Eq for Element {}
 
 impl fmt::Display for Element {
-    /// As people read it in conflicts: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
+    /// Form in messages: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Element::Field(name) => write!(f, ".{name}"),
@@ -186,7 +187,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// Appends the stored form of a field's name, as [`Element::write_escaped`] does.
+/// Appends the stored form of a field name, as [`Element::write_escaped`] does.
 pub(super) fn write_field(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"f:");
     json::write_escaped(name, out);
@@ -196,7 +197,7 @@ fn text_of(json: &[u8]) -> &str {
     std::str::from_utf8(json).expect("JSON of UTF-8 strings is UTF-8")
 }
 
-/// A value as people read it in a path.
+/// A value as shown in a path.
 struct Shown<'a>(&'a Value);
 
 impl fmt::Display for Shown<'_> {
@@ -220,7 +221,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The order of values: numbers, texts, truth values, lists, objects, null.
+/// Order of values: numbers, strings, booleans, lists, objects, null.
 pub(super) fn cmp_values(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
@@ -238,7 +239,7 @@ pub(super) fn cmp_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Whether two values are the same: numbers as numbers, objects whatever the order of their fields.
+/// `true` if two values are equal: numbers by value, objects independent of field order.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
@@ -252,7 +253,7 @@ fn same_maps(a: &Map, b: &Map) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    // Mostly the order is the same, and then one walk is enough.
+    // The order is usually the same, and then one pass is enough.
     if a.keys().eq(b.keys()) {
         return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(a, b));
     }

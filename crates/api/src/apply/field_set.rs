@@ -1,9 +1,9 @@
-//! A set of field paths as a tree, and the form in which the API stores it.
+//! Set of field paths as a sorted tree, with its stored form `fieldsV1`.
 //!
-//! Whether a path is in the set and whether longer paths are in it are two things: of
-//! `{"f:spec":{"f:replicas":{}}}`, `.spec.replicas` is a member and `.spec` is not; in
-//! `{"f:labels":{".":{},"f:app":{}}}` both are. A node of the tree is a member or has something below it, so equal
-//! sets are equal trees. Nodes are sorted, so set operations are one walk over both trees.
+//! A path can be a member, a prefix of members, or both: in `{"f:spec":{"f:replicas":{}}}`, `.spec.replicas`
+//! is a member and `.spec` is not; in `{"f:labels":{".":{},"f:app":{}}}`, `.labels` and `.labels.app` are
+//! members. Every node of the tree is a member or has children, so equal sets are equal trees. Nodes are
+//! sorted, so set operations are one pass over both trees.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use compact_str::CompactString;
 use thiserror::Error;
 
 use super::element::{Element, ElementError};
-use super::fields_text::{FieldsText, SELF};
+use super::field_set_writer::{FieldSetWriter, SELF};
 use crate::json::{self, JsonError, Parser};
 use crate::value::Value;
 
@@ -20,66 +20,66 @@ mod tests;
 
 /// A path from the root of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(pub Vec<Element>);
+pub struct FieldPath(pub Vec<Element>);
 
 /// A set of field paths.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    nodes: Vec<Node>,
+    nodes: Vec<SetNode>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct SetNode {
     pub(super) element: Element,
     pub(super) member: bool,
     pub(super) below: FieldSet,
 }
 
-/// Why a value is no stored set of fields.
+/// Invalid `fieldsV1`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FieldsError {
-    /// Something in it that should be an object is none.
+    /// A value that should be an object is not.
     #[error("expected an object, found {0}")]
     NoObject(&'static str),
-    /// It is no JSON.
+    /// The text is not JSON.
     #[error("{0}")]
     Json(#[from] JsonError),
-    /// A key is no step of a path.
+    /// A key is not a path element.
     #[error("parsing key as path element: {0}")]
     Element(#[from] ElementError),
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|element| element.fmt(f))
     }
 }
 
-impl Path {
-    /// A path of fields.
+impl FieldPath {
+    /// Creates a path of field names.
     #[must_use]
-    pub fn of_fields(names: &[&str]) -> Path {
-        Path(names.iter().map(|name| Element::field(name)).collect())
+    pub fn from_fields(names: &[&str]) -> FieldPath {
+        FieldPath(names.iter().map(|name| Element::field(name)).collect())
     }
 }
 
 impl FieldSet {
-    /// The empty set.
+    /// Returns an empty set.
     #[must_use]
     pub const fn new() -> FieldSet {
         FieldSet { nodes: Vec::new() }
     }
 
-    /// The set of these paths.
+    /// Creates the set of these paths.
     #[must_use]
-    pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a Path>) -> FieldSet {
+    pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a FieldPath>) -> FieldSet {
         let mut set = FieldSet::new();
         paths.into_iter().for_each(|path| set.insert(path));
         set
     }
 
-    /// A set of nodes that the caller has in whatever order, but each element once.
-    pub(super) fn from_nodes(mut nodes: Vec<Node>) -> FieldSet {
+    /// Creates a set from unsorted nodes with unique elements.
+    pub(super) fn from_nodes(mut nodes: Vec<SetNode>) -> FieldSet {
         debug_assert!(nodes.iter().all(|node| node.member || !node.below.is_empty()), "no node says nothing");
         if !nodes.is_sorted_by(|a, b| a.element < b.element) {
             nodes.sort_unstable_by(|a, b| a.element.cmp(&b.element));
@@ -87,55 +87,55 @@ impl FieldSet {
         FieldSet { nodes }
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[SetNode] {
         &self.nodes
     }
 
-    pub(super) fn nodes_mut(&mut self) -> &mut [Node] {
+    pub(super) fn nodes_mut(&mut self) -> &mut [SetNode] {
         &mut self.nodes
     }
 
-    /// Whether no path is in the set.
+    /// `true` if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many paths are in the set.
+    /// Number of paths in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.iter().map(|node| usize::from(node.member) + node.below.len()).sum()
     }
 
-    /// Adds a path. The empty path stands for the object as a whole, which nobody owns, and is left out.
-    pub fn insert(&mut self, path: &Path) {
+    /// Adds a path. The empty path stands for the whole object, which is never owned, and is ignored.
+    pub fn insert(&mut self, path: &FieldPath) {
         let Some((last, parents)) = path.0.split_last() else { return };
         let parent = parents.iter().fold(self, |set, element| &mut set.ensure(element).below);
         parent.ensure(last).member = true;
     }
 
-    fn ensure(&mut self, element: &Element) -> &mut Node {
+    fn ensure(&mut self, element: &Element) -> &mut SetNode {
         let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).unwrap_or_else(|at| {
-            let node = Node { element: element.clone(), member: false, below: FieldSet::new() };
+            let node = SetNode { element: element.clone(), member: false, below: FieldSet::new() };
             self.nodes.insert(at, node);
             at
         });
         &mut self.nodes[at]
     }
 
-    pub(super) fn node(&self, element: &Element) -> Option<&Node> {
+    pub(super) fn node(&self, element: &Element) -> Option<&SetNode> {
         let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
         Some(&self.nodes[at])
     }
 
-    pub(super) fn field(&self, name: &str) -> Option<&Node> {
+    pub(super) fn field(&self, name: &str) -> Option<&SetNode> {
         let at = self.nodes.binary_search_by(|node| node.element.cmp_field(name)).ok()?;
         Some(&self.nodes[at])
     }
 
-    /// Whether a path is in the set.
+    /// `true` if the path is a member.
     #[must_use]
-    pub fn has(&self, path: &Path) -> bool {
+    pub fn has(&self, path: &FieldPath) -> bool {
         let Some((last, parents)) = path.0.split_last() else { return false };
         let parent = parents.iter().try_fold(self, |set, element| Some(&set.node(element)?.below));
         parent.and_then(|set| set.node(last)).is_some_and(|node| node.member)
@@ -166,7 +166,7 @@ impl FieldSet {
         self.nodes = merged;
     }
 
-    /// Takes the paths of another set out, and says whether there were any. Paths below those stay.
+    /// Removes the paths of another set; `true` if there were any. Paths below them stay.
     pub fn subtract(&mut self, other: &FieldSet) -> bool {
         let mut changed = false;
         self.retain_by(other, |own, theirs| {
@@ -178,7 +178,7 @@ impl FieldSet {
         changed
     }
 
-    /// Takes the paths of another set out, and with them all paths below.
+    /// Removes the paths of another set and all paths below them.
     pub fn subtract_trees(&mut self, other: &FieldSet) {
         self.retain_by(other, |own, theirs| {
             if theirs.member {
@@ -189,8 +189,8 @@ impl FieldSet {
         });
     }
 
-    /// Keeps the nodes that the other set does not have, and those for which `keep` says so.
-    fn retain_by(&mut self, other: &FieldSet, mut keep: impl FnMut(&mut Node, &Node) -> bool) {
+    /// Keeps the nodes that the other set does not have, and those for which `keep` returns `true`.
+    fn retain_by(&mut self, other: &FieldSet, mut keep: impl FnMut(&mut SetNode, &SetNode) -> bool) {
         if other.is_empty() {
             return;
         }
@@ -201,7 +201,7 @@ impl FieldSet {
         });
     }
 
-    /// The paths that are in both sets.
+    /// Paths that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut nodes = Vec::new();
@@ -210,14 +210,14 @@ impl FieldSet {
             if let Some(node) = seek(&mut theirs, &own.element) {
                 let (member, below) = (own.member && node.member, own.below.intersection(&node.below));
                 if member || !below.is_empty() {
-                    nodes.push(Node { element: own.element.clone(), member, below });
+                    nodes.push(SetNode { element: own.element.clone(), member, below });
                 }
             }
         }
         FieldSet { nodes }
     }
 
-    /// Whether every path of this set is in the other.
+    /// `true` if every path of this set is in the other.
     #[must_use]
     pub fn is_subset(&self, other: &FieldSet) -> bool {
         let mut theirs = other.nodes.as_slice();
@@ -227,7 +227,7 @@ impl FieldSet {
         })
     }
 
-    /// The paths that have no others below them, as people read them; nothing if they are more than `most`.
+    /// Paths without others below them, in the form of messages; `None` if there are more than `most`.
     #[must_use]
     pub fn leaf_texts(&self, most: usize) -> Option<Vec<String>> {
         let mut found = Vec::new();
@@ -255,23 +255,23 @@ impl FieldSet {
         })
     }
 
-    /// Keeps the nodes for which `keep` says so.
-    pub(super) fn retain(&mut self, keep: impl FnMut(&mut Node) -> bool) {
+    /// Keeps the nodes for which `keep` returns `true`.
+    pub(super) fn retain(&mut self, keep: impl FnMut(&mut SetNode) -> bool) {
         self.nodes.retain_mut(keep);
     }
 
-    /// The paths: those of a level before those below them, each in order.
+    /// Paths in order: those of one level before those below them.
     #[must_use]
-    pub fn paths(&self) -> Vec<Path> {
+    pub fn paths(&self) -> Vec<FieldPath> {
         let mut found = Vec::new();
         self.collect(&mut Vec::new(), &mut found);
         found
     }
 
-    fn collect(&self, prefix: &mut Vec<Element>, found: &mut Vec<Path>) {
+    fn collect(&self, prefix: &mut Vec<Element>, found: &mut Vec<FieldPath>) {
         for node in self.nodes.iter().filter(|node| node.member) {
             let path = prefix.iter().chain([&node.element]).cloned().collect();
-            found.push(Path(path));
+            found.push(FieldPath(path));
         }
         for node in self.nodes.iter().filter(|node| !node.below.is_empty()) {
             prefix.push(node.element.clone());
@@ -280,10 +280,11 @@ impl FieldSet {
         }
     }
 
-    /// Reads the stored form, `fieldsV1`. Steps of a sort that is not known are left out with all below them.
+    /// Parses the stored form, `fieldsV1`. Elements with an unknown prefix are dropped with everything below
+    /// them.
     ///
     /// # Errors
-    /// If the value is no such form.
+    /// If the value is not a field set.
     pub fn from_value(value: &Value) -> Result<FieldSet, FieldsError> {
         match value {
             Value::Raw(json) => FieldSet::from_json(json.as_bytes()),
@@ -291,26 +292,26 @@ impl FieldSet {
         }
     }
 
-    /// Reads the stored form from its text, as [`FieldSet::from_value`] does.
+    /// Parses the stored form from its text, as [`FieldSet::from_value`] does.
     ///
     /// # Errors
-    /// If the text is no such form.
+    /// If the text is not a field set.
     pub fn from_json(json: &[u8]) -> Result<FieldSet, FieldsError> {
         let mut parser = Parser::new(json);
         let (_, set) = read(&mut parser, &mut Vec::new())?;
-        parser.end()?;
+        parser.expect_end()?;
         Ok(set)
     }
 
-    /// The text of the stored form, `fieldsV1`.
+    /// Stored form, `fieldsV1`.
     #[must_use]
     pub fn to_json(&self) -> CompactString {
-        let mut text = FieldsText::new();
+        let mut text = FieldSetWriter::new();
         self.write(&mut text);
         text.finish()
     }
 
-    fn write(&self, text: &mut FieldsText) {
+    fn write(&self, text: &mut FieldSetWriter) {
         for node in &self.nodes {
             let opened = text.open(node.member, |out| node.element.write_escaped(out));
             node.below.write(text);
@@ -319,9 +320,10 @@ impl FieldSet {
     }
 }
 
-/// The node of an element, and drops it and all before it. Steps double until the element is passed: a small set beside
-/// a large one costs O(small × log large), and there may be as many small ones as the large one has paths.
-fn seek<'a>(nodes: &mut &'a [Node], element: &Element) -> Option<&'a Node> {
+/// Finds the node of an element, and drops it and all before it. Galloping search: step widths double until
+/// the element is passed, so a small set against a large one costs O(small × log large); there may be as many
+/// small sets as the large one has paths.
+fn seek<'a>(nodes: &mut &'a [SetNode], element: &Element) -> Option<&'a SetNode> {
     let mut step = 1;
     while nodes.get(step - 1).is_some_and(|node| node.element < *element) {
         step *= 2;
@@ -334,32 +336,32 @@ fn seek<'a>(nodes: &mut &'a [Node], element: &Element) -> Option<&'a Node> {
     Some(first)
 }
 
-/// Whether the node whose stored form comes next is a member, and what is below it. The nodes of all levels on the way
-/// down lie in `open`, so that each level ends in a vector of its size.
-fn read(parser: &mut Parser<'_>, open: &mut Vec<Node>) -> Result<(bool, FieldSet), FieldsError> {
+/// Parses a node: `true` if it is a member, with its children. The nodes of all enclosing levels are in
+/// `open`, so that each level ends in a vector of exact size.
+fn read(parser: &mut Parser<'_>, open: &mut Vec<SetNode>) -> Result<(bool, FieldSet), FieldsError> {
     if !parser.is_object()? {
-        return match parser.value()? {
+        return match parser.parse_value()? {
             Value::Null => Ok((true, FieldSet::new())),
             other => Err(FieldsError::NoObject(other.type_name())),
         };
     }
     let first = open.len();
     let mut member = false;
-    parser.each_member(|parser, key| {
+    parser.for_each_member(|parser, key| {
         if key == SELF {
             member = true;
-            parser.value()?;
+            parser.parse_value()?;
         } else if let Some(element) = Element::parse(&key)? {
             let (member, below) = read(parser, open)?;
-            open.push(Node { element, member, below });
+            open.push(SetNode { element, member, below });
         } else {
-            parser.value()?;
+            parser.parse_value()?;
         }
         Ok::<(), FieldsError>(())
     })?;
-    let mut nodes: Vec<Node> = open.drain(first..).collect();
-    // Stored sets are in order but for those that a client made; in these, two texts can mean the same step, of which one
-    // counts.
+    let mut nodes: Vec<SetNode> = open.drain(first..).collect();
+    // Stored sets are sorted, except those that a client made; in these, two texts can denote the same
+    // element, of which one is kept.
     if !nodes.is_sorted_by(|a, b| a.element < b.element) {
         nodes.sort_by(|a, b| a.element.cmp(&b.element));
         nodes.dedup_by(|a, b| a.element == b.element);

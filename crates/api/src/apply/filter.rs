@@ -1,41 +1,41 @@
-//! Which paths a write can own at all.
+//! Path filter: fields that a write through an endpoint can own.
 //!
-//! A write through one endpoint cannot change what belongs to another: an update of the object leaves `status`
-//! alone, one of the status leaves `spec`. Nobody comes to own such paths by that write.
+//! A write through one endpoint cannot change the fields of another: an update of the object leaves `status`
+//! alone, an update of the status leaves `spec`. Such paths never get a manager from that write.
 
 use super::compare::Comparison;
 use super::element::Element;
-use super::field_set::{FieldSet, Path};
+use super::field_set::{FieldPath, FieldSet};
 
-/// A rule for the paths that a write can own.
+/// Paths that a write can own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// All but these, and what is below them.
+    /// All except these, with everything below them.
     Exclude(FieldSet),
-    /// Only what a pattern matches, on the way to its end and below it.
+    /// Only paths that match a pattern, on the way to its end and below it.
     Include(Vec<Pattern>),
 }
 
-/// A path in which any step can stand in some places, which are none here.
+/// A path with wildcards, which are `None`.
 pub type Pattern = Vec<Option<Element>>;
 
 impl Filter {
-    /// A filter that leaves out some paths of fields, as in `status` or `metadata.name`.
+    /// Creates a filter that excludes paths of fields, as in `status` or `metadata.name`.
     #[must_use]
     pub fn exclude(paths: &[&str]) -> Filter {
-        let paths: Vec<Path> =
-            paths.iter().map(|path| Path::of_fields(&path.split('.').collect::<Vec<_>>())).collect();
+        let paths: Vec<FieldPath> =
+            paths.iter().map(|path| FieldPath::from_fields(&path.split('.').collect::<Vec<_>>())).collect();
         Filter::Exclude(FieldSet::from_paths(&paths))
     }
 
-    /// A filter that lets through some paths of fields, as in `spec.containers.*.resources`.
+    /// Creates a filter that includes paths of fields, as in `spec.containers.*.resources`.
     #[must_use]
     pub fn include(patterns: &[&str]) -> Filter {
         let step = |name: &str| (name != "*").then(|| Element::field(name));
         Filter::Include(patterns.iter().map(|pattern| pattern.split('.').map(step).collect()).collect())
     }
 
-    /// The paths that it leaves out with all below them, if that is all it does.
+    /// Excluded trees, if the filter excludes.
     #[must_use]
     pub fn excluded(&self) -> Option<&FieldSet> {
         match self {
@@ -44,7 +44,7 @@ impl Filter {
         }
     }
 
-    /// Takes what the filter does not let through out of a set.
+    /// Removes filtered paths from a set.
     pub fn apply(&self, set: &mut FieldSet) {
         match self {
             Filter::Exclude(paths) => set.subtract_trees(paths),
@@ -54,7 +54,7 @@ impl Filter {
         }
     }
 
-    /// Takes what the filter does not let through out of a comparison.
+    /// Removes filtered paths from a comparison.
     pub fn apply_to(&self, comparison: &mut Comparison) {
         self.apply(&mut comparison.removed);
         self.apply(&mut comparison.modified);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn excluding_takes_whole_trees_out() {
+    fn exclude_removes_whole_trees() {
         let filter = Filter::exclude(&["status", "metadata.labels"]);
         let mut fields = set(
             r#"{"f:metadata":{"f:annotations":{"f:a":{}},"f:labels":{".":{},"f:a":{}}},"f:spec":{},"f:status":{"f:a":{"f:b":{}}}}"#,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn including_keeps_what_a_pattern_leads_to() {
+    fn include_keeps_matching_paths() {
         let filter = Filter::include(&["spec.containers.*.resources", "spec.containers.*.resizePolicy"]);
         let mut fields = set(
             r#"{"f:metadata":{"f:labels":{}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:image":{},"f:resizePolicy":{},"f:resources":{"f:limits":{"f:cpu":{}}}}},"f:hostname":{}}}"#,

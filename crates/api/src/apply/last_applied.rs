@@ -1,7 +1,7 @@
-//! Objects that clients have applied by themselves, with the configuration in an annotation.
+//! Migration from client-side apply, whose configuration is in an annotation.
 //!
-//! When `kubectl` turns to the server, what the annotation says and the object still has may be taken from whoever
-//! owns it, and the annotation is kept up to date for clients that go on reading it.
+//! When `kubectl` switches to server-side apply, it takes over fields that are in the annotation and still in
+//! the object without a conflict. The annotation is kept up to date for clients that read it.
 
 use super::compare::compare;
 use super::conflict::Conflicts;
@@ -11,19 +11,23 @@ use super::writer::Writer;
 use crate::json;
 use crate::value::Value;
 
-/// The annotation with the configuration that a client applied.
+/// Annotation with the last configuration of client-side apply.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How many bytes all annotations of an object can have together.
+/// Maximum bytes of all annotations of an object.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// The conflicts that remain when what was applied by the client may be taken.
-pub(super) fn conflicts_left(conflicts: Conflicts, live: &Value, writer: &Writer<'_>) -> Conflicts {
+/// Removes conflicts on fields of client-side apply.
+pub(super) fn without_client_side_conflicts(
+    conflicts: Conflicts,
+    live: &Value,
+    writer: &Writer<'_>,
+) -> Conflicts {
     let Some(allowed) = applied_by_client(live, writer) else { return conflicts };
     Conflicts(conflicts.0.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect())
 }
 
-/// What the annotation says and the object still has.
+/// Fields that are in the annotation and still in the object.
 fn applied_by_client(live: &Value, writer: &Writer<'_>) -> Option<FieldSet> {
     let text = live.str_at(&["metadata", "annotations", LAST_APPLIED]);
     let config = json::parse(text.as_bytes()).ok()?;
@@ -40,8 +44,8 @@ fn applied_by_client(live: &Value, writer: &Writer<'_>) -> Option<FieldSet> {
     Some(fields)
 }
 
-/// Brings the annotation up to date, if the object has it. Where it would make the annotations too large, it goes.
-pub(super) fn refresh(object: &mut Value, config: &Value) {
+/// Updates the annotation, if the object has it. Removes it if the annotations would become too large.
+pub(super) fn update_annotation(object: &mut Value, config: &Value) {
     let Some(annotations) = object.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else {
         return;
     };
@@ -55,7 +59,7 @@ pub(super) fn refresh(object: &mut Value, config: &Value) {
     }
 }
 
-/// A configuration as the annotation has it: without itself, keys in order, a line of its own.
+/// Configuration in the form of the annotation: without the annotation itself, keys sorted, with a newline.
 fn text_of(config: &Value) -> String {
     let mut config = config.clone();
     if let Some(annotations) = config.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) {

@@ -1,7 +1,7 @@
-//! Who owns which fields of an object: `metadata.managedFields`, in and out.
+//! Field managers of an object: `metadata.managedFields`.
 //!
-//! A manager that applies has one entry per subresource; one that updates has an entry per version, too. Entries are
-//! stored with those of appliers first, then by time, name, version and subresource.
+//! An applying manager has one entry per subresource, an updating manager one per subresource and version.
+//! Entries are stored with those of appliers first, then by time, name, version and subresource.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use compact_str::CompactString;
 use thiserror::Error;
 
 use super::field_set::{FieldSet, FieldsError};
-use super::fields::Fields;
+use super::owned_fields::OwnedFields;
 use crate::json;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
@@ -18,126 +18,126 @@ use crate::value::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// How many entries of updates an object keeps. Beyond that, the oldest are merged into one per version.
+/// Maximum number of update entries of an object. Beyond that, the oldest are merged into one per version.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
-/// The manager that takes over the entries of the oldest updates.
+/// Manager that takes over the oldest update entries.
 pub const ANCIENT_CHANGES: &str = "ancient-changes";
 
 const FIELDS_TYPE: &str = "FieldsV1";
-/// What an entry without a time is sorted by.
+/// Sort key of an entry without a time.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";
 
-/// In which way a manager came to own fields.
+/// Operation by which a manager came to own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// It applied them.
+pub enum ManagedOperation {
+    /// Server-side apply.
     Apply,
-    /// It wrote them in another way.
+    /// Any other write.
     Update,
 }
 
-impl Operation {
-    /// The name.
+impl ManagedOperation {
+    /// Name of the operation.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Operation::Apply => "Apply",
-            Operation::Update => "Update",
+            ManagedOperation::Apply => "Apply",
+            ManagedOperation::Update => "Update",
         }
     }
 }
 
-/// What tells one entry from another. Appliers are the same in every version.
+/// Identity of an entry. An applier is the same in every version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManagerId {
-    /// The name of the manager.
+    /// Name of the manager.
     pub manager: CompactString,
-    /// How it writes.
-    pub operation: Operation,
-    /// In which version it writes; empty for an applier.
+    /// Operation of the manager.
+    pub operation: ManagedOperation,
+    /// Version of the writes; empty for an applier.
     pub api_version: CompactString,
-    /// Through which subresource.
+    /// Subresource of the writes; empty for the object itself.
     pub subresource: CompactString,
 }
 
-/// What one manager owns.
+/// One entry of `managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name of the manager.
+    /// Name of the manager.
     pub manager: CompactString,
-    /// How it writes.
-    pub operation: Operation,
-    /// The version in which the set is to be read.
+    /// Operation of the manager.
+    pub operation: ManagedOperation,
+    /// Version of the field set.
     pub api_version: CompactString,
-    /// Through which subresource it writes; mostly empty.
+    /// Subresource of the writes; mostly empty.
     pub subresource: CompactString,
-    /// When it last changed something, as RFC 3339 in UTC to the second; some entries have no time.
+    /// Last change, as RFC 3339 in UTC with seconds; some entries have no time.
     pub time: Option<CompactString>,
-    /// What it owns.
-    pub fields: Fields,
+    /// Fields that the manager owns.
+    pub fields: OwnedFields,
 }
 
-/// Who owns what of one object. There are no two entries with one id.
+/// Managers of one object, with unique identities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managers {
     entries: Vec<Entry>,
 }
 
-/// Why a value is no list of managers.
+/// Invalid `managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ManagersError {
-    /// It is no list of objects.
+    /// The value is not a list of objects.
     #[error("managedFields must be a list of entries")]
     Shape,
-    /// An entry has another operation.
+    /// An entry has an unknown operation.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
     /// An entry has no version.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// An entry does not say of which type its fields are.
+    /// An entry has no `fieldsType`.
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
-    /// An entry has fields of a type that is not known.
+    /// An entry has an unknown `fieldsType`.
     #[error("invalid fieldsType {text} in managed fields entry {index}", text = Quoted(.fields_type))]
     FieldsType {
-        /// Its place.
+        /// Index of the entry.
         index: usize,
-        /// The type.
+        /// Value of `fieldsType`.
         fields_type: Box<str>,
     },
-    /// The fields of an entry are no set of fields.
+    /// The field set of an entry is invalid.
     #[error("error decoding set: {0}")]
     Fields(#[from] FieldsError),
 }
 
 impl Entry {
-    /// What tells this entry from others.
+    /// Identity of the entry.
     #[must_use]
     pub fn id(&self) -> ManagerId {
         ManagerId {
             manager: self.manager.clone(),
             operation: self.operation,
             api_version: match self.operation {
-                Operation::Apply => CompactString::default(),
-                Operation::Update => self.api_version.clone(),
+                ManagedOperation::Apply => CompactString::default(),
+                ManagedOperation::Update => self.api_version.clone(),
             },
             subresource: self.subresource.clone(),
         }
     }
 
-    fn is(&self, id: &ManagerId) -> bool {
+    fn has_id(&self, id: &ManagerId) -> bool {
         self.operation == id.operation
             && self.manager == id.manager
             && self.subresource == id.subresource
-            && (self.operation == Operation::Apply || self.api_version == id.api_version)
+            && (self.operation == ManagedOperation::Apply || self.api_version == id.api_version)
     }
 
-    fn read(value: &Value, index: usize) -> Result<Entry, ManagersError> {
+    fn from_value(value: &Value, index: usize) -> Result<Entry, ManagersError> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
         let operation = match text("operation") {
-            "Apply" => Operation::Apply,
-            "Update" => Operation::Update,
+            "Apply" => ManagedOperation::Apply,
+            "Update" => ManagedOperation::Update,
             _ => return Err(ManagersError::Operation),
         };
         if text("apiVersion").is_empty() {
@@ -149,8 +149,8 @@ impl Entry {
             other => return Err(ManagersError::FieldsType { index, fields_type: other.into() }),
         }
         let fields = match value.get("fieldsV1") {
-            None | Some(Value::Null) => Fields::default(),
-            Some(fields) => Fields::from_value(fields)?,
+            None | Some(Value::Null) => OwnedFields::default(),
+            Some(fields) => OwnedFields::from_value(fields)?,
         };
         Ok(Entry {
             manager: text("manager").into(),
@@ -162,11 +162,11 @@ impl Entry {
         })
     }
 
-    fn write(&self) -> Value {
+    fn to_value(&self) -> Value {
         self.to_value_with(self.fields.to_json())
     }
 
-    /// The stored form of the entry, with the stored form of fields in place of its own.
+    /// Encodes the entry with another stored field set.
     pub(super) fn to_value_with(&self, fields: CompactString) -> Value {
         let mut entries = Vec::with_capacity(7);
         let mut put =
@@ -193,7 +193,7 @@ impl Entry {
 }
 
 impl ManagerId {
-    /// The text by which ids are sorted where it matters: the entry as JSON, without what it owns.
+    /// Sort key of an identity: the entry as JSON, without its fields.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut map = Map::with_capacity(4);
@@ -207,10 +207,11 @@ impl ManagerId {
 }
 
 impl Managers {
-    /// Reads `metadata.managedFields`; null is an empty list. Of two entries with one id the later counts.
+    /// Reads `metadata.managedFields`; null is an empty list. Of entries with equal identity the last one
+    /// wins.
     ///
     /// # Errors
-    /// If an entry cannot be understood.
+    /// If an entry is invalid.
     pub fn from_value(value: &Value) -> Result<Managers, ManagersError> {
         let list = match value {
             Value::Null => &[],
@@ -218,17 +219,17 @@ impl Managers {
             _ => return Err(ManagersError::Shape),
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(list.len() + 1);
-        // A request may bring 30,000 entries; few need no index.
+        // A request may have 30,000 entries; a few need no index.
         let mut places: BTreeMap<ManagerId, usize> = BTreeMap::new();
         let is_long = list.len() > 2 * UPDATE_MANAGERS_MAX;
         for (index, value) in list.iter().enumerate() {
-            let entry = Entry::read(value, index)?;
+            let entry = Entry::from_value(value, index)?;
             let known = if is_long {
                 let at = *places.entry(entry.id()).or_insert(entries.len());
                 Some(at).filter(|at| *at < entries.len())
             } else {
                 let id = entry.id();
-                entries.iter().position(|own| own.is(&id))
+                entries.iter().position(|own| own.has_id(&id))
             };
             match known {
                 Some(at) => entries[at] = entry,
@@ -238,62 +239,62 @@ impl Managers {
         Ok(Managers { entries })
     }
 
-    /// `metadata.managedFields`, sorted; null if nobody owns anything.
+    /// Encodes `metadata.managedFields`, sorted; null if there are no entries.
     #[must_use]
     pub fn to_value(&self) -> Value {
         if self.entries.is_empty() {
             return Value::Null;
         }
         let mut order: Vec<&Entry> = self.entries.iter().collect();
-        order.sort_by(|a, b| stored_order(a, b));
-        Value::List(order.into_iter().map(Entry::write).collect())
+        order.sort_by(|a, b| compare_stored_order(a, b));
+        Value::List(order.into_iter().map(Entry::to_value).collect())
     }
 
-    /// Whether nobody owns anything.
+    /// `true` if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries, in no particular order.
+    /// Entries, in no particular order.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// What the manager with this id owns.
+    /// Entry with this identity.
     #[must_use]
     pub fn get(&self, id: &ManagerId) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.is(id))
+        self.entries.iter().find(|entry| entry.has_id(id))
     }
 
-    /// Sets an entry in place of the one with the same id.
+    /// Replaces the entry with the same identity, or adds it.
     pub fn put(&mut self, entry: Entry) {
         let id = entry.id();
-        match self.entries.iter_mut().find(|own| own.is(&id)) {
+        match self.entries.iter_mut().find(|own| own.has_id(&id)) {
             Some(own) => *own = entry,
             None => self.entries.push(entry),
         }
     }
 
-    /// Takes out the entry with this id.
+    /// Removes and returns the entry with this identity.
     pub fn take(&mut self, id: &ManagerId) -> Option<Entry> {
-        let at = self.entries.iter().position(|entry| entry.is(id))?;
+        let at = self.entries.iter().position(|entry| entry.has_id(id))?;
         Some(self.entries.swap_remove(at))
     }
 
-    /// Keeps the entries for which `keep` says so. It must leave ids as they are.
+    /// Keeps the entries for which `keep` returns `true`. It must not change identities.
     pub(super) fn retain(&mut self, keep: impl FnMut(&mut Entry) -> bool) {
         self.entries.retain_mut(keep);
     }
 
-    /// Merges the oldest entries of updates into one for each version until few enough are left.
-    pub(super) fn cap(&mut self) {
+    /// Merges the oldest update entries into one per version until at most [`UPDATE_MANAGERS_MAX`] are left.
+    pub(super) fn merge_oldest(&mut self) {
         if self.entries.len() <= UPDATE_MANAGERS_MAX {
             return;
         }
         let mut updates: Vec<(CompactString, String, ManagerId)> = Vec::new();
-        for entry in self.entries.iter().filter(|entry| entry.operation == Operation::Update) {
+        for entry in self.entries.iter().filter(|entry| entry.operation == ManagedOperation::Update) {
             let id = entry.id();
             updates.push((entry.seconds().into(), id.to_text(), id));
         }
@@ -318,18 +319,18 @@ impl Managers {
         self.merge(groups);
     }
 
-    /// Merges the entries of each group into the bucket of its version. The first of a group becomes the bucket if
-    /// there is none yet.
+    /// Merges the entries of each group into the bucket of its version. The first of a group becomes the
+    /// bucket if there is none yet.
     fn merge(&mut self, groups: BTreeMap<CompactString, Group>) {
         let mut by_id: BTreeMap<ManagerId, Entry> =
             std::mem::take(&mut self.entries).into_iter().map(|entry| (entry.id(), entry)).collect();
         for (api_version, Group { first, moved }) in groups {
             let Some(last) = moved.last().and_then(|id| by_id.get(id)) else { continue };
-            // What is merged later is more recent.
+            // Entries are merged in order of time, so the last one is the most recent.
             let time = last.time.clone();
             let bucket = ManagerId {
                 manager: ANCIENT_CHANGES.into(),
-                operation: Operation::Update,
+                operation: ManagedOperation::Update,
                 api_version: api_version.clone(),
                 subresource: CompactString::default(),
             };
@@ -343,7 +344,7 @@ impl Managers {
                 bucket.clone(),
                 Entry {
                     manager: bucket.manager,
-                    operation: Operation::Update,
+                    operation: ManagedOperation::Update,
                     api_version,
                     subresource: bucket.subresource,
                     time,
@@ -355,13 +356,13 @@ impl Managers {
     }
 }
 
-/// Entries of one version that are too many: the oldest, and those that are merged with it.
+/// Excess entries of one version: the oldest, and those that are merged with it.
 struct Group {
     first: ManagerId,
     moved: Vec<ManagerId>,
 }
 
-/// The union of many sets, in pairs: each path is copied once for each doubling.
+/// Union of many sets by pairwise merging: each path is copied once per doubling.
 fn union_of(mut sets: Vec<FieldSet>) -> FieldSet {
     while sets.len() > 1 {
         let mut halves = std::mem::take(&mut sets).into_iter();
@@ -375,7 +376,7 @@ fn union_of(mut sets: Vec<FieldSet>) -> FieldSet {
     sets.pop().unwrap_or_default()
 }
 
-fn stored_order(a: &Entry, b: &Entry) -> Ordering {
+fn compare_stored_order(a: &Entry, b: &Entry) -> Ordering {
     (a.operation.cmp(&b.operation))
         .then_with(|| a.seconds().cmp(b.seconds()))
         .then_with(|| a.manager.cmp(&b.manager))
@@ -383,7 +384,7 @@ fn stored_order(a: &Entry, b: &Entry) -> Ordering {
         .then_with(|| a.subresource.cmp(&b.subresource))
 }
 
-/// Whether a list that a client sent asks to forget all owners: it is empty, or has one empty entry.
+/// `true` if a client's list resets field ownership: it is empty, or has one empty entry.
 #[must_use]
 pub fn is_reset(managed_fields: &Value) -> bool {
     match managed_fields {

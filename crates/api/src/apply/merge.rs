@@ -1,8 +1,8 @@
-//! Merging an applied configuration into an object, and taking away what is no longer applied.
+//! Merge of an applied configuration into an object, and removal of paths.
 //!
-//! Merging removes nothing: leaves come from the configuration where it has them, and from the object otherwise.
-//! Items of a list that both have come in the order of the configuration, the others stay where they are among
-//! them. Removal is a step of its own, [`remove`], by a set of paths.
+//! Merging removes nothing: leaves come from the configuration if it has them, else from the object. List
+//! items that both have take the order of the configuration; the others keep their position among them.
+//! Removal is a separate step, [`remove`], by a set of paths.
 
 use super::element::Element;
 use super::field_set::FieldSet;
@@ -13,11 +13,11 @@ use crate::value::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// Up to this many items, an item is sought by looking at each.
+/// Maximum number of items for which a lookup is a linear scan.
 const LINEAR_LEN_MAX: usize = 8;
 
-/// An object with a configuration of the same kind merged into it; without `metadata.managedFields`. The
-/// configuration is valid, so no key comes twice in its lists.
+/// Merges a configuration into an object of the same kind, except `metadata.managedFields`. The configuration
+/// is valid, so its lists have unique keys.
 #[must_use]
 pub fn merge(live: &Value, config: &Value, of: Struct<'_>) -> Value {
     merge_value(live, config, Type::Kind(of), Level::Root)
@@ -53,7 +53,7 @@ fn merge_fields(live: &Map, config: &Map, atom: Atom<'_>, level: Level) -> Value
             return;
         }
         let merged = match (live, config) {
-            // Whatever the type, a value without parts replaces what is there.
+            // A scalar replaces the value, whatever the type.
             (_, Some(config @ (Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_)))) => {
                 config.clone()
             }
@@ -69,25 +69,25 @@ fn merge_fields(live: &Map, config: &Map, atom: Atom<'_>, level: Level) -> Value
     Value::Map(Map::from_unique(entries))
 }
 
-/// Where steps stand in a list.
-struct Places<'e> {
+/// Index of the elements of a list.
+struct ElementIndex<'e> {
     elements: &'e [Element],
-    /// Indexes in the order of the elements, of a long list.
+    /// Indexes sorted by element, for a long list.
     sorted: Vec<usize>,
 }
 
-impl<'e> Places<'e> {
-    fn new(elements: &'e [Element]) -> Places<'e> {
+impl<'e> ElementIndex<'e> {
+    fn new(elements: &'e [Element]) -> ElementIndex<'e> {
         let mut sorted = Vec::new();
         if elements.len() > LINEAR_LEN_MAX {
             sorted.extend(0..elements.len());
             sorted.sort_by(|a, b| elements[*a].cmp(&elements[*b]));
         }
-        Places { elements, sorted }
+        ElementIndex { elements, sorted }
     }
 
-    /// The only place of an element, or that there are several, or nothing.
-    fn find(&self, element: &Element) -> Option<Place> {
+    /// Position of an element, or `Several` if it is repeated; `None` if it does not occur.
+    fn find(&self, element: &Element) -> Option<ItemPosition> {
         let (first, several) = if self.sorted.is_empty() {
             let mut places = (0..self.elements.len()).filter(|at| self.elements[*at] == *element);
             (places.next()?, places.next().is_some())
@@ -99,32 +99,32 @@ impl<'e> Places<'e> {
             }
             (self.sorted[from], is_there(from + 1))
         };
-        Some(if several { Place::Several } else { Place::One(first) })
+        Some(if several { ItemPosition::Several } else { ItemPosition::One(first) })
     }
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum ItemPosition {
     One(usize),
     Several,
 }
 
-/// Merges the items of two lists that are told apart by `items`.
+/// Merges two lists whose items are identified by `items`.
 fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value> {
     let (Ok(lefts), Ok(rights)) = (items.elements(live), items.elements(config)) else {
-        // The configuration is valid; a live list whose items cannot be told apart is replaced.
+        // The configuration is valid; a live list whose items cannot be identified is replaced.
         return config.to_vec();
     };
     if lefts == rights {
-        // Mostly both have the same items in the same order.
+        // Both lists usually have the same items in the same order.
         let pairs = live.iter().zip(config);
         return pairs.map(|(live, config)| merge_value(live, config, items.of, Level::Inner)).collect();
     }
-    let (in_live, in_config) = (Places::new(&lefts), Places::new(&rights));
+    let (in_live, in_config) = (ElementIndex::new(&lefts), ElementIndex::new(&rights));
     let take = |right: usize| match in_live.find(&rights[right]) {
-        Some(Place::One(left)) => merge_value(&live[left], &config[right], items.of, Level::Inner),
-        // Of several items with one key none is the one that was meant.
-        Some(Place::Several) | None => config[right].clone(),
+        Some(ItemPosition::One(left)) => merge_value(&live[left], &config[right], items.of, Level::Inner),
+        // An item with a duplicate key is not merged.
+        Some(ItemPosition::Several) | None => config[right].clone(),
     };
     let mut shared = rights.iter().filter(|element| in_live.find(element).is_some());
     let mut next_shared = shared.next();
@@ -135,7 +135,7 @@ fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value>
         if left < lefts.len() {
             let element = &lefts[left];
             let place = match in_config.find(element) {
-                Some(Place::One(at)) => Some(at),
+                Some(ItemPosition::One(at)) => Some(at),
                 _ => None,
             };
             if right < rights.len() {
@@ -146,7 +146,7 @@ fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value>
                     next_shared = shared.next();
                     continue;
                 }
-                // An item that both have, but whose turn it is not: it comes where the configuration has it.
+                // A shared item out of turn: it is emitted at its position in the configuration.
                 if place.is_some() && next_shared.is_some_and(|next| next != element) {
                     left += 1;
                     continue;
@@ -174,7 +174,8 @@ fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value>
     out
 }
 
-/// Takes the paths of a set out of an object, with all that is below them. What nothing is left of becomes null.
+/// Removes the paths of a set from an object, with everything below them. A value that becomes empty becomes
+/// null.
 pub fn remove(object: &mut Value, paths: &FieldSet, of: Struct<'_>) {
     remove_below(object, paths, Type::Kind(of));
 }

@@ -1,46 +1,45 @@
-//! The paths that an object mentions, by its schema, and what must hold for an applied configuration.
+//! Field set of an object, and schema validation of an applied configuration.
 //!
-//! A struct is not itself a member of the set, but every leaf, every key of a map and every item of a list is;
-//! and so is what is empty or null, because otherwise it would leave no trace.
+//! A struct is not a member of the set, but every leaf, every key of a map and every item of a list is. Empty
+//! and null values are members too; otherwise they would leave no trace.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::LazyLock;
 
 use super::element::Element;
-use super::field_set::{FieldSet, Node, Path};
+use super::field_set::{FieldPath, FieldSet, SetNode};
 use super::types::{Atom, Items, Scalar, Type};
+use crate::go_format::{self, GoLiteral, GoValue};
 use crate::schema::Struct;
 use crate::value::{Map, Value};
-
-mod go;
 
 #[cfg(test)]
 mod tests;
 
-/// Up to this many items, duplicates are sought by comparing each with each.
+/// Maximum number of items for which duplicates are found by pairwise comparison.
 const PAIRWISE_LEN_MAX: usize = 16;
 
-/// Something in a configuration that the schema does not allow.
+/// A violation of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where.
+    /// Path of the violation.
     pub path: String,
-    /// What is wrong.
+    /// Description of the violation.
     pub message: String,
 }
 
-/// All that the schema does not allow in a configuration. There is at least one.
+/// All violations of a configuration, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violations(pub Vec<Violation>);
 
-/// The paths that an object of a kind mentions.
+/// Paths of an object of a kind.
 #[must_use]
 pub fn paths(object: &Value, of: Struct<'_>) -> FieldSet {
     below(object, Type::Kind(of)).1
 }
 
-/// What never is in a manager's set: what names the object and what only the server writes.
+/// Fields that never have a manager: those that identify the object, and those that only the server sets.
 #[must_use]
 pub fn unowned() -> &'static FieldSet {
     static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
@@ -57,22 +56,22 @@ pub fn unowned() -> &'static FieldSet {
         ];
         let mut set = FieldSet::new();
         for name in ["apiVersion", "kind", "metadata"] {
-            set.insert(&Path::of_fields(&[name]));
+            set.insert(&FieldPath::from_fields(&[name]));
         }
         for name in of_metadata {
-            set.insert(&Path::of_fields(&["metadata", name]));
+            set.insert(&FieldPath::from_fields(&["metadata", name]));
         }
         set
     });
     &UNOWNED
 }
 
-/// Whether the place of a value is a leaf of its own, and the paths below it.
+/// `true` if a value is a leaf, and the paths below it.
 fn below(value: &Value, ty: Type<'_>) -> (bool, FieldSet) {
     let atom = ty.atom(Some(value));
     match (atom, value) {
         (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
-            (false, of_fields(map, atom))
+            (false, from_fields(map, atom))
         }
         (Atom::List(items), Value::List(list)) if !items.is_atomic() => (false, of_items(list, items)),
         (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, _) => (false, FieldSet::new()),
@@ -81,7 +80,7 @@ fn below(value: &Value, ty: Type<'_>) -> (bool, FieldSet) {
     }
 }
 
-fn of_fields(map: &Map, atom: Atom<'_>) -> FieldSet {
+fn from_fields(map: &Map, atom: Atom<'_>) -> FieldSet {
     let mut nodes = Vec::with_capacity(map.len());
     for (key, value) in map.iter() {
         let (member, below) = match value {
@@ -90,11 +89,11 @@ fn of_fields(map: &Map, atom: Atom<'_>) -> FieldSet {
                 let (leaf, below) = below(value, ty);
                 (leaf || !known || value.as_map().is_some_and(Map::is_empty), below)
             }
-            // Whatever the type, a value without parts is one whole.
+            // Scalars are leaves, whatever the type.
             _ => (true, FieldSet::new()),
         };
         if member || !below.is_empty() {
-            nodes.push(Node { element: Element::field(key), member, below });
+            nodes.push(SetNode { element: Element::field(key), member, below });
         }
     }
     FieldSet::from_nodes(nodes)
@@ -113,14 +112,14 @@ fn of_items(list: &[Value], items: Items<'_>) -> FieldSet {
         while found.next_if(|(next, _)| *next == element).is_some() {
             duplicate = true;
         }
-        // Of items with one key nobody can tell whose fields are whose, so only the key is owned.
+        // Fields of items with duplicate keys cannot be attributed, so only the key is owned.
         let below = if duplicate { FieldSet::new() } else { below(&list[at], items.of).1 };
-        nodes.push(Node { element, member: true, below });
+        nodes.push(SetNode { element, member: true, below });
     }
     FieldSet::from_nodes(nodes)
 }
 
-/// Makes every known field on the way to a path of the set a member of it.
+/// Makes every known field that is a prefix of a path of the set a member too.
 pub(super) fn ensure_fields(set: &mut FieldSet, of: Struct<'_>) {
     ensure_below(set, Type::Kind(of));
 }
@@ -140,8 +139,8 @@ fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
     }
 }
 
-/// Brings a set that was stored under an older schema in line: of what has become one whole, only the whole is
-/// owned. It says whether anything was out of line.
+/// Converts a set that was stored under an older schema: of a value that has become atomic, only the value
+/// itself is owned. `true` if anything changed.
 pub(super) fn reconcile(set: &mut FieldSet, of: Struct<'_>) -> bool {
     reconcile_below(set, Type::Kind(of))
 }
@@ -170,11 +169,10 @@ fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) -> bool {
     changed
 }
 
-/// Checks a configuration that is to be applied: every field is known and of the right type, and the items of
-/// every list can be told apart.
+/// Validates a configuration: every field is known and of the right type, and list items have unique keys.
 ///
 /// # Errors
-/// With all that is wrong, in words that clients know.
+/// All violations, with the texts of upstream.
 pub fn validate(config: &Value, of: Struct<'_>) -> Result<(), Violations> {
     let mut found = Vec::new();
     check(config, Type::Kind(of), &mut found);
@@ -184,15 +182,15 @@ pub fn validate(config: &Value, of: Struct<'_>) -> Result<(), Violations> {
 fn check(value: &Value, ty: Type<'_>, found: &mut Vec<Violation>) {
     let atom = ty.atom(Some(value));
     match (atom, value) {
-        // What was left unread was written here, and is as it should be.
+        // A raw value was written by this crate and is valid.
         (_, Value::Null | Value::Raw(_)) => {}
         (Atom::Struct { .. } | Atom::Map { .. }, Value::Map(map)) => check_fields(map, atom, found),
         (Atom::List(items), Value::List(list)) => check_items(list, items, found),
         (Atom::Struct { .. } | Atom::Map { .. }, other) => {
-            found.push(violation(format!("expected map, got {}", go::Pointer(other))));
+            found.push(violation(format!("expected map, got &{{{}}}", GoValue(other))));
         }
         (Atom::List(_), other) => {
-            found.push(violation(format!("expected list, got {}", go::Pointer(other))));
+            found.push(violation(format!("expected list, got &{{{}}}", GoValue(other))));
         }
         (Atom::Scalar(scalar), _) => found.extend(check_scalar(scalar, value).map(violation)),
     }
@@ -205,13 +203,13 @@ fn check_scalar(scalar: Scalar, value: &Value) -> Option<String> {
         | (Scalar::Boolean, Value::Bool(_))
         | (Scalar::Any, Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Bool(_)) => None,
         (Scalar::Numeric, _) => {
-            Some(format!("expected numeric (int or float), got {}", go::type_name(value)))
+            Some(format!("expected numeric (int or float), got {}", go_format::type_name(value)))
         }
         (Scalar::String, _) => {
-            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go::Literal(value)))
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", GoLiteral(value)))
         }
-        (Scalar::Boolean, _) => Some(format!("expected boolean, got {}", go::Pointer(value))),
-        (Scalar::Any, _) => Some(format!("expected any scalar, got {}", go::Pointer(value))),
+        (Scalar::Boolean, _) => Some(format!("expected boolean, got &{{{}}}", GoValue(value))),
+        (Scalar::Any, _) => Some(format!("expected any scalar, got &{{{}}}", GoValue(value))),
     }
 }
 
@@ -258,7 +256,7 @@ fn check_items(list: &[Value], items: Items<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// The steps that were seen in a list so far.
+/// Elements of a list seen so far.
 #[derive(Default)]
 struct Seen {
     few: Vec<Element>,

@@ -1,13 +1,13 @@
-//! Taking away what a manager applied the last time and does not apply any more.
+//! Pruning: removal of fields that a manager applied before and no longer applies.
 //!
-//! A field goes if the manager owned it, its new configuration leaves it out, and nobody else owns it. Where a whole
-//! object or item goes, what others own inside of it stays, and what nobody owns goes with it only if it was the
-//! manager's own.
+//! A field is removed if the manager owned it, its new configuration omits it, and no other manager owns it.
+//! If a whole object or item is removed, fields inside that others own stay, and unowned fields go with it
+//! only if it was the manager's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::element::Element;
-use super::field_set::{FieldSet, Node};
+use super::field_set::{FieldSet, SetNode};
 use super::managers::{Entry, Managers};
 use super::merge::remove;
 use super::paths::{ensure_fields, paths};
@@ -19,8 +19,8 @@ use crate::value::Value;
 #[cfg(test)]
 mod tests;
 
-/// Takes out of a merged object what the manager owned by `last` and what neither `fields`, which it owns now, nor
-/// any of the other managers have.
+/// Removes from a merged object the fields that the manager owned by `last`, and that are neither in
+/// `fields`, its new set, nor owned by another manager.
 pub(super) fn prune(
     writer: &Writer<'_>,
     object: &mut Value,
@@ -28,7 +28,8 @@ pub(super) fn prune(
     fields: &FieldSet,
     last: &Entry,
 ) {
-    // Who still applies all that it did has nothing to lose: every path on the way to a field it applies is its own.
+    // A manager that still applies all of its fields removes nothing: every path on the way to an applied
+    // field is its own.
     if last.api_version == writer.api_version && last.fields.is_subset(fields) {
         return;
     }
@@ -37,25 +38,25 @@ pub(super) fn prune(
     if one_version {
         let mut owned: Vec<&FieldSet> = others.entries().iter().map(|entry| &*entry.fields).collect();
         owned.push(fields);
-        let walk = Walk { in_last: false, gone: false };
-        walk.value(object, Type::Kind(writer.of), &last.fields, &owned);
+        let walk = Pruner { in_last: false, gone: false };
+        walk.prune_value(object, Type::Kind(writer.of), &last.fields, &owned);
     } else {
         prune_versions(writer, object, others, fields, last);
     }
 }
 
-/// Prunes in one walk, when all sets are in the version of the object.
+/// Prunes in one pass, if all sets are in the version of the object.
 #[derive(Clone, Copy)]
-struct Walk {
-    /// Whether the manager owned something on the way here.
+struct Pruner {
+    /// `true` if the manager owned a prefix of this path.
     in_last: bool,
-    /// Whether something on the way here was the manager's and is nobody's now.
+    /// `true` if a prefix of this path was the manager's and has no owner now.
     gone: bool,
 }
 
-impl Walk {
-    /// Takes out of a value what has to go. It says whether that was anything; what nothing is left of becomes null.
-    fn value(self, value: &mut Value, ty: Type<'_>, last: &FieldSet, owned: &[&FieldSet]) -> bool {
+impl Pruner {
+    /// Removes fields from a value; `true` if there were any. A value that becomes empty becomes null.
+    fn prune_value(self, value: &mut Value, ty: Type<'_>, last: &FieldSet, owned: &[&FieldSet]) -> bool {
         let atom = ty.atom(Some(value));
         let mut changed = false;
         let empty = match (atom, &mut *value) {
@@ -63,7 +64,7 @@ impl Walk {
                 map.retain(|key, value| {
                     let Some(node) = last.field(key) else { return true };
                     let (ty, known) = atom.field(key).unwrap_or((Type::Deduced, false));
-                    let kept = self.step(value, ty, known, node, owned, &mut changed);
+                    let kept = self.prune_element(value, ty, known, node, owned, &mut changed);
                     changed |= !kept;
                     kept
                 });
@@ -74,9 +75,10 @@ impl Walk {
                 list.retain_mut(|item| {
                     let Ok(element) = items.element(item) else { return true };
                     let Some(node) = last.node(&element) else { return true };
-                    // Of items with one key nobody can tell whose fields are whose, so they go or stay whole.
+                    // Fields of items with duplicate keys cannot be attributed, so such items go or stay as a
+                    // whole.
                     let ty = if repeated.contains(&element) { Type::Untyped } else { items.of };
-                    let kept = self.step(item, ty, false, node, owned, &mut changed);
+                    let kept = self.prune_element(item, ty, false, node, owned, &mut changed);
                     changed |= !kept;
                     kept
                 });
@@ -90,17 +92,17 @@ impl Walk {
         changed
     }
 
-    /// Looks at one step to a value, and says whether it stays.
-    fn step(
+    /// Prunes behind one element; `true` if the element stays.
+    fn prune_element(
         self,
         value: &mut Value,
         ty: Type<'_>,
         known: bool,
-        last: &Node,
+        last: &SetNode,
         owned: &[&FieldSet],
         changed: &mut bool,
     ) -> bool {
-        let is_in = |node: &Node| node.member || (known && !node.below.is_empty());
+        let is_in = |node: &SetNode| node.member || (known && !node.below.is_empty());
         let nodes = owned.iter().filter_map(|set| set.node(&last.element));
         let in_last = self.in_last || is_in(last);
         let gone = self.gone || (in_last && !nodes.clone().any(is_in));
@@ -110,20 +112,20 @@ impl Walk {
         if !last.below.is_empty() {
             let owned: Vec<&FieldSet> =
                 nodes.map(|node| &node.below).filter(|below| !below.is_empty()).collect();
-            *changed |= Walk { in_last, gone }.value(value, ty, &last.below, &owned);
+            *changed |= Pruner { in_last, gone }.prune_value(value, ty, &last.below, &owned);
         }
         true
     }
 }
 
-/// The steps that lead to several items of a list.
+/// Elements that identify several items of a list.
 fn repeated(items: &Items<'_>, list: &[Value]) -> BTreeSet<Element> {
     let mut elements: Vec<Element> = list.iter().filter_map(|item| items.element(item).ok()).collect();
     elements.sort_unstable();
     elements.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect()
 }
 
-/// Prunes by way of the version of each set, as upstream does it in every case.
+/// Prunes through the version of each set, as upstream does in every case.
 fn prune_versions(
     writer: &Writer<'_>,
     object: &mut Value,
@@ -132,7 +134,7 @@ fn prune_versions(
     last: &Entry,
 ) {
     let Some(of) = writer.versions.schema(&last.api_version) else { return };
-    let Some(mut merged) = in_version(writer, object, writer.api_version, &last.api_version) else { return };
+    let Some(mut merged) = convert(writer, object, writer.api_version, &last.api_version) else { return };
     let lost = ensured(FieldSet::clone(&last.fields), of);
     let mut pruned = merged.clone();
     remove(&mut pruned, &lost, of);
@@ -140,12 +142,12 @@ fn prune_versions(
     let mut gone = ensured(paths(&merged, of), of);
     gone.subtract(&ensured(paths(&pruned, of), of));
     remove(&mut merged, &gone.intersection(&lost), of);
-    if let Some(pruned) = in_version(writer, &merged, &last.api_version, writer.api_version) {
+    if let Some(pruned) = convert(writer, &merged, &last.api_version, writer.api_version) {
         *object = pruned;
     }
 }
 
-/// What is left of the merged object after the pruning, and besides all that somebody owns, in the version of `last`.
+/// The pruned object, plus all owned fields of the merged object, in the version of `last`.
 fn add_back_owned(
     writer: &Writer<'_>,
     merged: &Value,
@@ -160,12 +162,13 @@ fn add_back_owned(
         owned.entry(&entry.api_version).or_default().push(&entry.fields);
     }
     let (mut merged, mut pruned, mut version) = (merged.clone(), pruned, last.api_version.as_str());
-    // The version of the set comes first, because another one may need for its conversion what was pruned.
+    // The version of the set comes first, because converting another version may need fields that were
+    // pruned.
     let first = owned.remove_entry(version);
     for (next, sets) in first.into_iter().chain(owned) {
         let Some(of) = writer.versions.schema(next) else { continue };
         let (Some(next_merged), Some(next_pruned)) =
-            (in_version(writer, &merged, version, next), in_version(writer, &pruned, version, next))
+            (convert(writer, &merged, version, next), convert(writer, &pruned, version, next))
         else {
             continue;
         };
@@ -179,10 +182,10 @@ fn add_back_owned(
         remove(&mut pruned, &gone, of);
         merged = next_merged;
     }
-    in_version(writer, &pruned, version, &last.api_version)
+    convert(writer, &pruned, version, &last.api_version)
 }
 
-fn in_version(writer: &Writer<'_>, object: &Value, from: &str, to: &str) -> Option<Value> {
+fn convert(writer: &Writer<'_>, object: &Value, from: &str, to: &str) -> Option<Value> {
     if from == to { Some(object.clone()) } else { writer.versions.convert(object, to) }
 }
 

@@ -1,29 +1,29 @@
-//! Owners of the `scale` subresource, which shows one field of its parent as a field of its own.
+//! Managers of the `scale` subresource, whose `.spec.replicas` is a field of the parent.
 //!
-//! For a write to `scale`, the owners of the parent's replicas become owners of `.spec.replicas` of the `Scale`; after
-//! it, what has changed among them is carried over to the parent.
+//! For a write to `scale`, the owners of the parent's replicas become owners of `.spec.replicas` of the
+//! `Scale`; afterwards, changes among them are carried over to the parent.
 
-use super::field_set::{FieldSet, Path};
+use super::field_set::{FieldPath, FieldSet};
 use super::managers::{Entry, Managers};
 
 #[cfg(test)]
 mod tests;
 
-/// The version of the `Scale`.
+/// Version of the `Scale`.
 pub const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Where a parent has its replicas, by version. A version without the field has none.
-pub type ReplicasPaths<'a> = [(&'a str, Option<Path>)];
+/// Path of the replicas in a parent, by version; `None` for a version without the field.
+pub type ReplicasPaths<'a> = [(&'a str, Option<FieldPath>)];
 
-fn replicas_in_scale() -> Path {
-    Path::of_fields(&["spec", "replicas"])
+fn replicas_in_scale() -> FieldPath {
+    FieldPath::from_fields(&["spec", "replicas"])
 }
 
-fn path_in<'a>(paths: &'a ReplicasPaths<'_>, version: &str) -> Option<&'a Option<Path>> {
+fn path_in<'a>(paths: &'a ReplicasPaths<'_>, version: &str) -> Option<&'a Option<FieldPath>> {
     paths.iter().find(|(own, _)| *own == version).map(|(_, path)| path)
 }
 
-/// The owners of a `Scale`, from those of its parent.
+/// Managers of a `Scale`, derived from those of its parent.
 #[must_use]
 pub fn to_scale(parent: &Managers, paths: &ReplicasPaths<'_>) -> Managers {
     let mut scale = Managers::default();
@@ -40,10 +40,10 @@ pub fn to_scale(parent: &Managers, paths: &ReplicasPaths<'_>) -> Managers {
     scale
 }
 
-/// The owners of a parent in `version`, after its `Scale` was written and has these owners.
+/// Managers of a parent in `version` after a write of its `Scale`, which has these managers.
 ///
-/// Who no longer owns the replicas of the `Scale` loses those of the parent; who has come to own them gets an entry in
-/// the version of the parent, which has no time. Entries in versions that are not known are dropped.
+/// A manager that no longer owns the replicas of the `Scale` loses those of the parent; a new owner gets an
+/// entry in the version of the parent, without a time. Entries in unknown versions are dropped.
 #[must_use]
 pub fn to_parent(parent: &Managers, scale: &Managers, version: &str, paths: &ReplicasPaths<'_>) -> Managers {
     let is_same = |a: &Entry, b: &Entry| {

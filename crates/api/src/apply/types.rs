@@ -1,7 +1,7 @@
-//! What merging has to know about a type: is a value one whole, or do its parts have owners of their own?
+//! Merge behavior of types: atomic values, or parts with managers of their own.
 //!
-//! [`Type::atom`] brings the schema of a place and the value found there together. It depends on the value only
-//! where the schema allows anything.
+//! [`Type::atom`] resolves the schema of a position together with its value. The value matters only where the
+//! schema allows anything.
 
 use compact_str::CompactString;
 use thiserror::Error;
@@ -12,20 +12,20 @@ use crate::quote::Quoted;
 use crate::schema::{Field, ListType, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
-/// The type of a place in an object. Cheap to copy.
+/// Type of a position in an object. Cheap to copy.
 #[derive(Clone, Copy)]
 pub(super) enum Type<'a> {
     /// A kind, at the root of an object.
     Kind(Struct<'a>),
-    /// The type of a field or an item.
+    /// Type of a field or item.
     Ref(TypeRef<'a>),
-    /// Anything; the fields of objects have owners of their own.
+    /// Untyped; fields of objects have managers of their own.
     Deduced,
-    /// Anything, as one whole.
+    /// Untyped and atomic.
     Untyped,
 }
 
-/// How a value of a type is taken apart.
+/// Decomposition of a value, the counterpart of structured-merge-diff's `Atom`.
 #[derive(Clone, Copy)]
 pub(super) enum Atom<'a> {
     /// An object with known fields.
@@ -34,11 +34,11 @@ pub(super) enum Atom<'a> {
     Map { of: Type<'a>, atomic: bool },
     /// A list.
     List(Items<'a>),
-    /// Nothing to take apart.
+    /// A scalar.
     Scalar(Scalar),
 }
 
-/// What a value that is not taken apart may be.
+/// Type of a scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scalar {
     Numeric,
@@ -47,17 +47,17 @@ pub(super) enum Scalar {
     Any,
 }
 
-/// The items of a list.
+/// Items of a list.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'a> {
-    /// The type of each.
+    /// Type of each item.
     pub(super) of: Type<'a>,
-    /// How they are told apart.
+    /// Identification of the items.
     pub(super) kind: ListType,
     list: Option<TypeRef<'a>>,
 }
 
-/// Why the items of a list cannot be told apart.
+/// The items of a list cannot be identified.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ItemError {
     #[error("associative list with keys may not have a null element")]
@@ -77,14 +77,14 @@ pub(super) enum ItemError {
 }
 
 impl<'a> Type<'a> {
-    /// How a value of this type is taken apart; without a value, or with null, as the type would have it.
+    /// Decomposition of a value; without a value, or with null, that of the type.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'a> {
         match self {
             Type::Kind(of) => Atom::Struct { of, atomic: false },
             Type::Deduced => anything(value, false),
             Type::Untyped => anything(value, true),
             Type::Ref(ty) => match ty.shape() {
-                // An object without known fields is one in which anything goes.
+                // An object without known fields is untyped.
                 Shape::Struct(of) if of.is_empty() => Atom::Map { of: Type::Deduced, atomic: ty.is_atomic() },
                 Shape::Struct(of) => Atom::Struct { of, atomic: ty.is_atomic() },
                 Shape::Map(of) => Atom::Map { of: Type::Ref(of), atomic: ty.is_atomic() },
@@ -107,7 +107,7 @@ impl<'a> Type<'a> {
     }
 }
 
-/// What a value is where the schema allows anything.
+/// Decomposition of an untyped value.
 fn anything(value: Option<&Value>, atomic: bool) -> Atom<'static> {
     match value {
         Some(Value::List(_)) => Atom::List(Items { of: Type::Untyped, kind: ListType::Atomic, list: None }),
@@ -119,12 +119,12 @@ fn anything(value: Option<&Value>, atomic: bool) -> Atom<'static> {
 }
 
 impl<'a> Atom<'a> {
-    /// Whether two values at one place are taken apart in the same way.
-    pub(super) fn is_like(self, other: Atom<'_>) -> bool {
+    /// `true` if two values at one position are decomposed in the same way.
+    pub(super) fn is_same_shape(self, other: Atom<'_>) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// The type of a field of an object, and whether it is known by name.
+    /// Type of a field, and `true` if the schema knows its name.
     #[inline]
     pub(super) fn field(self, name: &str) -> Option<(Type<'a>, bool)> {
         match self {
@@ -134,7 +134,7 @@ impl<'a> Atom<'a> {
         }
     }
 
-    /// The type behind a step of a path, where the schema knows one.
+    /// Type behind a path element, if the schema has one.
     pub(super) fn behind(self, element: &Element) -> Option<Type<'a>> {
         match (self, element) {
             (atom, Element::Field(name)) => atom.field(name).map(|(ty, _)| ty),
@@ -145,12 +145,12 @@ impl<'a> Atom<'a> {
 }
 
 impl Items<'_> {
-    /// Whether the list is one whole.
+    /// `true` if the list is atomic.
     pub(super) fn is_atomic(&self) -> bool {
         self.kind == ListType::Atomic
     }
 
-    /// The step of a path to an item of a list that is no whole.
+    /// Path element of an item of a list that is not atomic.
     pub(super) fn element(&self, item: &Value) -> Result<Element, ItemError> {
         match (self.kind, item) {
             (ListType::Map, Value::Map(item)) => self.key(item),
@@ -178,8 +178,7 @@ impl Items<'_> {
         Ok(Element::key(fields))
     }
 
-    /// What an item that lacks a key has in its place: the default of the schema, or zero where the API always
-    /// writes something.
+    /// Value of a missing key: the default of the schema, or zero if the API always encodes the field.
     fn default(&self, key: &str) -> Option<Value> {
         let Type::Ref(of) = self.of else { return None };
         let Shape::Struct(of) = of.shape() else { return None };
@@ -190,7 +189,7 @@ impl Items<'_> {
         }
     }
 
-    /// The steps to all items, in their order.
+    /// Elements of all items, in order.
     pub(super) fn elements(&self, list: &[Value]) -> Result<Vec<Element>, (usize, ItemError)> {
         let step = |(at, item)| self.element(item).map_err(|error| (at, error));
         list.iter().enumerate().map(step).collect()
@@ -209,32 +208,31 @@ fn zero(field: Field<'_>) -> Option<Value> {
     }
 }
 
-/// The objects that a walk passes by on its way, so far as they matter: what the server keeps about owners is not
-/// itself owned.
+/// Position of a walk relative to `metadata.managedFields`, which has no managers itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     /// The object.
     Root,
     /// Its metadata.
     Metadata,
-    /// Anything else.
+    /// Any other position.
     Inner,
 }
 
 impl Level {
-    /// The level of the value in a field.
+    /// Level of the value in a field.
     pub(super) fn of_field(self, name: &str) -> Level {
         if self == Level::Root && name == "metadata" { Level::Metadata } else { Level::Inner }
     }
 
-    /// Whether a walk leaves this field out.
+    /// `true` if a walk skips this field.
     pub(super) fn skips(self, name: &str) -> bool {
         self == Level::Metadata && name == "managedFields"
     }
 }
 
-/// Calls `visit` for each key of two objects with the values that they have there: first the keys of the left, in
-/// their order, then those that only the right has.
+/// Calls `visit` for each key of two objects with both values: first the keys of the left, in order, then
+/// those that only the right has.
 pub(super) fn zip<'v>(
     left: &'v Map,
     right: &'v Map,
@@ -244,7 +242,7 @@ pub(super) fn zip<'v>(
     let mut rights = Lookup::new(right);
     let mut next = right.iter();
     for (key, value) in left.iter() {
-        // Mostly both have the same keys in the same order.
+        // Both usually have the same keys in the same order.
         let other = match next.next() {
             Some((name, other)) if name == key => Some(other),
             _ => rights.get(key),
@@ -263,13 +261,13 @@ pub(super) fn zip<'v>(
     }
 }
 
-/// Up to this many fields, an object is searched by looking at each.
+/// Maximum number of fields for which a lookup is a linear scan.
 const LINEAR_LEN_MAX: usize = 24;
 
-/// Finds keys of an object in little time, however large it is.
+/// Key lookup with a sorted index for large objects.
 struct Lookup<'v> {
     map: &'v Map,
-    /// The fields of a large object by key, once they are needed.
+    /// Fields sorted by key, built on first use.
     sorted: Vec<(&'v str, &'v Value)>,
 }
 
@@ -296,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zipping_finds_every_key_once_in_small_and_large_objects() {
+    fn zip_visits_every_key_once_in_small_and_large_objects() {
         for len in [3, 3 * LINEAR_LEN_MAX] {
             let map = |keys: &mut dyn Iterator<Item = usize>| -> Map {
                 keys.map(|at| (format!("k{at}"), i64::try_from(at).unwrap())).collect()

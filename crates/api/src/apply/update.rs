@@ -1,13 +1,13 @@
-//! Owners of an object that was written in any other way than by apply: what changed becomes the writer's.
+//! Field ownership after any write except apply: the writer becomes the manager of the changed fields.
 //!
-//! Objects are decoded ones of the version in which the request is made. This runs before admission, so that a manager
-//! owns what it sent and not what the server made of it.
+//! Objects are decoded and in the version of the request. This runs before admission, so that a manager owns
+//! the fields that it sent and not those that the server changed.
 
 use super::compare::Comparison;
-use super::created::created;
+use super::created::created_fields;
 use super::element::same;
 use super::field_set::FieldSet;
-use super::managers::{Entry, ManagerId, Managers, Operation, is_reset};
+use super::managers::{Entry, ManagedOperation, ManagerId, Managers, is_reset};
 use super::paths::unowned;
 use super::writer::{Comparisons, Writer, managed_fields};
 use crate::value::{Map, Value};
@@ -15,19 +15,19 @@ use crate::value::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// What an update does to owners.
+/// Field ownership after an update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Updated {
-    /// The new `metadata.managedFields`; null if there are none.
+    /// New `metadata.managedFields`; null if there are none.
     pub managed: Value,
-    /// What the update changed, so far as it can change it; nothing for a create, which makes everything.
+    /// Paths that the update changed, of those that the endpoint can change; `None` for a create.
     pub changed: Option<Comparison>,
 }
 
-/// The owners after an object was created or replaced, by whatever verb but apply.
+/// Computes the managers after a create, update or patch.
 ///
-/// `live` is nothing for a create. `new` is the object that the client sent or made by its patch, still with the
-/// `metadata.managedFields` that it had then; an empty list makes all owners forgotten, see [`is_reset`].
+/// `live` is `None` for a create. `new` is the object of the request, or the patched object, with the
+/// `metadata.managedFields` of the request; an empty list resets field ownership, see [`is_reset`].
 #[must_use]
 pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated {
     let managers = managers_of_update(writer, live, new);
@@ -35,7 +35,7 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated
         return Updated { managed: create_managers(writer, new, managers), changed: None };
     };
     let changed = writer.compare(old, new);
-    // An object that is there and has no owners was made to forget them; only an apply starts anew.
+    // An existing object without managers was reset; only an apply resumes tracking.
     let untracked = managers.is_empty() && !old.str_at(&["metadata", "uid"]).is_empty();
     let managed = if untracked {
         Value::Null
@@ -47,13 +47,13 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated
     Updated { managed, changed: Some(changed) }
 }
 
-/// The owners of a new object: all that is said of it is its maker's, whoever else it was sent with.
+/// Managers of a new object: its creator owns every field, regardless of managers in the request.
 fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> Value {
     if managers.is_empty()
         && let Some(excluded) = writer.filter().map_or(Some(None), |filter| filter.excluded().map(Some))
     {
-        let Some(fields) = created(new, writer.of, excluded) else { return Value::Null };
-        let id = writer.id(writer.manager, Operation::Update);
+        let Some(fields) = created_fields(new, writer.of, excluded) else { return Value::Null };
+        let id = writer.id(writer.manager, ManagedOperation::Update);
         return Value::List(vec![entry(writer, id, FieldSet::new()).to_value_with(fields)]);
     }
     let zero = writer.zero_object();
@@ -62,7 +62,7 @@ fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> 
     managers.to_value()
 }
 
-/// The owners that an update begins with: those it sent, or else those of the object.
+/// Managers at the start of an update: those of the request, else those of the object.
 fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Managers {
     if writer.subresource.is_empty() {
         let sent = managed_fields(new);
@@ -78,7 +78,7 @@ fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) ->
     live.and_then(|live| Managers::from_value(managed_fields(live)).ok()).unwrap_or_default()
 }
 
-/// Gives what changed to a manager that updates, and takes it from all others.
+/// Makes an updating manager the only owner of the changed fields.
 pub(super) fn update_managers(
     writer: &Writer<'_>,
     old: &Value,
@@ -88,21 +88,21 @@ pub(super) fn update_managers(
     manager: &str,
 ) {
     writer.reconcile(managers, Some(&changed.roots()));
-    Comparisons::new(writer, old, new, changed).take_from(managers);
+    Comparisons::new(writer, old, new, changed).remove_from(managers);
     let mut fields = changed.modified.clone();
     fields.union(changed.added.clone());
     fields.subtract(unowned());
     if !fields.is_empty() {
-        let id = writer.id(manager, Operation::Update);
+        let id = writer.id(manager, ManagedOperation::Update);
         if let Some(previous) = managers.take(&id) {
             fields.union(previous.fields.into_set());
         }
         managers.put(entry(writer, id, fields));
     }
-    managers.cap();
+    managers.merge_oldest();
 }
 
-/// The entry of a manager that updates now.
+/// Entry of a manager that updates now.
 fn entry(writer: &Writer<'_>, id: ManagerId, fields: FieldSet) -> Entry {
     Entry {
         manager: id.manager,
@@ -114,7 +114,8 @@ fn entry(writer: &Writer<'_>, id: ManagerId, fields: FieldSet) -> Entry {
     }
 }
 
-/// Whether two objects are the same but for their owners. Unlike a comparison, this minds the order of lists.
+/// `true` if two objects are equal except for `managedFields`. Unlike a comparison, this respects the order
+/// of lists.
 pub(super) fn is_same_object(old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_map(), new.as_map()) else { return old == new };
     old.len() == new.len()
@@ -127,16 +128,16 @@ pub(super) fn is_same_object(old: &Value, new: &Value) -> bool {
         })
 }
 
-/// Whether two objects have the same fields but for one.
+/// `true` if two objects have equal fields except for one.
 fn is_same_without(a: &Map, b: &Map, left_out: &str) -> bool {
     let len = |map: &Map| map.len() - usize::from(map.contains(left_out));
     len(a) == len(b)
         && a.iter().all(|(key, value)| key == left_out || b.get(key).is_some_and(|other| same(value, other)))
 }
 
-/// Sets the times of owners back to what they were, where the times are all that a write would change.
+/// Restores the times of managers if they are the only change of a write.
 ///
-/// This is for the object as it would be stored, after admission and validation.
+/// The object is the one that would be stored, after admission and validation.
 pub fn keep_times(live: &Value, new: &mut Value) {
     let (Value::List(before), Value::List(after)) = (managed_fields(live), managed_fields(new)) else {
         return;

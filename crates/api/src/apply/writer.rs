@@ -1,4 +1,4 @@
-//! What a write is, apart from the objects: its kind, version, endpoint, writer and time.
+//! Context of a write: kind, version, endpoint, field manager and time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use compact_str::{CompactString, ToCompactString};
 
 use super::compare::{Comparison, compare};
 use super::filter::Filter;
-use super::managers::{Entry, ManagerId, Managers, Operation};
+use super::managers::{Entry, ManagedOperation, ManagerId, Managers};
 use super::paths::reconcile;
 use crate::decode::decode;
 use crate::rfc3339::Seconds;
@@ -15,31 +15,31 @@ use crate::schema::Struct;
 use crate::time::Time;
 use crate::value::Value;
 
-/// The name of a manager that gave none.
+/// Name of a manager that gave none.
 const UNKNOWN: &str = "unknown";
-/// How long the name of a manager can be that is taken from the user agent.
+/// Maximum bytes of a manager name taken from the user agent.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-/// The versions in which a kind is served, and what a write through one endpoint can own.
+/// Versions of a kind, and the fields that a write through an endpoint can own.
 pub trait Versions {
-    /// The definition of the kind in a version, as in `apps/v1`. Entries in other versions are dropped.
+    /// Definition of the kind in a version, as in `apps/v1`. Entries in other versions are dropped.
     fn schema(&self, api_version: &str) -> Option<Struct<'_>>;
 
-    /// An object of the kind in another version; nothing if it cannot be converted.
+    /// Converts an object of the kind to another version; `None` if that is not possible.
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
 
-    /// What a write through the endpoint can own of an object in a version; nothing stands for all.
+    /// Fields that a write through the endpoint can own in a version; `None` for all.
     fn filter(&self, api_version: &str) -> Option<&Filter>;
 }
 
 /// A kind that is served in one version.
 #[derive(Clone, Copy, Debug)]
 pub struct OneVersion<'a> {
-    /// The version, as in `apps/v1`.
+    /// Version, as in `apps/v1`.
     pub api_version: &'a str,
-    /// The definition.
+    /// Definition of the kind.
     pub of: Struct<'a>,
-    /// What a write can own.
+    /// Fields that a write can own.
     pub filter: Option<&'a Filter>,
 }
 
@@ -57,24 +57,25 @@ impl Versions for OneVersion<'_> {
     }
 }
 
-/// Who writes what, and when.
+/// Context of a write.
 #[derive(Clone, Copy)]
 pub struct Writer<'a> {
-    /// The versions of the kind.
+    /// Versions of the kind.
     pub versions: &'a dyn Versions,
-    /// The version of the request, as in `apps/v1`.
+    /// Version of the request, as in `apps/v1`.
     pub api_version: &'a str,
-    /// The definition of the kind in that version.
+    /// Definition of the kind in that version.
     pub of: Struct<'a>,
-    /// The subresource of the request; mostly empty.
+    /// Subresource of the request; mostly empty.
     pub subresource: &'a str,
-    /// The name of the manager, see [`manager_name`].
+    /// Field manager, see [`manager_name`].
     pub manager: &'a str,
-    /// The time.
+    /// Time of the request.
     pub now: Time,
 }
 
-/// The name of the manager of a request: what it says, or else the first part of the user agent.
+/// Name of the field manager of a request: the `fieldManager` parameter, else the first part of the user
+/// agent.
 #[must_use]
 pub fn manager_name<'a>(field_manager: &'a str, user_agent: &str) -> Cow<'a, str> {
     if !field_manager.is_empty() {
@@ -92,20 +93,21 @@ pub fn manager_name<'a>(field_manager: &'a str, user_agent: &str) -> Cow<'a, str
 }
 
 impl Writer<'_> {
-    /// What tells the entry of a manager from others, when it writes here.
-    pub(super) fn id(&self, manager: &str, operation: Operation) -> ManagerId {
+    /// Identity of a manager's entry for this write.
+    pub(super) fn id(&self, manager: &str, operation: ManagedOperation) -> ManagerId {
         ManagerId {
             manager: if manager.is_empty() { UNKNOWN } else { manager }.into(),
             operation,
             api_version: match operation {
-                Operation::Apply => CompactString::default(),
-                Operation::Update => self.api_version.into(),
+                ManagedOperation::Apply => CompactString::default(),
+                ManagedOperation::Update => self.api_version.into(),
             },
             subresource: self.subresource.into(),
         }
     }
 
-    /// Brings all sets in line with the schema that the write may touch, and drops those in versions that are gone.
+    /// Converts the sets that the write may touch to the current schema, and drops those in versions that no
+    /// longer exist.
     pub(super) fn reconcile(&self, managers: &mut Managers, touched: Option<&[&str]>) {
         managers.retain(|entry| {
             let of = self.versions.schema(&entry.api_version);
@@ -116,22 +118,22 @@ impl Writer<'_> {
         });
     }
 
-    /// Whether a write of these fields of an object may touch what an entry has; of any, if nobody says which.
+    /// `true` if a write to these fields may touch an entry; `None` stands for all fields.
     fn is_touched(&self, entry: &Entry, fields: Option<&[&str]>) -> bool {
         entry.api_version != self.api_version || fields.is_none_or(|fields| entry.fields.may_have_any(fields))
     }
 
-    /// What an object is before anything is said about it.
+    /// Zero object of the kind.
     pub(super) fn zero_object(&self) -> Value {
         decode(Value::Null, self.of, &[]).map(|decoded| decoded.value).unwrap_or_default()
     }
 
-    /// What a write through this endpoint can own.
+    /// Fields that a write through this endpoint can own.
     pub(super) fn filter(&self) -> Option<&Filter> {
         self.versions.filter(self.api_version)
     }
 
-    /// What differs between two objects, so far as a write through this endpoint can change it.
+    /// Compares two objects in the fields that a write through this endpoint can change.
     pub(super) fn compare(&self, old: &Value, new: &Value) -> Comparison {
         let mut changed = compare(old, new, self.of);
         if let Some(filter) = self.filter() {
@@ -140,7 +142,7 @@ impl Writer<'_> {
         changed
     }
 
-    /// The time as entries have it.
+    /// Time of the write in the form of an entry.
     pub(super) fn time(&self) -> CompactString {
         Seconds(self.now).to_compact_string()
     }
@@ -150,7 +152,7 @@ pub(super) fn managed_fields(object: &Value) -> &Value {
     object.at(&["metadata", "managedFields"]).unwrap_or(&Value::Null)
 }
 
-/// The same two objects, compared in the version of each entry.
+/// Comparison of two objects in the version of each entry, computed on demand.
 pub(super) struct Comparisons<'a> {
     writer: &'a Writer<'a>,
     old: &'a Value,
@@ -169,7 +171,7 @@ impl<'a> Comparisons<'a> {
         Comparisons { writer, old, new, changed, others: BTreeMap::new() }
     }
 
-    /// What changed, in a version; nothing if there is no such version.
+    /// Comparison in a version; `None` if the version does not exist.
     pub(super) fn of(&mut self, api_version: &str) -> Option<&Comparison> {
         if api_version == self.writer.api_version {
             return Some(self.changed);
@@ -181,8 +183,8 @@ impl<'a> Comparisons<'a> {
         self.others.get(api_version)?.as_ref()
     }
 
-    /// Takes what changed from all managers.
-    pub(super) fn take_from(&mut self, managers: &mut Managers) {
+    /// Removes the changed fields from all managers.
+    pub(super) fn remove_from(&mut self, managers: &mut Managers) {
         let touched = self.changed.roots();
         managers.retain(|entry| {
             if !self.writer.is_touched(entry, Some(&touched)) {

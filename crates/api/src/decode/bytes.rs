@@ -1,56 +1,43 @@
-//! Base64 as Go reads and writes it.
+//! Base64 fields, read as Go reads them and stored as Go writes them.
 
 use super::DecodeError;
 use crate::base64;
 
-/// Checks the text. Line breaks are passed over and unused bits may be set; if so, the text that Go would write
-/// for the same bytes is given back.
-pub(super) fn canonical(text: &str) -> Result<Option<String>, DecodeError> {
+/// Checks base64 text with the error positions of Go. Line breaks are skipped and unused bits may be set: such a
+/// text is returned as Go would write it, any other as `None`.
+pub(super) fn canonicalize(text: &str) -> Result<Option<String>, DecodeError> {
     let bytes = text.as_bytes();
-    let mut out = None;
+    let mut has_breaks = false;
     let mut digits = 0;
     let mut at = 0;
-    let mut last = 0;
     while at < bytes.len() {
         match bytes[at] {
-            b'\n' | b'\r' => out = Some(String::new()),
+            b'\n' | b'\r' => has_breaks = true,
             b'=' => {
-                let clean = padding(bytes, at, digits % 4)?;
-                if !clean {
-                    out = Some(String::new());
-                }
+                has_breaks |= padding_has_breaks(bytes, at, digits % 4)?;
                 break;
             }
-            byte => {
-                last = base64::value(byte).ok_or(DecodeError::Base64(at))?;
-                digits += 1;
-            }
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' => digits += 1,
+            _ => return Err(DecodeError::Base64(at)),
         }
         at += 1;
     }
     if at == bytes.len() && digits % 4 != 0 {
         return Err(DecodeError::Base64(at - digits % 4));
     }
-    let unused = match digits % 4 {
-        2 => last & 0b1111,
-        3 => last & 0b11,
-        _ => 0,
-    };
-    if out.is_none() && unused == 0 {
+    let last_group = &bytes[bytes.len().saturating_sub(4)..];
+    if !has_breaks && base64::is_canonical_group(last_group) {
         return Ok(None);
     }
-    let mut clean: String = text.chars().filter(|c| !matches!(c, '\n' | '\r' | '=')).collect();
-    clean.pop();
-    if digits > 0 {
-        clean.push(base64::digit(last - unused));
-    }
-    clean.extend(std::iter::repeat_n('=', (4 - digits % 4) % 4));
-    Ok(Some(clean))
+    let without_breaks: Vec<u8> =
+        bytes.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+    let decoded = base64::decode(without_breaks).expect("digits and padding were checked above");
+    Ok(Some(base64::encode(&decoded)))
 }
 
-/// Checks the padding that starts at `at` after `digits` of a group, and that nothing but line breaks follows.
-/// Says whether there were none of those.
-fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<bool, DecodeError> {
+/// Checks the padding that starts at `at` after `digits` of a group, and that only line breaks follow; `true` if
+/// there are any.
+fn padding_has_breaks(bytes: &[u8], at: usize, digits: usize) -> Result<bool, DecodeError> {
     if digits < 2 {
         return Err(DecodeError::Base64(at));
     }
@@ -73,7 +60,7 @@ fn padding(bytes: &[u8], at: usize, digits: usize) -> Result<bool, DecodeError> 
     if end < bytes.len() {
         return Err(DecodeError::Base64(end));
     }
-    Ok(end == at + 4 - digits)
+    Ok(end != at + 4 - digits)
 }
 
 #[cfg(test)]
@@ -81,9 +68,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_would_write_is_kept_and_the_rest_is_put_right() {
+    fn text_is_returned_only_if_go_would_write_it_differently() {
         for text in ["", "YQ==", "YWI=", "YWJj", "YWJjZA==", "+/+/"] {
-            assert_eq!(canonical(text), Ok(None), "{text}");
+            assert_eq!(canonicalize(text), Ok(None), "{text}");
         }
         for (text, expected) in [
             ("YW\nJj\n", "YWJj"),
@@ -93,12 +80,12 @@ mod tests {
             ("\n", ""),
             ("YQ==\r\n", "YQ=="),
         ] {
-            assert_eq!(canonical(text), Ok(Some(expected.to_owned())), "{text:?}");
+            assert_eq!(canonicalize(text), Ok(Some(expected.to_owned())), "{text:?}");
         }
     }
 
     #[test]
-    fn the_byte_that_is_wrong_is_named() {
+    fn errors_name_the_byte_that_go_names() {
         for (text, at) in [
             ("Y", 0),
             ("YQ", 0),
@@ -110,7 +97,7 @@ mod tests {
             ("YQ=Y", 2),
             ("YQ==YQ==", 4),
         ] {
-            assert_eq!(canonical(text), Err(DecodeError::Base64(at)), "{text}");
+            assert_eq!(canonicalize(text), Err(DecodeError::Base64(at)), "{text}");
         }
     }
 }

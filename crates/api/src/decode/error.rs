@@ -1,4 +1,4 @@
-//! Why a value cannot be decoded, and what was said beyond the schema.
+//! Decoding errors: type errors that reject a body, and strict errors that depend on `fieldValidation`.
 
 use std::fmt;
 
@@ -8,29 +8,29 @@ use crate::quantity::QuantityError;
 use crate::quote::Quoted;
 use crate::rfc3339::TimeError;
 
-/// Why a value cannot be decoded. The texts are those that clients know from Go.
+/// Decoding error with the text of Go's decoder, which clients match on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// A value of another type was expected.
+    /// A value has the wrong type.
     #[error("json: cannot unmarshal {value} into Go {}{go}", place(.field.as_deref()))]
     Type {
-        /// What was there: the type, and for numbers that do not fit the number.
+        /// Type of the value; for a number out of range, the number too.
         value: String,
-        /// The innermost struct and the path of fields; none at the top.
+        /// Innermost struct and path of fields; `None` at the root.
         field: Option<String>,
-        /// The Go type that was expected.
+        /// Expected Go type.
         go: String,
     },
-    /// Bytes that are not base64.
+    /// Invalid base64; holds the position of the offending byte.
     #[error("illegal base64 data at input byte {0}")]
     Base64(usize),
-    /// A time that is none.
+    /// Invalid timestamp.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// A quantity that is none.
+    /// Invalid quantity.
     #[error(transparent)]
     Quantity(QuantityError),
-    /// Neither a JSON schema nor a truth value.
+    /// Neither a JSON schema nor a boolean.
     #[error("boolean or JSON schema expected")]
     SchemaOrBool,
 }
@@ -39,17 +39,17 @@ fn place(field: Option<&str>) -> String {
     field.map_or_else(|| "value of type ".to_owned(), |field| format!("struct field {field} of type "))
 }
 
-/// Something that a body said and that only strict validation refuses.
+/// An error that only strict field validation rejects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrictError {
-    /// A field that the schema does not know.
+    /// A field that is not in the schema.
     Unknown {
-        /// Where it stands.
+        /// Path of the field.
         path: String,
     },
-    /// A field that came more than once.
+    /// A field that occurs more than once.
     Duplicate {
-        /// Where it stands.
+        /// Path of the field.
         path: String,
     },
 }
@@ -71,7 +71,7 @@ impl StrictError {
         }
     }
 
-    /// All of them as one text, as upstream refuses a body.
+    /// Joins the errors into the message with which upstream rejects a body.
     #[must_use]
     pub fn join(errors: &[StrictError]) -> String {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -1,43 +1,38 @@
-//! Where the decoder is, without an allocation on the way down.
+//! Path of the decoder: a linked list on the stack, so that descending allocates nothing.
 
 use std::fmt;
 
 use super::DecodeError;
 use crate::schema::{Field, Struct};
 
-/// A place in the object: a step, and the place it was taken from.
-pub(super) struct Path<'a> {
-    parent: Option<&'a Path<'a>>,
+/// A position in the object: the last step and the path before it.
+pub(super) struct DecodePath<'a> {
+    parent: Option<&'a DecodePath<'a>>,
     step: Step<'a>,
 }
 
-/// One step down.
+/// One step from a value to a part of it.
 pub(super) enum Step<'a> {
-    /// Not a step: the object itself.
+    /// The object itself.
     Root,
-    /// To a field of a struct.
-    Field {
-        /// The struct.
-        of: Struct<'a>,
-        /// The field.
-        field: Field<'a>,
-    },
-    /// To a value of a map.
+    /// A field of a struct.
+    Field { of: Struct<'a>, field: Field<'a> },
+    /// A value of a map.
     Key(&'a str),
-    /// To an item of a list.
+    /// An item of a list.
     Index(usize),
 }
 
-impl Path<'_> {
-    pub(super) const fn root() -> Path<'static> {
-        Path { parent: None, step: Step::Root }
+impl DecodePath<'_> {
+    pub(super) const fn root() -> DecodePath<'static> {
+        DecodePath { parent: None, step: Step::Root }
     }
 
-    pub(super) const fn then<'a>(&'a self, step: Step<'a>) -> Path<'a> {
-        Path { parent: Some(self), step }
+    pub(super) const fn then<'a>(&'a self, step: Step<'a>) -> DecodePath<'a> {
+        DecodePath { parent: Some(self), step }
     }
 
-    /// The path of a field of the object here, as strict errors name it.
+    /// Path of a field of the object at this path, as strict errors show it.
     pub(super) fn child(&self, key: &str) -> String {
         let mut path = self.to_string();
         if !path.is_empty() {
@@ -47,7 +42,8 @@ impl Path<'_> {
         path
     }
 
-    /// `true` if this is the text of the path. Compares from the end, where paths differ, and makes no text.
+    /// `true` if this path prints as `text`. Compares from the end, where paths differ, without building the
+    /// string.
     pub(super) fn is(&self, text: &str) -> bool {
         let Some(parent) = self.parent else { return text.is_empty() };
         let key = match self.step {
@@ -66,13 +62,13 @@ impl Path<'_> {
         }
     }
 
-    /// The error that a value has the wrong type here, in the words of Go's decoder. It names the innermost
-    /// struct and the fields on the way, without keys and indexes.
+    /// Type error at this path, with the text of Go's decoder: the innermost struct and the fields, without
+    /// keys and indexes.
     pub(super) fn type_error(&self, value: String, go: &str) -> DecodeError {
         let mut owner = None;
         let mut names = Vec::new();
         let mut place = Some(self);
-        while let Some(Path { parent, step }) = place {
+        while let Some(DecodePath { parent, step }) = place {
             if let Step::Field { of, field } = step {
                 owner = owner.or(Some(of.name()));
                 names.push(field.name());
@@ -86,8 +82,8 @@ impl Path<'_> {
     }
 }
 
-impl fmt::Display for Path<'_> {
-    /// As strict errors name it: `spec.containers[0].name`.
+impl fmt::Display for DecodePath<'_> {
+    /// Path as strict errors show it: `spec.containers[0].name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = match self.step {
             Step::Root => return Ok(()),

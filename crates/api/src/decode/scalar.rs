@@ -1,16 +1,16 @@
-//! Values without parts.
+//! Decoding of scalars.
 
 use compact_str::CompactString;
 
-use super::path::Path;
+use super::path::DecodePath;
 use super::{DecodeError, bytes, time};
 use crate::json;
 use crate::quantity::{QuantityError, stored_text};
 use crate::schema::{Shape, TypeRef};
 use crate::value::Value;
 
-/// Checks a value that is not null against a type without parts, and brings it into its one form.
-pub(super) fn decode(value: &mut Value, ty: TypeRef<'_>, path: &Path<'_>) -> Result<(), DecodeError> {
+/// Checks a non-null value against a scalar type, and replaces it by its canonical form.
+pub(super) fn decode(value: &mut Value, ty: TypeRef<'_>, path: &DecodePath<'_>) -> Result<(), DecodeError> {
     match (ty.shape(), &mut *value) {
         (Shape::String, Value::Str(_)) | (Shape::Bool, Value::Bool(_)) | (Shape::Double, Value::Float(_)) => {
             Ok(())
@@ -25,7 +25,7 @@ pub(super) fn decode(value: &mut Value, ty: TypeRef<'_>, path: &Path<'_>) -> Res
         (Shape::IntOrString, Value::Float(number)) => Err(path.type_error(float_text(*number), "int32")),
         (Shape::IntOrString, other) => Err(path.type_error(other.type_name().to_owned(), "int32")),
         (Shape::Bytes, Value::Str(text)) => {
-            if let Some(changed) = bytes::canonical(text)? {
+            if let Some(changed) = bytes::canonicalize(text)? {
                 *text = changed.into();
             }
             Ok(())
@@ -54,31 +54,32 @@ pub(super) fn decode(value: &mut Value, ty: TypeRef<'_>, path: &Path<'_>) -> Res
     }
 }
 
-/// Replaces the value by a text, or by null where there is none.
+/// Replaces the value by a string, or by null for `None`.
 fn set(value: &mut Value, text: Option<CompactString>) -> Result<(), DecodeError> {
     *value = text.into();
     Ok(())
 }
 
-fn int32(number: i64, go: &str, path: &Path<'_>) -> Result<(), DecodeError> {
+fn int32(number: i64, go: &str, path: &DecodePath<'_>) -> Result<(), DecodeError> {
     match i32::try_from(number) {
         Ok(_) => Ok(()),
         Err(_) => Err(path.type_error(format!("number {number}"), go)),
     }
 }
 
-/// A number that is no integer as it may have been written.
+/// A float as it may have been written, for an error message.
 fn float_text(number: f64) -> String {
     let mut text = b"number ".to_vec();
     json::write_float(number, &mut text);
-    // What has no fraction and fits was written with a point or an exponent, or it would be an integer.
+    // An integral float in this range was written with a fraction or an exponent; otherwise it would be an
+    // integer.
     if number.fract() == 0.0 && number.abs() < 9.2e18 {
         text.extend_from_slice(b".0");
     }
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The form in which a quantity is kept.
+/// Canonical form of a quantity.
 fn quantity(text: &str) -> Result<CompactString, DecodeError> {
     stored_text(text).map(|text| text.as_ref().into()).map_err(DecodeError::Quantity)
 }

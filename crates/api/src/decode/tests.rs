@@ -1,4 +1,4 @@
-//! What the decoder keeps, drops, refuses and reports.
+//! Fields that the decoder keeps, drops, rejects and reports.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn run(of: Struct<'_>, text: &str) -> Result<Decoded, DecodeError> {
     decode(value, of, &duplicates)
 }
 
-/// The object that a text means, as text.
+/// Decodes a document and encodes the result.
 fn object(of: Struct<'_>, text: &str) -> String {
     String::from_utf8(json::to_vec(&run(of, text).unwrap().value)).unwrap()
 }
@@ -29,7 +29,7 @@ fn strict(of: Struct<'_>, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn type_errors_read_as_go_says_them() {
+fn type_errors_have_the_texts_of_go() {
     let pod = kind("", "Pod");
     for (of, text, expected) in [
         (
@@ -95,7 +95,7 @@ fn type_errors_read_as_go_says_them() {
 }
 
 #[test]
-fn values_that_are_malformed_are_refused() {
+fn malformed_scalars_are_rejected() {
     let text = r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"much"}}}]}}"#;
     let expected =
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -106,7 +106,7 @@ fn values_that_are_malformed_are_refused() {
 }
 
 #[test]
-fn unknown_and_duplicate_fields_are_named_in_the_order_they_come() {
+fn unknown_and_duplicate_fields_are_reported_in_input_order() {
     let text = r#"{"foo":1,"spec":{"containers":[{"name":"a","nam":1,"name":"b","foo":{"x":1,"x":2}}],"bar":2,"bar":3},
         "metadata":{"labels":{"a":"1","a":"2","a":"3"}},"spec2":{},"kind":"Pod","kind":"Pod"}"#;
     assert_eq!(
@@ -136,7 +136,7 @@ fn strict_errors_are_bounded() {
 }
 
 #[test]
-fn unknown_fields_are_dropped_and_the_rest_is_put_in_order() {
+fn unknown_fields_are_dropped_and_the_rest_is_sorted() {
     assert_eq!(
         object(
             kind("", "ConfigMap"),
@@ -147,7 +147,7 @@ fn unknown_fields_are_dropped_and_the_rest_is_put_in_order() {
 }
 
 #[test]
-fn what_says_nothing_is_left_out_where_go_leaves_it_out() {
+fn empty_values_are_dropped_as_by_omitempty() {
     assert_eq!(
         object(
             kind("", "Pod"),
@@ -159,7 +159,7 @@ fn what_says_nothing_is_left_out_where_go_leaves_it_out() {
 }
 
 #[test]
-fn what_go_writes_anyway_is_added() {
+fn zero_values_that_go_encodes_are_added() {
     assert_eq!(
         object(kind("apps", "Deployment"), r#"{"spec":{}}"#),
         r#"{"metadata":{},"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}"#
@@ -175,7 +175,7 @@ fn what_go_writes_anyway_is_added() {
 }
 
 #[test]
-fn nulls_inside_lists_and_maps_become_what_go_makes_of_them() {
+fn nulls_in_lists_and_maps_become_zero_values() {
     assert_eq!(
         object(kind("", "Secret"), r#"{"data":{"a":null},"stringData":{"b":null}}"#),
         r#"{"metadata":{},"data":{"a":""},"stringData":{"b":""}}"#
@@ -187,7 +187,7 @@ fn nulls_inside_lists_and_maps_become_what_go_makes_of_them() {
 }
 
 #[test]
-fn scalars_take_their_one_form() {
+fn scalars_become_canonical() {
     let text = r#"{"metadata":{"creationTimestamp":"2026-01-01T01:00:00.5+01:00"},"data":{"a":"YR==","b":"YW\nI="}}"#;
     let expected =
         r#"{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"data":{"a":"YQ==","b":"YWI="}}"#;
@@ -197,7 +197,7 @@ fn scalars_take_their_one_form() {
 }
 
 #[test]
-fn schemas_inside_a_definition_are_read_and_not_reported() {
+fn json_schemas_have_no_strict_errors() {
     let of = builtin().kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
     let body = |schema: &str| {
         format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#)
@@ -215,32 +215,32 @@ fn schemas_inside_a_definition_are_read_and_not_reported() {
     assert_eq!(run(of, &body(r#"{"foo":1}"#)).unwrap().strict.len(), 1);
 }
 
-/// Draws numbers from a seed.
-struct Dice(u64);
+/// Seeded random numbers.
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Rng {
+    fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 
-    /// A value of a type, now and then of another one, with holes, nulls and fields nobody knows.
+    /// Random value of a type, sometimes of another one, with missing, null and unknown fields.
     fn value(&mut self, shape: Shape<'_>, depth: u32) -> Value {
-        match (self.roll(12), shape) {
+        match (self.below(12), shape) {
             (0, _) => Value::Null,
-            (1, _) if self.roll(20) == 0 => Value::from("wrong"),
+            (1, _) if self.below(20) == 0 => Value::from("wrong"),
             (_, Shape::Struct(of)) => self.fields(of, depth),
             (_, Shape::Map(of)) => {
-                let count = self.roll(3);
+                let count = self.below(3);
                 Value::Map((0..count).map(|i| (format!("k{i}"), self.value(of.shape(), depth + 1))).collect())
             }
             (_, Shape::List(of)) => {
-                let count = self.roll(3);
+                let count = self.below(3);
                 Value::List((0..count).map(|_| self.value(of.shape(), depth + 1)).collect())
             }
             (_, Shape::Bytes) => ["", "YQ==", "YR==", "YWJj"][self.index(4)].into(),
-            (_, Shape::Int32 | Shape::Int64 | Shape::Double) => Value::Int(self.roll(3).cast_signed()),
-            (_, Shape::Bool) => (self.roll(2) == 0).into(),
+            (_, Shape::Int32 | Shape::Int64 | Shape::Double) => Value::Int(self.below(3).cast_signed()),
+            (_, Shape::Bool) => (self.below(2) == 0).into(),
             (_, Shape::Time) => ["2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z"][self.index(2)].into(),
             (_, Shape::MicroTime) => "2026-01-01T00:00:00.000001+02:00".into(),
             (_, Shape::Quantity) => [Value::Int(1), Value::from("1Gi")][self.index(2)].clone(),
@@ -249,13 +249,13 @@ impl Dice {
         }
     }
 
-    /// Takes fields out and moves others to the end, as code does that sets them anew.
+    /// Removes fields and moves others to the end, as code does that sets them again.
     fn change(&mut self, value: &mut Value) {
         match value {
             Value::Map(map) => {
                 let keys: Vec<String> = map.keys().map(str::to_owned).collect();
                 for key in keys {
-                    match (self.roll(8), map.remove(&key)) {
+                    match (self.below(8), map.remove(&key)) {
                         (0, _) | (_, None) => {}
                         (1, Some(Value::List(_))) => drop(map.insert(key, Value::List(Vec::new()))),
                         (_, Some(mut value)) => {
@@ -271,19 +271,19 @@ impl Dice {
     }
 
     fn index(&mut self, len: u64) -> usize {
-        usize::try_from(self.roll(len)).unwrap()
+        usize::try_from(self.below(len)).unwrap()
     }
 
     fn fields(&mut self, of: Struct<'_>, depth: u32) -> Value {
         let mut map = Map::new();
-        // Nearly everything at the top, ever less further down, so that objects are large and end.
+        // Nearly all fields at the root, fewer further down, so that objects are large but finite.
         let sparse = u64::from(depth * depth / 2 + 5);
         for field in of.fields() {
-            if depth < 9 && self.roll(sparse) < 4 {
+            if depth < 9 && self.below(sparse) < 4 {
                 map.insert(field.name(), self.value(field.ty().shape(), depth + 1));
             }
         }
-        if self.roll(6) == 0 {
+        if self.below(6) == 0 {
             map.insert_first("nobodyKnows", 1);
         }
         Value::Map(map)
@@ -292,8 +292,8 @@ impl Dice {
 
 proptest! {
     #[test]
-    fn decoding_twice_is_decoding_once(seed: u64) {
-        let mut dice = Dice(seed);
+    fn decoding_is_idempotent(seed: u64) {
+        let mut dice = Rng(seed);
         let kinds = schema::builtin().kinds();
         let at = dice.index(kinds.len() as u64);
         let of = schema::builtin().kinds().nth(at).unwrap();
@@ -305,18 +305,18 @@ proptest! {
     }
 
     #[test]
-    fn writing_what_was_decoded_and_changed_is_decoding_it_first(seed: u64) {
-        let mut dice = Dice(seed);
+    fn write_stored_equals_decode_then_write(seed: u64) {
+        let mut dice = Rng(seed);
         let at = dice.index(schema::builtin().kinds().len() as u64);
         let of = schema::builtin().kinds().nth(at).unwrap();
-        if let Ok(decoded) = decode_sent(dice.fields(of, 0), of, &[]) {
+        if let Ok(decoded) = decode_request(dice.fields(of, 0), of, &[]) {
             let mut changed = decoded.value;
             dice.change(&mut changed);
             changed.ensure_map("metadata").insert("resourceVersion", "7");
             let mut again = decode(changed.clone(), of, &[]).unwrap().value;
             let mut written = Vec::new();
             let hole = write_stored(&changed, of, &mut written);
-            // Options and the like have no revision, and are not stored.
+            // Options and other kinds without metadata have no resourceVersion and are not stored.
             prop_assert_eq!(hole.is_some(), of.field("metadata").is_some());
             let Some(hole) = hole.map(|hole| hole as usize) else { return Ok(()) };
             written.insert(hole, b'7');
@@ -330,38 +330,41 @@ proptest! {
 }
 
 #[test]
-fn what_was_sent_keeps_the_emptiness_that_says_who_owns_what() {
+fn request_keeps_empty_values_that_field_ownership_needs() {
     let of = kind("storage.k8s.io", "CSINode");
     let text = r#"{"metadata":{"labels":{},"managedFields":[]},"spec":{"drivers":[]}}"#;
-    let sent = decode_sent(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
-    assert!(sent.hollow);
+    let sent = decode_request(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
+    assert!(sent.has_omitted_empty);
     let metadata = r#"{"managedFields":[]}"#;
     assert_eq!(json::to_text(sent.value.get("metadata").unwrap()), metadata);
     assert_eq!(json::to_text(sent.value.get("spec").unwrap()), r#"{"drivers":[]}"#);
     let stored = decode(sent.value, of, &[]).unwrap();
-    assert!(!stored.hollow);
+    assert!(!stored.has_omitted_empty);
     assert_eq!(json::to_text(stored.value.get("metadata").unwrap()), "{}");
     assert_eq!(json::to_text(stored.value.get("spec").unwrap()), r#"{"drivers":null}"#);
 }
 
 #[test]
-fn what_was_sent_keeps_the_emptiness_that_rules_ask_for() {
+fn request_keeps_empty_values_that_validation_needs() {
     let of = kind("", "Pod");
     let text = r#"{"spec":{"nodeSelector":{},"overhead":{},"containers":[]}}"#;
-    let sent = decode_sent(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
+    let sent = decode_request(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
     let spec = |keep| {
-        let kept = decode_keeping(sent.value.clone(), of, keep).unwrap();
+        let kept = decode_keeping_empty(sent.value.clone(), of, keep).unwrap();
         json::to_text(kept.value.get("spec").unwrap())
     };
-    let (owned, judged) = (Keep { shown: true, counted: false }, Keep { shown: false, counted: true });
+    let (owned, judged) = (
+        KeepEmpty { for_ownership: true, for_validation: false },
+        KeepEmpty { for_ownership: false, for_validation: true },
+    );
     assert_eq!(json::to_text(sent.value.get("spec").unwrap()), r#"{"containers":[],"overhead":{}}"#);
     assert_eq!(spec(owned), r#"{"containers":[]}"#);
     assert_eq!(spec(judged), r#"{"containers":null,"overhead":{}}"#);
-    assert_eq!(spec(Keep::default()), r#"{"containers":null}"#);
+    assert_eq!(spec(KeepEmpty::default()), r#"{"containers":null}"#);
 }
 
 #[test]
-fn strict_errors_name_at_most_a_mebibyte_of_paths() {
+fn strict_errors_contain_at_most_a_mebibyte_of_paths() {
     let key = "k".repeat(STRICT_BYTES_MAX);
     let fields =
         |each: &str| (0..50).map(|at| each.replace('N', &at.to_string())).collect::<Vec<_>>().join(",");

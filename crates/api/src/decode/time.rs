@@ -1,10 +1,10 @@
-//! Times as Go reads them, and the one form in which it writes them.
+//! Timestamps: parsed as Go parses them, stored in Go's canonical form.
 
 use compact_str::{CompactString, ToCompactString};
 
 use crate::rfc3339::{self, Micros, Seconds, TimeError, UNSET};
 
-/// A time to the second, in UTC; none for the zero time. A fraction is cut off.
+/// Canonical `Time`: UTC, truncated to seconds; `None` for the zero time.
 pub(super) fn seconds(text: &str) -> Result<Option<CompactString>, TimeError> {
     if is_plain(text) {
         return Ok(Some(text.into()));
@@ -13,14 +13,13 @@ pub(super) fn seconds(text: &str) -> Result<Option<CompactString>, TimeError> {
     Ok((time != UNSET).then(|| Seconds(time).to_compact_string()))
 }
 
-/// A time to the microsecond, in UTC; none for the zero time.
+/// Canonical `MicroTime`: UTC, with microseconds; `None` for the zero time.
 pub(super) fn micros(text: &str) -> Result<Option<CompactString>, TimeError> {
     let time = rfc3339::parse_micros(text)?;
     Ok((time != UNSET).then(|| Micros(time).to_compact_string()))
 }
 
-/// Whether the text is a common time in its one form already: four digits of a year after 1, no leap day to look
-/// into, UTC.
+/// Fast path: `true` if the text is canonical already, with a four-digit year after 1, no leap day and UTC.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     let shape = bytes.len() == 20
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_put_in_utc_and_cut_to_seconds() {
+    fn times_are_converted_to_utc_and_truncated_to_seconds() {
         for (text, expected) in [
             ("2026-11-15T20:19:36Z", "2026-11-15T20:19:36Z"),
             ("2026-11-15T20:19:36.987Z", "2026-11-15T20:19:36Z"),
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_read_as_go_says_them() {
+    fn errors_have_the_texts_of_go() {
         for (text, expected) in [
             ("", "parsing time \"\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"2006\""),
             (

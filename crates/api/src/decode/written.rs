@@ -1,90 +1,91 @@
-//! A decoded object that was changed by code of ours, written as [`super::decode`] would have it, in one walk.
+//! Storage encoder: writes a decoded object that was modified since, with the output of [`super::decode`].
 //!
-//! To bring an object in shape before it is written costs as much as to write it. Here the fields go out in their order
-//! straight from where they are, and nothing is moved. Texts and numbers are taken as they are, for they have been
-//! looked at.
+//! Normalizing an object before encoding it costs as much as encoding it. This writer does both in one pass:
+//! it emits fields in schema order from where they are, and moves nothing. Scalars are written unchecked,
+//! because they were decoded before.
 
-use super::{in_shape, zero_field, zero_item};
+use super::{decode_or_null, zero_field, zero_item};
 use crate::json;
 use crate::schema::{Field, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
-/// Appends the JSON of an object with its type first, and says where the digits of its revision go: they are left out.
-/// None if it is no object, or has no field for a revision.
+/// Appends the JSON of an object with kind and apiVersion first, and returns the position of the digits of
+/// its `resourceVersion`, which are left out. `None` if the value is no object, or its kind has no
+/// `resourceVersion`.
 pub fn write_stored(object: &Value, of: Struct<'_>, out: &mut Vec<u8>) -> Option<u32> {
     let map = object.as_map()?;
-    let mut writing = Writing { out, order: Vec::with_capacity(64), hole: None };
-    writing.root(map, of);
-    writing.hole
+    let mut writer = StoredWriter { out, order: Vec::with_capacity(64), hole: None };
+    writer.write_root(map, of);
+    writer.hole
 }
 
-/// The fields that name the type of an object.
+/// Fields of the `TypeMeta`.
 const TYPE: [&str; 2] = ["kind", "apiVersion"];
 
-/// A field to write: its place in the order of the struct, and its place in the map; none for one that is not in it.
-type Place = (usize, Option<usize>);
+/// A field to write: its rank in the struct, and its position in the map, if it is there.
+type FieldSlot = (usize, Option<usize>);
 
-struct Writing<'o> {
+struct StoredWriter<'o> {
     out: &'o mut Vec<u8>,
-    /// Places of the fields of all objects on the way down, so that no object needs a vector of its own.
-    order: Vec<Place>,
+    /// Stack of the fields of all enclosing objects, so that no object allocates a vector of its own.
+    order: Vec<FieldSlot>,
     hole: Option<u32>,
 }
 
-impl Writing<'_> {
-    fn root(&mut self, map: &Map, of: Struct<'_>) {
+impl StoredWriter<'_> {
+    fn write_root(&mut self, map: &Map, of: Struct<'_>) {
         self.out.push(b'{');
         for (field, value) in TYPE.iter().filter_map(|key| Some((of.field(key)?, map.get(key)?))) {
-            self.name(field);
+            self.write_name(field);
             json::write(value, self.out);
         }
-        self.each(map, of, |writing, field, value| {
+        self.for_each_field(map, of, |writer, field, value| {
             if TYPE.contains(&field.name()) {
                 return;
             }
-            writing.name(field);
+            writer.write_name(field);
             match (field.name(), field.ty().shape(), value) {
-                ("metadata", Shape::Struct(of), Some(Value::Map(map))) => writing.metadata(map, of),
-                _ => writing.field(field, value),
+                ("metadata", Shape::Struct(of), Some(Value::Map(map))) => writer.write_metadata(map, of),
+                _ => writer.write_field(field, value),
             }
         });
         self.out.push(b'}');
     }
 
-    /// Writes metadata without the digits of the revision.
-    fn metadata(&mut self, map: &Map, of: Struct<'_>) {
+    /// Writes metadata without the digits of the `resourceVersion`.
+    fn write_metadata(&mut self, map: &Map, of: Struct<'_>) {
         self.out.push(b'{');
-        self.each(map, of, |writing, field, value| {
-            writing.name(field);
+        self.for_each_field(map, of, |writer, field, value| {
+            writer.write_name(field);
             if field.name() == "resourceVersion" {
-                writing.out.push(b'"');
-                writing.hole = u32::try_from(writing.out.len()).ok();
-                writing.out.push(b'"');
+                writer.out.push(b'"');
+                writer.hole = u32::try_from(writer.out.len()).ok();
+                writer.out.push(b'"');
             } else {
-                writing.field(field, value);
+                writer.write_field(field, value);
             }
         });
         self.out.push(b'}');
     }
 
-    fn fields(&mut self, map: &Map, of: Struct<'_>) {
+    fn write_fields(&mut self, map: &Map, of: Struct<'_>) {
         self.out.push(b'{');
-        self.each(map, of, |writing, field, value| {
-            writing.name(field);
-            writing.field(field, value);
+        self.for_each_field(map, of, |writer, field, value| {
+            writer.write_name(field);
+            writer.write_field(field, value);
         });
         self.out.push(b'}');
     }
 
-    fn name(&mut self, field: Field<'_>) {
+    fn write_name(&mut self, field: Field<'_>) {
         if self.out.last() != Some(&b'{') {
             self.out.push(b',');
         }
         self.out.extend_from_slice(field.quoted_name());
     }
 
-    /// Calls `write` for each field that is to be written, in order, with its value if the object has it.
-    fn each(
+    /// Calls `write` for each field to encode, in order, with its value if the object has one.
+    fn for_each_field(
         &mut self,
         map: &Map,
         of: Struct<'_>,
@@ -114,42 +115,42 @@ impl Writing<'_> {
         self.order.truncate(first);
     }
 
-    fn field(&mut self, field: Field<'_>, value: Option<&Value>) {
+    fn write_field(&mut self, field: Field<'_>, value: Option<&Value>) {
         match value {
             None => json::write(&zero_field(field), self.out),
-            // A list without items is stored as none, and none is shown as null.
+            // An empty list is stored as absent, and an absent list is encoded as null.
             Some(value) if value.is_empty() && !field.is_pointer() && is_list_or_map(field) => {
                 json::write(&Value::Null, self.out);
             }
-            Some(value) => self.value(value, field.ty()),
+            Some(value) => self.write_value(value, field.ty()),
         }
     }
 
-    fn value(&mut self, value: &Value, ty: TypeRef<'_>) {
+    fn write_value(&mut self, value: &Value, ty: TypeRef<'_>) {
         if !matches!(value, Value::Map(_) | Value::List(_)) && !ty.is_schema_or() {
             return json::write(value, self.out);
         }
         match (value, ty.shape()) {
-            (Value::Map(map), Shape::Struct(of)) => self.fields(map, of),
-            (Value::Map(map), Shape::Map(of)) => self.map(map, of),
+            (Value::Map(map), Shape::Struct(of)) => self.write_fields(map, of),
+            (Value::Map(map), Shape::Map(of)) => self.write_map(map, of),
             (Value::List(list), Shape::List(of)) => {
                 self.out.push(b'[');
                 for (at, item) in list.iter().enumerate() {
                     if at > 0 {
                         self.out.push(b',');
                     }
-                    self.item(item, of);
+                    self.write_item(item, of);
                 }
                 self.out.push(b']');
             }
-            (_, Shape::SchemaOr(..)) => json::write(&in_shape(value.clone(), ty), self.out),
+            (_, Shape::SchemaOr(..)) => json::write(&decode_or_null(value.clone(), ty), self.out),
             _ => json::write(value, self.out),
         }
     }
 
-    fn map(&mut self, map: &Map, of: TypeRef<'_>) {
+    fn write_map(&mut self, map: &Map, of: TypeRef<'_>) {
         self.out.push(b'{');
-        // Go writes the keys of a map in order.
+        // Go encodes maps sorted by key.
         let first = self.order.len();
         self.order.extend((0..map.len()).map(|at| (at, None)));
         if !map.keys().is_sorted() {
@@ -163,24 +164,24 @@ impl Writing<'_> {
             let (key, value) = map.at(at);
             json::write_str(key, self.out);
             self.out.push(b':');
-            self.item(value, of);
+            self.write_item(value, of);
         }
         self.order.truncate(first);
         self.out.push(b'}');
     }
 
-    fn item(&mut self, item: &Value, of: TypeRef<'_>) {
+    fn write_item(&mut self, item: &Value, of: TypeRef<'_>) {
         if item.is_null() {
             json::write(&zero_item(of), self.out);
         } else {
-            self.value(item, of);
+            self.write_value(item, of);
         }
     }
 }
 
-/// Whether a value of a field is written at all.
+/// `true` if the value of a field is encoded.
 fn is_kept(value: &Value, field: Field<'_>) -> bool {
-    // Most values say something.
+    // Fast path: most values are not empty.
     if !value.is_empty() || field.is_pointer() || !field.omits_empty() {
         return !value.is_null() && !is_no_schema(value, field);
     }
@@ -197,9 +198,9 @@ fn is_kept(value: &Value, field: Field<'_>) -> bool {
     }
 }
 
-/// Whether a value stands where a schema should and reads as nothing.
+/// `true` if the value is in place of a JSON schema and decodes to null.
 fn is_no_schema(value: &Value, field: Field<'_>) -> bool {
-    field.ty().is_schema_or() && in_shape(value.clone(), field.ty()).is_null()
+    field.ty().is_schema_or() && decode_or_null(value.clone(), field.ty()).is_null()
 }
 
 fn is_list_or_map(field: Field<'_>) -> bool {

@@ -1,39 +1,39 @@
-//! The value that a message shows.
+//! Values in validation messages.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::quote::{Quoted, json_string};
 
-/// A value at fault, kept in the form in which messages show it.
+/// An offending value in the form in which messages show it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadValue {
     /// Not shown.
     Omitted,
-    /// Shown in Go's quotes.
+    /// String, quoted as Go's `%q`.
     Text(Box<str>),
-    /// Shown in digits.
+    /// Integer.
     Int(i64),
-    /// Shown in as few digits as tell it from other floats.
+    /// Float, in the shortest form that parses back.
     Float(f64),
     /// `true` or `false`.
     Bool(bool),
     /// `null`.
     Null,
-    /// Anything else, already printed as JSON: lists, maps, and values of named string types. Shared, because many
-    /// faults can show the same list.
+    /// Other values, encoded as JSON: lists, maps, and values of named string types. Shared, because many
+    /// errors can show the same list.
     Json(Arc<str>),
 }
 
 impl BadValue {
-    /// A string that is shown as JSON: clients know values of named string types (enumerations, for one) with
-    /// JSON's escapes and plain strings with Go's. The two differ only in rare characters.
+    /// A string shown as JSON: upstream prints values of named string types (such as enumerations) with
+    /// JSON's escapes and plain strings with `%q`. The two differ only in rare characters.
     #[must_use]
     pub fn json_string(text: &str) -> BadValue {
         BadValue::Json(json_string(text).into())
     }
 
-    /// A list of strings, shown as JSON; an empty one is shown as `null`, because lists are absent when empty.
+    /// A list of strings shown as JSON; an empty one is `null`, as an absent list.
     #[must_use]
     pub fn json_strings<S: AsRef<str>>(texts: &[S]) -> BadValue {
         if texts.is_empty() {
@@ -68,7 +68,7 @@ impl fmt::Display for BadValue {
     }
 }
 
-/// Go prints floats plainly while the exponent is in -4..21, else as `1e+21`.
+/// Go's `%v` of a float: decimal while the exponent is in -4..21, else as `1e+21`.
 fn write_float(f: &mut fmt::Formatter<'_>, float: f64) -> fmt::Result {
     if float == 0.0 || !float.is_finite() {
         return match float {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_print_as_go_prints_them() {
+    fn floats_print_as_in_go() {
         for (float, text) in [
             (0.0, "0"),
             (-0.0, "-0"),

@@ -1,4 +1,4 @@
-//! The parser: recursive descent over bytes.
+//! JSON parser: recursive descent over bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,109 +12,111 @@ use super::skip::end_of;
 use super::{DEPTH_MAX, DUPLICATES_BYTES_MAX, DUPLICATES_EXAMINED_MAX, DUPLICATES_MAX};
 use crate::value::{Map, Value};
 
-/// Room for the fields of the open objects of a common request, made once.
+/// Initial capacity for the fields of open objects; enough for a common request.
 const FIELDS_CAPACITY: usize = 32;
 
-/// Room for the fields that an object is given before it is stored, so that it need not move.
+/// Spare capacity of an object for the fields that the server adds before it is stored, which saves a
+/// reallocation.
 const FIELDS_SPARE: usize = 6;
 
-/// Why bytes are not one JSON value.
+/// Syntax error of a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JsonError {
     /// The input ends inside a value.
     #[error("unexpected end of JSON input")]
     UnexpectedEnd,
-    /// A byte that cannot stand where it stands.
+    /// A byte that is not allowed at its position.
     #[error("invalid character {} {context}", quote_byte(*.byte))]
     InvalidCharacter {
         /// The byte.
         byte: u8,
-        /// Where the parser was, in Go's words.
+        /// State of the parser, in the words of Go's decoder.
         context: &'static str,
-        /// Where it stands.
+        /// Position of the byte.
         offset: usize,
     },
-    /// Text that is not UTF-8.
+    /// A string that is not UTF-8.
     #[error("invalid UTF-8 in string literal")]
     InvalidUtf8 {
-        /// Where the text starts.
+        /// Position of the string.
         offset: usize,
     },
     /// A number beyond the range of a double.
     #[error("json: cannot unmarshal number {literal} into Go value of type float64")]
     NumberRange {
-        /// The number as it was written.
+        /// The number as written.
         literal: String,
     },
 }
 
-/// A field that came more than once in its object.
+/// A field that occurs more than once in its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// The path of the object that has it, as in `spec.containers[0]`; empty at the top.
+    /// Path of the object, as in `spec.containers[0]`; empty at the root.
     pub parent: String,
-    /// The key.
+    /// Repeated key.
     pub key: CompactString,
-    /// How many different fields of the object came before it was met again.
+    /// Number of distinct fields of the object before the repetition.
     pub before: usize,
 }
 
 impl Duplicate {
-    /// The path of the field, as in `spec.containers[0].name`.
+    /// Path of the field, as in `spec.containers[0].name`.
     #[must_use]
     pub fn path(&self) -> String {
         if self.parent.is_empty() { self.key.to_string() } else { format!("{}.{}", self.parent, self.key) }
     }
 }
 
-/// Names the fields that come twice. It reads the input once more, so that the common case pays nothing.
-pub(super) fn duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
+/// Lists duplicate fields. Runs as a second pass, so that documents without duplicates pay nothing.
+pub(super) fn find_duplicates(bytes: &[u8]) -> Result<Vec<Duplicate>, JsonError> {
     let mut parser = Parser::new(bytes);
     parser.tracker = Some(Tracker::default());
-    parser.document()?;
+    parser.parse_document()?;
     Ok(parser.tracker.map(|tracker| tracker.found).unwrap_or_default())
 }
 
-/// The state of a run over one input.
+/// Parser state over one input.
 pub(crate) struct Parser<'a> {
     bytes: &'a [u8],
-    /// The same as text, where all of it is: to look at once is cheaper than string by string.
+    /// The input as a string, if all of it is UTF-8: one check is cheaper than a check per string.
     text: Option<&'a str>,
     at: usize,
     depth: usize,
     saw_duplicate: bool,
     tracker: Option<Tracker>,
-    owners: Owners,
-    /// The parts of the spec that are left as they are written.
-    closed: &'a [&'a str],
-    /// Fields of the objects that are open, the innermost last: they move into a vector of the right size when
-    /// their object is closed.
+    region: RawRegion,
+    /// Fields of the spec that stay unparsed.
+    raw_spec: &'a [&'a str],
+    /// Fields of the open objects, innermost last: when an object closes, they move into a vector of exact
+    /// size.
     fields: Vec<(CompactString, Value)>,
-    /// Items of the arrays that are open, likewise.
+    /// Items of the open arrays, likewise.
     items: Vec<Value>,
 }
 
-/// How far the parser is on its way to what the owners of an object own, `metadata.managedFields[].fieldsV1`.
+/// Position of the parser relative to the parts that stay unparsed: `metadata.managedFields[].fieldsV1`, and
+/// some fields of `spec`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Owners {
-    /// It reads them like everything else.
-    Read,
-    /// It leaves them as they are, and is not on the way to them.
+enum RawRegion {
+    /// Nothing stays unparsed.
+    Nowhere,
+    /// Outside of `metadata` and `spec`.
     Outside,
-    /// It is in the metadata of the object.
+    /// In `metadata`.
     Metadata,
-    /// It is in the list of its owners.
-    Entries,
-    /// It is in the spec of the object, of which parts are left as they are too.
+    /// In `metadata.managedFields`.
+    ManagedFields,
+    /// In `spec`.
     Spec,
 }
 
-/// Where the parser is and what it found twice.
+/// Path of the parser and the duplicates found so far.
 #[derive(Default)]
 struct Tracker {
     path: String,
     found: Vec<Duplicate>,
-    /// Fields that came again, up to the bound.
+    /// Duplicates found, up to the bound.
     examined: usize,
     /// Bytes of their paths.
     bytes: usize,
@@ -129,43 +131,43 @@ impl<'a> Parser<'a> {
             depth: 0,
             saw_duplicate: false,
             tracker: None,
-            owners: Owners::Read,
-            closed: &[],
+            region: RawRegion::Nowhere,
+            raw_spec: &[],
             fields: Vec::new(),
             items: Vec::new(),
         }
     }
 
-    /// A parser that leaves what owners own as it is written, and these parts of the spec.
-    pub(super) fn leaving(bytes: &'a [u8], closed: &'a [&'a str]) -> Parser<'a> {
-        Parser { owners: Owners::Outside, closed, ..Parser::new(bytes) }
+    /// Creates a parser that leaves `fieldsV1` and these fields of the spec unparsed.
+    pub(super) fn with_raw_spec(bytes: &'a [u8], raw_spec: &'a [&'a str]) -> Parser<'a> {
+        Parser { region: RawRegion::Outside, raw_spec, ..Parser::new(bytes) }
     }
 
-    pub(super) fn saw_duplicate(&self) -> bool {
+    pub(super) fn has_duplicate(&self) -> bool {
         self.saw_duplicate
     }
 
-    /// The whole input as one value.
-    pub(super) fn document(&mut self) -> Result<Value, JsonError> {
-        let value = self.value()?;
-        self.end()?;
+    /// Parses the whole input as one value.
+    pub(super) fn parse_document(&mut self) -> Result<Value, JsonError> {
+        let value = self.parse_value()?;
+        self.expect_end()?;
         Ok(value)
     }
 
-    /// Makes sure that nothing comes any more.
-    pub(crate) fn end(&mut self) -> Result<(), JsonError> {
+    /// Fails if anything but whitespace follows.
+    pub(crate) fn expect_end(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             Ok(_) => Err(self.invalid("after top-level value")),
             Err(_) => Ok(()),
         }
     }
 
-    /// Whether an object comes next.
+    /// `true` if the next value is an object.
     pub(crate) fn is_object(&mut self) -> Result<bool, JsonError> {
         Ok(self.peek()? == b'{')
     }
 
-    /// The next byte that is no space, left in place.
+    /// Returns the next byte that is not whitespace, without consuming it.
     fn peek(&mut self) -> Result<u8, JsonError> {
         loop {
             match self.bytes.get(self.at) {
@@ -176,7 +178,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The error for the byte at the current place.
+    /// Error for the byte at the current position.
     fn invalid(&self, context: &'static str) -> JsonError {
         self.bytes.get(self.at).map_or(JsonError::UnexpectedEnd, |byte| JsonError::InvalidCharacter {
             byte: *byte,
@@ -185,21 +187,21 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The value that comes next.
-    pub(crate) fn value(&mut self) -> Result<Value, JsonError> {
+    /// Parses the next value.
+    pub(crate) fn parse_value(&mut self) -> Result<Value, JsonError> {
         match self.peek()? {
-            b'"' => self.string().map(|text| Value::Str(text.into())),
-            b'{' => self.nested(Parser::object),
-            b'[' => self.nested(Parser::array),
-            b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.literal("true", TRUE_CONTEXTS, Value::Bool(true)),
-            b'f' => self.literal("false", FALSE_CONTEXTS, Value::Bool(false)),
-            b'n' => self.literal("null", NULL_CONTEXTS, Value::Null),
+            b'"' => self.parse_string().map(|text| Value::Str(text.into())),
+            b'{' => self.with_nesting(Parser::parse_object),
+            b'[' => self.with_nesting(Parser::parse_array),
+            b'-' | b'0'..=b'9' => self.parse_number(),
+            b't' => self.parse_literal("true", TRUE_CONTEXTS, Value::Bool(true)),
+            b'f' => self.parse_literal("false", FALSE_CONTEXTS, Value::Bool(false)),
+            b'n' => self.parse_literal("null", NULL_CONTEXTS, Value::Null),
             _ => Err(self.invalid("looking for beginning of value")),
         }
     }
 
-    fn nested<T, E: From<JsonError>>(
+    fn with_nesting<T, E: From<JsonError>>(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -213,7 +215,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn array(&mut self) -> Result<Value, JsonError> {
+    fn parse_array(&mut self) -> Result<Value, JsonError> {
         if self.peek()? == b']' {
             self.at += 1;
             return Ok(Value::List(Vec::new()));
@@ -221,7 +223,7 @@ impl<'a> Parser<'a> {
         let first = self.items.len();
         loop {
             let mark = self.enter_index(self.items.len() - first);
-            let item = self.value()?;
+            let item = self.parse_value()?;
             self.items.push(item);
             self.leave(mark);
             match self.peek()? {
@@ -235,16 +237,16 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn object(&mut self) -> Result<Value, JsonError> {
+    fn parse_object(&mut self) -> Result<Value, JsonError> {
         if self.fields.capacity() == 0 {
             self.fields.reserve(FIELDS_CAPACITY);
         }
         let first = self.fields.len();
         let mut seen = BTreeSet::new();
-        self.members(|parser, key| {
+        self.parse_members(|parser, key| {
             let key = CompactString::from(key);
             let mark = parser.enter_key(&key, &mut seen);
-            let value = parser.field(&key)?;
+            let value = parser.parse_field(&key)?;
             parser.leave(mark);
             parser.fields.push((key, value));
             Ok::<(), JsonError>(())
@@ -254,21 +256,21 @@ impl<'a> Parser<'a> {
         }
         let mut fields = Vec::with_capacity(self.fields.len() - first + FIELDS_SPARE);
         fields.extend(self.fields.drain(first..));
-        let (map, duplicates) = Map::from_entries(fields);
-        self.saw_duplicate |= duplicates;
+        let (map, has_duplicates) = Map::from_entries(fields);
+        self.saw_duplicate |= has_duplicates;
         Ok(Value::Map(map))
     }
 
-    /// Reads the object that comes next: `member` is called with each key, to read the value that follows.
-    pub(crate) fn each_member<E: From<JsonError>>(
+    /// Parses the next object: calls `member` with each key, to parse the value that follows.
+    pub(crate) fn for_each_member<E: From<JsonError>>(
         &mut self,
         member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.nested(|parser| parser.members(member))
+        self.with_nesting(|parser| parser.parse_members(member))
     }
 
-    /// Reads the members of an object whose brace is behind.
-    fn members<E: From<JsonError>>(
+    /// Parses the members of an object after its opening brace.
+    fn parse_members<E: From<JsonError>>(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -280,7 +282,7 @@ impl<'a> Parser<'a> {
             if self.peek()? != b'"' {
                 return Err(self.invalid("looking for beginning of object key string").into());
             }
-            let key = self.string()?;
+            let key = self.parse_string()?;
             if self.peek()? != b':' {
                 return Err(self.invalid("after object key").into());
             }
@@ -296,35 +298,40 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The value of a field of an object.
-    fn field(&mut self, key: &str) -> Result<Value, JsonError> {
-        let outer = self.owners;
-        self.owners = match (outer, self.depth, key) {
-            (Owners::Outside, 1, "metadata") => Owners::Metadata,
-            (Owners::Metadata, 2, "managedFields") => Owners::Entries,
-            (Owners::Outside, 1, "spec") if !self.closed.is_empty() => Owners::Spec,
-            (Owners::Spec, 2, key) if self.closed.contains(&key) && matches!(self.peek()?, b'{' | b'[') => {
-                return self.unread().map(Value::Raw);
+    /// Parses the value of a field.
+    fn parse_field(&mut self, key: &str) -> Result<Value, JsonError> {
+        let outer = self.region;
+        self.region = match (outer, self.depth, key) {
+            (RawRegion::Outside, 1, "metadata") => RawRegion::Metadata,
+            (RawRegion::Metadata, 2, "managedFields") => RawRegion::ManagedFields,
+            (RawRegion::Outside, 1, "spec") if !self.raw_spec.is_empty() => RawRegion::Spec,
+            (RawRegion::Spec, 2, key)
+                if self.raw_spec.contains(&key) && matches!(self.peek()?, b'{' | b'[') =>
+            {
+                return self.take_raw().map(Value::Raw);
             }
-            (Owners::Entries, 4, "fieldsV1") if self.is_object()? => return self.unread().map(Value::Raw),
-            _ => return self.value(),
+            (RawRegion::ManagedFields, 4, "fieldsV1") if self.is_object()? => {
+                return self.take_raw().map(Value::Raw);
+            }
+            _ => return self.parse_value(),
         };
-        let value = self.value();
-        self.owners = outer;
+        let value = self.parse_value();
+        self.region = outer;
         value
     }
 
-    /// The text of the object or array that comes next. That it is one is taken on trust: it was written here.
-    fn unread(&mut self) -> Result<CompactString, JsonError> {
+    /// Returns the text of the next object or array without parsing it. The text is trusted: it comes from
+    /// the writer of this crate.
+    fn take_raw(&mut self) -> Result<CompactString, JsonError> {
         let start = self.at;
         self.at = end_of(self.bytes, start).ok_or(JsonError::UnexpectedEnd)?;
-        self.text(start, self.at).map(CompactString::from)
+        self.slice(start, self.at).map(CompactString::from)
     }
 
     fn enter_index(&mut self, index: usize) -> usize {
         let Some(tracker) = &mut self.tracker else { return 0 };
         let mark = tracker.path.len();
-        write!(tracker.path, "[{index}]").expect("a string takes any text");
+        write!(tracker.path, "[{index}]").expect("writing to a String cannot fail");
         mark
     }
 
@@ -355,7 +362,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn literal(&mut self, word: &str, contexts: &[&'static str], value: Value) -> Result<Value, JsonError> {
+    fn parse_literal(
+        &mut self,
+        word: &str,
+        contexts: &[&'static str],
+        value: Value,
+    ) -> Result<Value, JsonError> {
         self.at += 1;
         for (expected, context) in word.as_bytes()[1..].iter().zip(contexts) {
             if self.bytes.get(self.at) != Some(expected) {
@@ -366,7 +378,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn digits(&mut self, context: &'static str) -> Result<(), JsonError> {
+    fn skip_digits(&mut self, context: &'static str) -> Result<(), JsonError> {
         let start = self.at;
         while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
             self.at += 1;
@@ -374,22 +386,22 @@ impl<'a> Parser<'a> {
         if self.at == start { Err(self.invalid(context)) } else { Ok(()) }
     }
 
-    fn number(&mut self) -> Result<Value, JsonError> {
+    fn parse_number(&mut self) -> Result<Value, JsonError> {
         let start = self.at;
         if self.bytes[self.at] == b'-' {
             self.at += 1;
         }
-        // A leading zero ends the whole part: what follows is judged by who comes next.
+        // A leading zero ends the integer part; the caller checks the byte that follows.
         if self.bytes.get(self.at) == Some(&b'0') {
             self.at += 1;
         } else {
-            self.digits("in numeric literal")?;
+            self.skip_digits("in numeric literal")?;
         }
         let mut whole = true;
         if self.bytes.get(self.at) == Some(&b'.') {
             whole = false;
             self.at += 1;
-            self.digits("after decimal point in numeric literal")?;
+            self.skip_digits("after decimal point in numeric literal")?;
         }
         if matches!(self.bytes.get(self.at), Some(b'e' | b'E')) {
             whole = false;
@@ -397,7 +409,7 @@ impl<'a> Parser<'a> {
             if matches!(self.bytes.get(self.at), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            self.digits("in exponent of numeric literal")?;
+            self.skip_digits("in exponent of numeric literal")?;
         }
         let literal = std::str::from_utf8(&self.bytes[start..self.at]).expect("digits and signs are ASCII");
         if whole && let Ok(number) = literal.parse() {
@@ -409,29 +421,29 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The string that starts at the current place.
-    fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
+    /// Parses the string that starts at the current position.
+    fn parse_string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let start = self.at + 1;
         self.at = start;
         self.skip_plain();
         match self.bytes.get(self.at) {
             Some(b'"') => {
-                let text = self.text(start, self.at)?;
+                let text = self.slice(start, self.at)?;
                 self.at += 1;
                 Ok(Cow::Borrowed(text))
             }
-            Some(b'\\') => self.escaped_string(start).map(Cow::Owned),
+            Some(b'\\') => self.parse_escaped_string(start).map(Cow::Owned),
             _ => Err(self.invalid("in string literal")),
         }
     }
 
-    /// Goes to the next byte that is not plain text.
+    /// Skips to the next byte that is not plain text.
     fn skip_plain(&mut self) {
         self.at += plain::<EndsPlain>(&self.bytes[self.at..]);
     }
 
-    fn text(&self, from: usize, to: usize) -> Result<&'a str, JsonError> {
-        // Strings begin and end at bytes that are characters of their own.
+    fn slice(&self, from: usize, to: usize) -> Result<&'a str, JsonError> {
+        // Strings begin and end at quotes, which are character boundaries.
         match self.text.and_then(|text| text.get(from..to)) {
             Some(text) => Ok(text),
             None => std::str::from_utf8(&self.bytes[from..to])
@@ -439,13 +451,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A string with an escape at the current place, and plain text from `start` up to there.
-    fn escaped_string(&mut self, start: usize) -> Result<String, JsonError> {
-        let mut text = String::from(self.text(start, self.at)?);
+    /// Parses a string with an escape at the current position and plain text from `start` up to there.
+    fn parse_escaped_string(&mut self, start: usize) -> Result<String, JsonError> {
+        let mut text = String::from(self.slice(start, self.at)?);
         loop {
             let plain = self.at;
             self.skip_plain();
-            text.push_str(self.text(plain, self.at)?);
+            text.push_str(self.slice(plain, self.at)?);
             match self.bytes.get(self.at) {
                 Some(b'"') => {
                     self.at += 1;
@@ -453,15 +465,15 @@ impl<'a> Parser<'a> {
                 }
                 Some(b'\\') => {
                     self.at += 1;
-                    text.push(self.escape()?);
+                    text.push(self.parse_escape()?);
                 }
                 _ => return Err(self.invalid("in string literal")),
             }
         }
     }
 
-    /// The character behind a backslash.
-    fn escape(&mut self) -> Result<char, JsonError> {
+    /// Parses the character after a backslash.
+    fn parse_escape(&mut self) -> Result<char, JsonError> {
         let c = match self.bytes.get(self.at) {
             Some(b'"') => '"',
             Some(b'\\') => '\\',
@@ -473,7 +485,7 @@ impl<'a> Parser<'a> {
             Some(b't') => '\t',
             Some(b'u') => {
                 self.at += 1;
-                return self.unicode();
+                return self.parse_unicode();
             }
             _ => return Err(self.invalid("in string escape code")),
         };
@@ -481,7 +493,7 @@ impl<'a> Parser<'a> {
         Ok(c)
     }
 
-    fn hex4(&mut self) -> Result<u32, JsonError> {
+    fn parse_hex4(&mut self) -> Result<u32, JsonError> {
         let mut code = 0;
         for _ in 0..4 {
             let digit = self.bytes.get(self.at).and_then(|b| char::from(*b).to_digit(16));
@@ -491,16 +503,17 @@ impl<'a> Parser<'a> {
         Ok(code)
     }
 
-    /// The character of `\uXXXX`, both halves if it has two. A half alone reads as U+FFFD, as in Go.
-    fn unicode(&mut self) -> Result<char, JsonError> {
-        let first = self.hex4()?;
+    /// Parses the character of `\uXXXX`, including a surrogate pair. A lone surrogate becomes U+FFFD, as in
+    /// Go.
+    fn parse_unicode(&mut self) -> Result<char, JsonError> {
+        let first = self.parse_hex4()?;
         if let Some(c) = char::from_u32(first) {
             return Ok(c);
         }
         if first < 0xdc00 && self.bytes[self.at..].starts_with(b"\\u") {
             let mark = self.at;
             self.at += 2;
-            let second = self.hex4()?;
+            let second = self.parse_hex4()?;
             if (0xdc00..0xe000).contains(&second) {
                 let code = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
                 return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -528,7 +541,7 @@ const NULL_CONTEXTS: &[&str] = &[
     "in literal null (expecting 'l')",
 ];
 
-/// The byte in quotes as Go shows it: taken as a character, escaped where it cannot be printed.
+/// Quotes a byte as Go does: as a character, escaped if it is not printable.
 fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),

@@ -1,29 +1,29 @@
-//! Finds the bytes of a text that need care, many at a time.
+//! Vectorized search for the bytes of a string that need special treatment.
 //!
-//! Most texts are short, so they are looked at in words of eight bytes; the plain beginning of a long one is passed over
-//! in larger blocks, which compile to comparisons of whole registers.
+//! Most strings are short and are scanned in words of eight bytes. The plain prefix of a long string is
+//! scanned in blocks of 32 bytes, which the compiler turns into SIMD comparisons.
 
 pub(super) const WORD: usize = 8;
 const BLOCK: usize = 32;
-/// Texts of up to this many bytes are never looked at in blocks.
+/// Maximum length of a string that is scanned without blocks.
 const SHORT: usize = 2 * WORD;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 pub(super) const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Which bytes of a word need care: the highest bit of each. Only the lowest one that is marked has to be right.
+/// Special bytes of a word: the highest bit of each. Only the lowest mark has to be exact.
 type Marks = u64;
 
-/// Which bytes need care.
+/// A class of special bytes.
 pub(super) trait Special {
-    /// In a word, without a branch.
+    /// Marks the special bytes of a word, without a branch.
     fn in_word(word: u64) -> Marks;
 
-    /// Whether this one does, without a branch.
+    /// `true` if the byte is special, without a branch.
     fn is(byte: u8) -> bool;
 }
 
-/// The bytes that end plain text inside a string: the quote, the backslash and control characters.
+/// Bytes that end plain text inside a string: the quote, the backslash and control characters.
 pub(super) struct EndsPlain;
 
 impl Special for EndsPlain {
@@ -36,12 +36,12 @@ impl Special for EndsPlain {
     }
 }
 
-/// The bytes that are escaped when a text is written, or may start a character that is.
+/// Bytes that are escaped when a string is written, or may start a character that is.
 pub(super) struct NeedsEscape;
 
 impl Special for NeedsEscape {
     fn in_word(word: u64) -> Marks {
-        // The quote and the ampersand differ in one bit, and so do the two that look like brackets.
+        // The quote and the ampersand differ in one bit, and so do the two angle brackets.
         controls(word)
             | zeros((word & !repeat(b'"' ^ b'&')) ^ repeat(b'"' & b'&'))
             | zeros((word & !repeat(b'<' ^ b'>')) ^ repeat(b'<' & b'>'))
@@ -64,7 +64,7 @@ pub(super) const fn repeat(byte: u8) -> u64 {
     ONES * byte as u64
 }
 
-/// Marks the bytes that are zero.
+/// Marks the zero bytes.
 const fn zeros(word: u64) -> Marks {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
@@ -74,7 +74,7 @@ const fn controls(word: u64) -> Marks {
     word.wrapping_sub(repeat(0x20)) & !word & HIGHS
 }
 
-/// How many bytes at the start are plain.
+/// Length of the plain prefix.
 #[inline]
 pub(super) fn plain<S: Special>(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -91,7 +91,7 @@ pub(super) fn plain<S: Special>(bytes: &[u8]) -> usize {
     at + bytes[at..].iter().take_while(|byte| !S::is(**byte)).count()
 }
 
-/// How many bytes at the start are in whole blocks without a special one.
+/// Length of the prefix of whole blocks without a special byte.
 fn plain_blocks<S: Special>(bytes: &[u8]) -> usize {
     let is_plain = |block: &&[u8; BLOCK]| !block.iter().fold(false, |any, byte| any | S::is(*byte));
     bytes.as_chunks::<BLOCK>().0.iter().take_while(is_plain).count() * BLOCK
@@ -104,7 +104,7 @@ mod tests {
     fn check<S: Special>() {
         for byte in 0..=u8::MAX {
             for len in [0, 1, 7, 8, 15, 16, 17, 47, 48, 70, 100] {
-                // Bytes that are neighbours of special ones, before and behind.
+                // Bytes adjacent to special ones.
                 for filler in [b'a', b'!', b'#', b'=', b'%', b']', b'[', b' ', 0x7f, 0x80, 0xe1, 0xe3, 0xff] {
                     let mut bytes = vec![filler; len];
                     bytes.push(byte);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_that_needs_care_is_found_wherever_it_stands() {
+    fn first_special_byte_is_found_at_any_position() {
         check::<EndsPlain>();
         check::<NeedsEscape>();
     }

@@ -1,35 +1,36 @@
-//! Passes over what was written here, eight bytes at a time: of most of a stored object only the end is wanted.
+//! Fast skipping over stored JSON, eight bytes at a time, for readers that need few fields of an object.
 //!
-//! Nothing is checked. That a text is JSON, without spaces, is taken on trust.
+//! The text is trusted: it must be compact JSON as this crate writes it. Nothing is checked.
 
 use super::scan::{EndsPlain, HIGHS, WORD, plain, repeat};
 
-/// Where the object or array ends that starts at `at`; nothing if the text ends before.
+/// End of the object or array that starts at `at`; `None` if the text ends before.
 pub(super) fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
     let mut scan = Scan { bytes, at: at + 1, open: 1, quoted: 0 };
     loop {
         let word = scan.bytes.get(scan.at..)?.first_chunk::<WORD>();
-        let is_passed = word.is_some_and(|word| scan.pass(u64::from_le_bytes(*word)));
-        if !is_passed && scan.crawl()? {
+        let is_passed = word.is_some_and(|word| scan.advance_word(u64::from_le_bytes(*word)));
+        if !is_passed && scan.advance_bytes()? {
             return Some(scan.at);
         }
     }
 }
 
-/// How far it is, and what is open there.
+/// Scan position and the nesting there.
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// How many objects and arrays.
+    /// Number of open objects and arrays.
     open: u64,
-    /// Whether a string is: all of [`HIGHS`] if so.
+    /// String state: all of [`HIGHS`] inside a string, zero outside.
     quoted: u64,
 }
 
 impl Scan<'_> {
-    /// Passes over a word, without a branch for what is in it; not if something is escaped there, or if the end may be.
-    fn pass(&mut self, word: u64) -> bool {
-        // Each quote turns over all that follows it in the word.
+    /// Advances over a word without a branch on its contents. Returns `false` without advancing if the word
+    /// contains an escape, or if the end may be in it.
+    fn advance_word(&mut self, word: u64) -> bool {
+        // Each quote inverts the string state of all bytes after it in the word.
         let mut quoted = matches(word, b'"');
         quoted ^= quoted << 8;
         quoted ^= quoted << 16;
@@ -43,14 +44,14 @@ impl Scan<'_> {
             return false;
         }
         self.open = self.open + opening - closing;
-        // The last byte says how the next word begins.
+        // The state after the last byte is the state before the next word.
         self.quoted = (quoted >> 63).wrapping_neg() & HIGHS;
         self.at += WORD;
         true
     }
 
-    /// Goes over a word byte by byte; says whether it came to the end.
-    fn crawl(&mut self) -> Option<bool> {
+    /// Advances over a word byte by byte; `true` if the end was reached.
+    fn advance_bytes(&mut self) -> Option<bool> {
         let until = self.at + WORD;
         while self.at < until {
             let byte = *self.bytes.get(self.at)?;
@@ -71,49 +72,49 @@ impl Scan<'_> {
     }
 }
 
-/// Marks the bytes of a word that are this one, and no others.
+/// Marks exactly the bytes of a word that equal `byte`.
 const fn matches(word: u64, byte: u8) -> u64 {
     let other = word ^ repeat(byte);
     !(((other & !HIGHS) + !HIGHS) | other) & HIGHS
 }
 
-/// How many bytes are marked: each is added to the highest. Not every processor that this is built for counts bits.
+/// Number of marked bytes, summed into the highest byte: not every target has a popcount instruction.
 const fn count(marks: u64) -> u64 {
     (marks >> 7).wrapping_mul(repeat(1)) >> 56
 }
 
-/// The members of an object, as they are written: the names without their quotes, and where the values stand.
+/// Iterator over the members of an object in stored JSON, without parsing their values.
 pub struct Members<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Members<'a> {
-    /// The members of the object that starts at `at`.
+    /// Iterates over the members of the object that starts at `at`.
     #[must_use]
     pub fn of(text: &'a str, at: usize) -> Members<'a> {
         Members { text, at }
     }
 
-    /// Where the object ends, once all members have come.
+    /// End of the object, after the last member.
     #[must_use]
     pub fn end(&self) -> usize {
-        // Without any it stands on the brace with which the object begins.
+        // An empty object leaves the position on its opening brace.
         let is_at_end = self.text.as_bytes().get(self.at) == Some(&b'}');
         self.at + if is_at_end { 1 } else { 2 }
     }
 }
 
-/// A member of an object, as it is written.
+/// A member of an object in stored JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its name, as it is between the quotes.
+    /// Name as it is between the quotes, with its escapes.
     pub name: &'a str,
-    /// Where the quote stands with which the name begins.
+    /// Position of the name's opening quote.
     pub start: usize,
-    /// Where the value begins.
+    /// Start of the value.
     pub value: usize,
-    /// Where the value ends.
+    /// End of the value.
     pub end: usize,
 }
 
@@ -122,7 +123,7 @@ impl<'a> Iterator for Members<'a> {
 
     fn next(&mut self) -> Option<Member<'a>> {
         let bytes = self.text.as_bytes();
-        // Behind the brace, or the comma.
+        // After the brace or the comma.
         let start = self.at + 1;
         if bytes.get(start) != Some(&b'"') {
             return None;
@@ -139,7 +140,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Where the quote stands that ends a string.
+/// Position of the quote that ends a string.
 fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     loop {
         at += plain::<EndsPlain>(bytes.get(at..).unwrap_or_default());
@@ -162,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_is_where_a_parser_finds_it(value in any_value(), before in 0_usize..9, behind in "[\\]}{\\[\"a]{0,12}") {
+        fn skipping_ends_where_parsing_ends(value in any_value(), before in 0_usize..9, behind in "[\\]}{\\[\"a]{0,12}") {
             for nested in [Value::List(vec![value.clone()]), Value::Map(Map::from_iter([("a", value)]))] {
                 let text = json::to_text(&nested);
                 let whole = format!("{}{text}{behind}", " ".repeat(before));
@@ -172,7 +173,7 @@ mod tests {
         }
 
         #[test]
-        fn members_are_those_that_a_parser_finds(
+        fn members_equal_those_of_the_parser(
             members in prop::collection::btree_map(".{0,12}", any_value(), 0..6), before in 0_usize..9,
         ) {
             let object = Value::Map(members.iter().map(|(name, value)| (name.as_str(), value.clone())).collect());
@@ -180,7 +181,7 @@ mod tests {
             let mut found = Map::default();
             let mut members = Members::of(&text, before);
             for member in members.by_ref() {
-                let name = Parser::new(&text.as_bytes()[member.start..member.value - 1]).value();
+                let name = Parser::new(&text.as_bytes()[member.start..member.value - 1]).parse_value();
                 let value = json::parse(&text.as_bytes()[member.value..member.end]);
                 prop_assert_eq!(&text[member.start + 1..][..member.name.len()], member.name);
                 found.insert(name.unwrap().as_str().unwrap(), value.unwrap());
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_of_a_word_are_counted() {
+    fn count_includes_every_byte_of_a_word() {
         for len in 0..=WORD {
             let mut word = [b'a'; WORD];
             word[..len].fill(b'{');
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_passes_for_another() {
+    fn matches_marks_only_equal_bytes() {
         for byte in 0..=u8::MAX {
             for at in 0..WORD {
                 for filler in [0, 0x1f, b'!', b'#', b'z', b'|', 0x7f, 0x80, 0xff] {

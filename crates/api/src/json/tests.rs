@@ -1,4 +1,4 @@
-//! Round trips, an oracle, and texts that clients know.
+//! Round trips, comparison with serde_json, and error texts that clients match on.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn error(input: &[u8]) -> String {
 }
 
 #[test]
-fn errors_read_as_go_says_them() {
+fn errors_have_the_texts_of_go() {
     for (input, expected) in [
         ("", "unexpected end of JSON input"),
         ("{\"a\":", "unexpected end of JSON input"),
@@ -75,7 +75,7 @@ fn strings_are_unescaped_as_go_does() {
 }
 
 #[test]
-fn duplicates_are_named_where_they_stand() {
+fn duplicate_fields_are_reported_with_their_paths() {
     let input = br#"{"spec":{"containers":[{"name":"a","image":"i","name":"b"}],"x":1,"x":2,"x":3},"kind":1,"kind":2}"#;
     let (value, duplicates) = parse_strict(input).unwrap();
     let paths: Vec<String> = duplicates.iter().map(Duplicate::path).collect();
@@ -95,14 +95,14 @@ fn ten_thousand_duplicates_are_bounded() {
 }
 
 #[test]
-fn text_is_escaped_as_go_escapes_it() {
+fn strings_are_escaped_as_go_does() {
     let value = Value::from("<a>&\"\\\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{2028}\u{2029}\u{2027}é😀");
     let expected = "\"\\u003ca\\u003e\\u0026\\\"\\\\\\n\\r\\t\\b\\f\\u0001\u{7f}\\u2028\\u2029\u{2027}é😀\"";
     assert_eq!(text(&value), expected);
 }
 
 #[test]
-fn a_special_character_is_found_wherever_it_stands_in_a_long_text() {
+fn special_characters_are_escaped_at_any_position_of_a_long_string() {
     for special in ["\"", "\\", "<", "&", ">", "\n", "\u{1}", "\u{2028}", "\u{2027}"] {
         for at in 0..100 {
             let long = format!("{}{special}{}", "x".repeat(at), "y".repeat(99 - at));
@@ -134,7 +134,7 @@ fn floats_are_written_as_go_writes_them() {
 }
 
 #[test]
-fn the_pretty_form_has_a_line_per_field() {
+fn pretty_form_has_one_line_per_field() {
     let value = parse(br#"{"a":[1,{"b":null}],"c":{},"d":[]}"#).unwrap();
     let mut out = Vec::new();
     write_pretty(&value, &mut out);
@@ -143,7 +143,8 @@ fn the_pretty_form_has_a_line_per_field() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
 }
 
-/// Any value whose floats do not look like integers: Go's form of those reads back as an integer.
+/// Any value whose floats are not integral: Go writes those without a fraction, and they read back as
+/// integers.
 pub(super) fn any_value() -> impl Strategy<Value = Value> {
     let float = any::<f64>()
         .prop_filter("reads back as a float", |f| f.is_finite() && (f.fract() != 0.0 || f.abs() >= 9.3e18));
@@ -163,12 +164,12 @@ pub(super) fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same value as another parser holds it.
+/// `true` if both parsers hold the same value.
 fn same(ours: &Value, theirs: &serde_json::Value) -> bool {
     match (ours, theirs) {
         (Value::Null, serde_json::Value::Null) => true,
         (Value::Bool(a), serde_json::Value::Bool(b)) => a == b,
-        // The other parser takes a negative zero for a float.
+        // serde_json reads a negative zero as a float.
         (Value::Int(0), serde_json::Value::Number(b)) => b.as_f64() == Some(0.0),
         (Value::Int(a), serde_json::Value::Number(b)) => b.as_i64() == Some(*a),
         (Value::Float(a), serde_json::Value::Number(b)) => b.as_f64() == Some(*a),
@@ -183,7 +184,7 @@ fn same(ours: &Value, theirs: &serde_json::Value) -> bool {
     }
 }
 
-/// Bytes that are nearly JSON, so that more than the first byte is looked at.
+/// Bytes that are nearly JSON, so that the parser gets past the first byte.
 fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
     let token = prop::sample::select(vec![
         "{",
@@ -214,7 +215,7 @@ fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(value in any_value()) {
+    fn written_values_parse_back(value in any_value()) {
         let bytes = to_vec(&value);
         prop_assert_eq!(&parse(&bytes).unwrap(), &value);
         let mut pretty = Vec::new();
@@ -224,15 +225,15 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>()) {
+    fn arbitrary_bytes_never_panic(bytes in any::<Vec<u8>>()) {
         let _ = parse_strict(&bytes);
     }
 
     #[test]
-    fn what_another_parser_takes_is_taken_alike(bytes in nearly_json()) {
+    fn parser_agrees_with_serde_json(bytes in nearly_json()) {
         match (parse(&bytes), serde_json::from_slice::<serde_json::Value>(&bytes)) {
             (Ok(ours), Ok(theirs)) => prop_assert!(same(&ours, &theirs), "{ours:?} {theirs:?}"),
-            // A half of a surrogate pair is an error there and a replacement character here and in Go.
+            // A lone surrogate is an error in serde_json, and U+FFFD here and in Go.
             (Ok(_), Err(_)) => prop_assert!(bytes.windows(6).any(|w| w == b"\\ud800")),
             (Err(error), Ok(_)) => prop_assert!(false, "{error}"),
             (Err(_), Err(_)) => {}
@@ -241,7 +242,7 @@ proptest! {
 }
 
 #[test]
-fn what_owners_own_is_left_as_it_is_stored_there_and_nowhere_else() {
+fn fields_v1_stays_raw_only_in_managed_fields() {
     let owned = r#"{"f:spec":{"k:{\"name\":\"}\"}":{".":{}}}}"#;
     let text = format!(
         r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{owned},"time":"t"}},{{"fieldsV1":null}}],"x":{{"fieldsV1":{{}}}}}},"spec":{{"managedFields":[{{"fieldsV1":{{}}}}],"metadata":{{"managedFields":[{{"fieldsV1":{{}}}}]}}}},"fieldsV1":{{}}}}"#
@@ -261,10 +262,10 @@ fn what_owners_own_is_left_as_it_is_stored_there_and_nowhere_else() {
 }
 
 #[test]
-fn closed_parts_of_the_spec_are_left_as_they_are_stored_there_and_nowhere_else() {
+fn raw_spec_fields_stay_raw_only_in_the_spec() {
     let text = r#"{"metadata":{"list":[1]},"spec":{"list":[{"a":"]"}],"map":{"b":1},"word":"w","deep":{"list":[2]},"none":null},"status":{"list":[3]}}"#;
     let closed = ["list", "map", "word", "none"];
-    let object = parse_closed(text.as_bytes(), &closed).unwrap();
+    let object = parse_with_raw_spec(text.as_bytes(), &closed).unwrap();
     assert_eq!(object.at(&["spec", "list"]), Some(&Value::Raw(r#"[{"a":"]"}]"#.into())));
     assert_eq!(object.str_at(&["spec", "word"]), "w", "only what has parts is worth it");
     let mut raw = 0;
@@ -274,10 +275,10 @@ fn closed_parts_of_the_spec_are_left_as_they_are_stored_there_and_nowhere_else()
     let open = parse(text.as_bytes()).unwrap();
     for field in closed {
         let [closed, open] = [&object, &open].map(|object| object.at(&["spec", field]).unwrap());
-        assert_eq!(&*opened(closed), open);
+        assert_eq!(&*parse_raw(closed), open);
     }
     for end in 0..text.len() {
-        assert!(parse_closed(&text.as_bytes()[..end], &closed).is_err(), "{}", &text[..end]);
+        assert!(parse_with_raw_spec(&text.as_bytes()[..end], &closed).is_err(), "{}", &text[..end]);
     }
 }
 

@@ -1,11 +1,11 @@
-//! The writer: bytes as Go's encoder gives them.
+//! JSON writer with the output of Go's encoder.
 
 use std::io::Write;
 
 use super::scan::{NeedsEscape, plain};
 use crate::value::Value;
 
-/// The compact form.
+/// Appends the compact form.
 pub(super) fn compact(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::List(list) => {
@@ -40,7 +40,7 @@ pub(super) fn compact(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The form with a line for each field, which stands `level` levels deep.
+/// Appends the indented form of a value at nesting `level`.
 pub(super) fn pretty(value: &Value, level: usize, out: &mut Vec<u8>) {
     match value {
         Value::List(list) if !list.is_empty() => {
@@ -75,8 +75,8 @@ fn new_line(comma: bool, level: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + 2 * level, b' ');
 }
 
-/// Appends a number as Go writes a double: shortest digits, an exponent only for the very large and very
-/// small. What is no number cannot be said in JSON and becomes null.
+/// Appends a number as Go writes a double: shortest digits, an exponent only for very large and very small
+/// numbers. NaN and infinities have no JSON form and become null.
 pub fn write_float(number: f64, out: &mut Vec<u8>) {
     if !number.is_finite() {
         out.extend_from_slice(b"null");
@@ -87,14 +87,14 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
         let text = format!("{number:e}");
         let (digits, exponent) = text.split_once('e').expect("this form has an exponent");
         let sign = if exponent.starts_with('-') { "" } else { "+" };
-        write!(out, "{digits}e{sign}{exponent}").expect("a vector takes any bytes");
+        write!(out, "{digits}e{sign}{exponent}").expect("writing to a Vec cannot fail");
     } else {
-        write!(out, "{number}").expect("a vector takes any bytes");
+        write!(out, "{number}").expect("writing to a Vec cannot fail");
     }
 }
 
-/// Appends a text in quotes, escaped as Go does by default: what HTML would mistake for markup and the two
-/// line separators of JavaScript too.
+/// Appends a quoted string with Go's default escapes, which include `<`, `>`, `&` and the two line separators
+/// of JavaScript.
 pub fn write_str(text: &str, out: &mut Vec<u8>) {
     out.reserve(text.len() + 2);
     out.push(b'"');
@@ -102,7 +102,7 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends what stands between the quotes of a text, see [`write_str`].
+/// Appends the escaped text without quotes, see [`write_str`].
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let bytes = text.as_bytes();

@@ -1,6 +1,6 @@
-//! The kinds of admissionregistration.k8s.io: who else has a say about writes.
+//! Kinds of the group `admissionregistration.k8s.io`: admission webhooks and policies.
 //!
-//! Expressions are checked for being there, not for being right: they are compiled where they are run.
+//! Expressions are checked for presence only: they are compiled where they are evaluated.
 
 pub mod binding;
 pub mod match_resources;
@@ -13,21 +13,21 @@ use super::{Rules, check};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::{Map, Value};
 
-/// Names that end so belong to configuration in files.
+/// Suffix of names that are reserved for static configuration files.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "ValidatingWebhookConfiguration" => &webhook::Webhooks { mutating: false },
         "MutatingWebhookConfiguration" => &webhook::Webhooks { mutating: true },
         "ValidatingAdmissionPolicy" => &policy::Policy { mutating: false },
         "MutatingAdmissionPolicy" => &policy::Policy { mutating: true },
-        "ValidatingAdmissionPolicyBinding" => &binding::Binding { mutating: false },
-        "MutatingAdmissionPolicyBinding" => &binding::Binding { mutating: true },
+        "ValidatingAdmissionPolicyBinding" => &binding::PolicyBinding { mutating: false },
+        "MutatingAdmissionPolicyBinding" => &binding::PolicyBinding { mutating: true },
         _ => return None,
     })
 }
@@ -38,8 +38,8 @@ fn static_suffix_fault() -> String {
     )
 }
 
-/// Refuses a new object that is called as one in a file.
-fn refuse_static_name(errors: &mut ErrorList, object: &Value) {
+/// Rejects a new object with a reserved name.
+fn reject_static_name(errors: &mut ErrorList, object: &Value) {
     let name = object.str_at(&["metadata", "name"]);
     if name.ends_with(STATIC_SUFFIX) {
         let path = Path::root("metadata");
@@ -47,20 +47,20 @@ fn refuse_static_name(errors: &mut ErrorList, object: &Value) {
     }
 }
 
-/// Warns about an object that is called as one in a file but was there before such names were refused.
+/// Warns about an object with a reserved name that was created before such names were rejected.
 fn static_name_warning(new: &Value, old: Option<&Value>) -> Option<String> {
     let named_so = new.str_at(&["metadata", "name"]).ends_with(STATIC_SUFFIX);
     (old.is_some() && named_so).then(|| format!("metadata.name: {}", static_suffix_fault()))
 }
 
-/// Sets what all that matches requests has by default.
+/// Sets the defaults of request matching.
 fn default_match(map: &mut Map) {
     check::default_to(map, "matchPolicy", || "Equivalent".into());
     check::default_to(map, "namespaceSelector", Value::map);
     check::default_to(map, "objectSelector", Value::map);
 }
 
-/// Sets the scope of rules.
+/// Sets the default scope of rules.
 fn default_scopes(value: &mut Value, rules: &[&str]) {
     for rule in check::maps_mut(value, rules) {
         check::default_to(rule, "scope", || "*".into());

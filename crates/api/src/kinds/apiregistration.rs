@@ -1,4 +1,4 @@
-//! The kinds of apiregistration.k8s.io: APIService, a version of a group and who serves it.
+//! Kinds of the group `apiregistration.k8s.io`: APIService.
 
 use super::{ALL_BUT_STATUS, Rules, check};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -6,7 +6,7 @@ use crate::names::{NameRule, dns, key};
 use crate::quote::Quoted;
 use crate::value::Value;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     match kind {
         "APIService" => Some(&ApiService),
@@ -14,7 +14,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     }
 }
 
-/// The rules of APIService. That a local one is available is for the pipeline to say, which knows the time.
+/// Rules of APIService. The pipeline sets the availability of a local one, because it has the time.
 pub struct ApiService;
 
 impl Rules for ApiService {
@@ -81,7 +81,7 @@ fn name(errors: &mut ErrorList, name: &str, required: &str) {
 }
 
 fn service(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let (bundle, skip) = (check::text(spec, "caBundle"), check::truth(spec, "insecureSkipTLSVerify"));
+    let (bundle, skip) = (check::text(spec, "caBundle"), check::boolean(spec, "insecureSkipTLSVerify"));
     let skip_path = path.child("insecureSkipTLSVerify");
     let service = check::field(spec, "service");
     if service.is_null() {

@@ -1,4 +1,5 @@
-//! The kinds of authentication.k8s.io: questions about who someone is. They are answered, never stored.
+//! Kinds of the group `authentication.k8s.io`: reviews and token requests, which are answered and never
+//! stored.
 
 use super::{Rules, check};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -10,7 +11,7 @@ const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 const TOKEN_SECONDS_DEFAULT: i64 = 60 * 60;
 const ATTESTATION_GROUPS: &str = "admissionReviewAPIGroups";
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "TokenReview" => &TokenReview,
@@ -20,14 +21,14 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// The rules of TokenReview. A review without a token is a bad request, see [`token_review_fault`].
+/// Rules of TokenReview. A review without a token is a bad request, see [`token_review_fault`].
 pub struct TokenReview;
 
 impl Rules for TokenReview {
     fn validate(&self, _object: &Value, _errors: &mut ErrorList) {}
 }
 
-/// What makes a TokenReview a bad request.
+/// Message if a TokenReview is a bad request.
 #[must_use]
 pub fn token_review_fault(object: &Value) -> Option<&'static str> {
     object
@@ -36,14 +37,14 @@ pub fn token_review_fault(object: &Value) -> Option<&'static str> {
         .then_some("token is required for TokenReview in authentication")
 }
 
-/// The rules of SelfSubjectReview: it says nothing that could be wrong.
+/// Rules of SelfSubjectReview, which has no input.
 pub struct SelfSubjectReview;
 
 impl Rules for SelfSubjectReview {
     fn validate(&self, _object: &Value, _errors: &mut ErrorList) {}
 }
 
-/// The rules of TokenRequest.
+/// Rules of TokenRequest.
 pub struct TokenRequest;
 
 impl Rules for TokenRequest {
@@ -76,7 +77,7 @@ impl Rules for TokenRequest {
         } else if !attestations.is_empty() {
             let detail = "attestations may only be specified with a webhook bound object reference";
             let value = check::shown(check::field(spec, "attestations"));
-            // It is complained about alone.
+            // Upstream reports this error alone.
             faults = FieldError::invalid(&at, value, detail).into();
         }
         errors.append(faults);

@@ -1,14 +1,17 @@
-//! The kinds of authorization.k8s.io: questions about who may do what. They are answered, never stored.
+//! Kinds of the group `authorization.k8s.io`: access reviews, which are answered and never stored.
 
 use super::Rules;
-use super::check::{self, Go};
+use super::check::{self, GoLayout};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::labels;
 use crate::value::Value;
 
-const NON_RESOURCE: Go = Go::Pointer(&Go::Struct(&[("Path", "path", Go::Text), ("Verb", "verb", Go::Text)]));
+const NON_RESOURCE: GoLayout = GoLayout::Pointer(&GoLayout::Struct(&[
+    ("Path", "path", GoLayout::Text),
+    ("Verb", "verb", GoLayout::Text),
+]));
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "SubjectAccessReview" => &AccessReview::Subject,
@@ -19,7 +22,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// The rules of SelfSubjectRulesReview. A review without a namespace is a bad request, see
+/// Rules of SelfSubjectRulesReview. A review without a namespace is a bad request, see
 /// [`rules_review_fault`].
 pub struct SelfSubjectRulesReview;
 
@@ -27,20 +30,20 @@ impl Rules for SelfSubjectRulesReview {
     fn validate(&self, _object: &Value, _errors: &mut ErrorList) {}
 }
 
-/// What makes a SelfSubjectRulesReview a bad request.
+/// Message if a SelfSubjectRulesReview is a bad request.
 #[must_use]
 pub fn rules_review_fault(object: &Value) -> Option<&'static str> {
     object.str_at(&["spec", "namespace"]).is_empty().then_some("no namespace on request")
 }
 
-/// The rules of the three reviews that ask for one permission.
+/// Rules of the three access reviews.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AccessReview {
-    /// SubjectAccessReview: of anyone.
+    /// SubjectAccessReview: for any user.
     Subject,
-    /// SelfSubjectAccessReview: of who asks.
+    /// SelfSubjectAccessReview: for the requesting user.
     SelfSubject,
-    /// LocalSubjectAccessReview: of anyone, in one namespace.
+    /// LocalSubjectAccessReview: for any user, in one namespace.
     Local,
 }
 
@@ -51,7 +54,7 @@ impl Rules for AccessReview {
             (check::field(spec, "resourceAttributes"), check::field(spec, "nonResourceAttributes"));
         if resource.is_null() == other.is_null() {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            errors.push(FieldError::invalid(&path, check::shown_go(other, &NON_RESOURCE), detail));
+            errors.push(FieldError::invalid(&path, check::format_go(other, &NON_RESOURCE), detail));
         }
         let nobody = check::text(spec, "user").is_empty() && check::list(spec, "groups").is_empty();
         if nobody && *self != AccessReview::SelfSubject {
@@ -82,16 +85,16 @@ impl AccessReview {
 }
 
 fn local(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
-    let resource = object.at(&["spec", "resourceAttributes"]).unwrap_or(check::NOTHING);
+    let resource = object.at(&["spec", "resourceAttributes"]).unwrap_or(check::ABSENT);
     let namespace = check::text(resource, "namespace");
     if !resource.is_null() && namespace != object.str_at(&["metadata", "namespace"]) {
         let at = path.child("resourceAttributes");
         errors.push(FieldError::invalid(&at.child("namespace"), namespace, "must match metadata.namespace"));
     }
-    let other = object.at(&["spec", "nonResourceAttributes"]).unwrap_or(check::NOTHING);
+    let other = object.at(&["spec", "nonResourceAttributes"]).unwrap_or(check::ABSENT);
     if !other.is_null() {
         let detail = "disallowed on this kind of request";
-        let value = check::shown_go(other, &NON_RESOURCE);
+        let value = check::format_go(other, &NON_RESOURCE);
         errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), value, detail));
     }
 }
@@ -116,7 +119,7 @@ fn selector(errors: &mut ErrorList, path: &Path<'_>, resource: &Value, name: &st
     }
 }
 
-/// Checks a requirement. Operators that are not known are let through, for servers to come.
+/// Validates a requirement. Unknown operators are accepted, for forward compatibility.
 fn requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, of_labels: bool) {
     let expression = check::expression(requirement);
     if of_labels {

@@ -1,4 +1,4 @@
-//! The kinds of the autoscaling group.
+//! Kinds of the group `autoscaling`.
 
 pub mod convert;
 pub mod horizontal_pod_autoscaler;

@@ -1,4 +1,4 @@
-//! The kinds of the batch group.
+//! Kinds of the group `batch`.
 
 pub mod cron_job;
 pub mod job;

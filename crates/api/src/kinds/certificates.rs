@@ -1,7 +1,6 @@
-//! The kinds of certificates.k8s.io.
+//! Kinds of the group `certificates.k8s.io`.
 //!
-//! What stands in a PEM block is not parsed: whether a request is well formed and signed, whether a certificate
-//! is one and belongs to its request, needs X.509 and is left to the server's cryptography.
+//! The content of PEM blocks is not parsed here: signatures and X.509 are checked by the server.
 
 pub mod cluster_trust_bundle;
 pub mod pem;
@@ -11,7 +10,7 @@ pub mod signing_request;
 
 use super::Rules;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "CertificateSigningRequest" => &signing_request::SigningRequest,

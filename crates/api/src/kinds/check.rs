@@ -1,7 +1,7 @@
-//! What the rules of many kinds need: short ways to read an object, and checks of the parts that kinds share.
+//! Shared helpers of validation: accessors for fields, and checks of common parts.
 //!
-//! Reading is lenient: what is absent reads as empty. Maps are walked in the order of their keys, so that the
-//! same object always gets the same complaints.
+//! Accessors are lenient: absent fields are empty. Maps are iterated in key order, so that the same object
+//! always gets the same errors.
 
 use compact_str::CompactString;
 
@@ -11,7 +11,7 @@ use crate::names::key;
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
-pub(super) use super::read::{expression, list, number, selector, text, texts, truth};
+pub(super) use super::read::{boolean, expression, list, number, selector, text, texts};
 
 mod condition;
 mod go;
@@ -19,67 +19,67 @@ mod go;
 pub(super) use super::core::pod_spec::{node_selector, validate_tolerations as tolerations};
 pub(super) use condition::conditions;
 pub(super) use condition::reason_faults;
-pub(super) use go::{Go, shown_go};
+pub(super) use go::{GoLayout, format_go};
 
-/// What an absent field reads as.
-pub(super) const NOTHING: &Value = &Value::Null;
+/// Value of an absent field.
+pub(super) const ABSENT: &Value = &Value::Null;
 
-/// What a change of a field that must stay is refused with.
+/// Message for a changed immutable field.
 pub(super) const IMMUTABLE: &str = "field is immutable";
 
-/// A field; null where it is absent.
+/// A field; null if absent.
 pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
-    value.get(name).unwrap_or(NOTHING)
+    value.get(name).unwrap_or(ABSENT)
 }
 
-/// Whether a field is there: what is a pointer in Go points to something.
+/// `true` if a field is present: a pointer in Go that is not nil.
 pub(super) fn is_set(value: &Value, name: &str) -> bool {
     !field(value, name).is_null()
 }
 
-/// The entries of a map, by key.
+/// Entries of a map, sorted by key.
 pub(super) fn entries<'a>(value: &'a Value, name: &str) -> Vec<(&'a str, &'a Value)> {
     let mut entries: Vec<_> = field(value, name).as_map().into_iter().flat_map(Map::iter).collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     entries
 }
 
-/// The entries of a map of texts, by key.
+/// Entries of a map of strings, sorted by key.
 pub(super) fn text_entries<'a>(value: &'a Value, name: &str) -> Vec<(&'a str, &'a str)> {
     entries(value, name).into_iter().map(|(key, value)| (key, value.as_str().unwrap_or_default())).collect()
 }
 
-/// A value as an error shows it when it is neither a number nor a plain text.
+/// A value as an error shows it if it is neither a number nor a plain string.
 pub(super) fn shown(value: &Value) -> BadValue {
     BadValue::Json(json::to_text(value).into())
 }
 
-/// Texts as an error shows them.
+/// Strings as an error shows them.
 pub(super) fn shown_texts(texts: &[&str]) -> BadValue {
     BadValue::json_strings(texts)
 }
 
-/// Sets a field of a map unless it is there.
+/// Sets a field of a map if it is absent.
 pub(super) fn default_to(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
     if map.get(name).is_none_or(Value::is_null) {
         map.insert(CompactString::from(name), make());
     }
 }
 
-/// Sets a field of a map unless it says something.
+/// Sets a field of a map if it is empty.
 pub(super) fn default_empty(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
     if map.get(name).is_none_or(Value::is_empty) {
         map.insert(CompactString::from(name), make());
     }
 }
 
-/// The objects in a list, to change them.
+/// Iterates over the objects of a list, for modification.
 pub(super) fn maps_mut<'a>(value: &'a mut Value, path: &[&str]) -> impl Iterator<Item = &'a mut Map> {
     let list = value.at_mut(path).and_then(Value::as_list_mut);
     list.into_iter().flat_map(|list| list.iter_mut()).filter_map(Value::as_map_mut)
 }
 
-/// Complains about a value that is none of an enumeration. Enumerations are types of their own in Go, so that the
+/// Adds an error if a value is not in the enumeration. Enumerations are named string types in Go, so the
 /// value is shown as JSON.
 pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, supported: &[&str]) {
     if !supported.contains(&value) {
@@ -87,19 +87,19 @@ pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, suppo
     }
 }
 
-/// Whether a `LabelSelector` has faults.
+/// `true` if a `LabelSelector` is invalid.
 pub(super) fn selector_is_invalid(of: &Value) -> bool {
     let mut errors = ErrorList::new();
     selector(&mut errors, &Path::NONE, of, false);
     !errors.is_empty()
 }
 
-/// Checks a label key.
+/// Validates a label key.
 pub(super) fn label_key(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     errors.push_invalid(path, text, key::label_key(text));
 }
 
-/// Checks the name of a CSI driver.
+/// Validates the name of a CSI driver.
 pub(super) fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
@@ -110,7 +110,7 @@ pub(super) fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, name: &st
     errors.push_invalid(path, name, crate::names::dns::subdomain(&name.to_lowercase()));
 }
 
-/// Checks that a quantity is not negative.
+/// Validates that a quantity is not negative.
 pub(super) fn nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quantity: &Value) {
     let text = quantity.as_str().unwrap_or_default();
     if Quantity::parse(text).is_ok_and(|quantity| quantity.sign() < 0) {
@@ -118,7 +118,7 @@ pub(super) fn nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quan
     }
 }
 
-/// The error for a field that must stay: newer rules show no value.
+/// Adds an error if an immutable field changed; newer rules show no value.
 pub(super) fn immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let changed = !same(new, old);
     if changed {
@@ -127,7 +127,7 @@ pub(super) fn immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, ol
     changed
 }
 
-/// Whether two values mean the same: an empty list or map is an absent one.
+/// `true` if two values are equal; an empty list or map equals an absent one.
 pub(super) fn same(new: &Value, old: &Value) -> bool {
     let blank = |value: &Value| match value {
         Value::List(list) => list.is_empty(),
@@ -137,7 +137,7 @@ pub(super) fn same(new: &Value, old: &Value) -> bool {
     new == old || (blank(new) && blank(old))
 }
 
-/// What to say about node labels that are no longer to be used.
+/// Deprecation warning for a node label.
 pub(super) fn deprecated_node_label(label: &str) -> Option<&'static str> {
     Some(match label {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",

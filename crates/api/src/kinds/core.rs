@@ -1,4 +1,4 @@
-//! The kinds of the core group.
+//! Kinds of the core group.
 
 pub mod binding;
 pub mod config_map;

@@ -1,10 +1,10 @@
-//! The kinds of discovery.k8s.io.
+//! Kinds of the group `discovery.k8s.io`.
 
 pub mod endpoint_slice;
 
 use super::Rules;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     match kind {
         "EndpointSlice" => Some(&endpoint_slice::EndpointSlice),

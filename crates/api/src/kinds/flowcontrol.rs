@@ -1,6 +1,6 @@
-//! The kinds of flowcontrol.apiserver.k8s.io.
+//! Kinds of the group `flowcontrol.apiserver.k8s.io`.
 //!
-//! [`builtin`] says which objects of them every cluster has.
+//! [`builtin`] has the objects that every cluster contains.
 
 pub mod builtin;
 pub mod flow_schema;
@@ -10,7 +10,7 @@ use super::{Rules, check};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::Value;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "FlowSchema" => &flow_schema::FlowSchema,
@@ -19,7 +19,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// Checks the conditions of a status: each type once, and none without.
+/// Validates the conditions of a status: types are present and unique.
 fn status(errors: &mut ErrorList, object: &Value) {
     let path = Path::root("status");
     let path = path.child("conditions");

@@ -1,9 +1,9 @@
-//! Tables of good and bad objects, in `cases/`.
+//! Table-driven validation tests, with cases in `cases/`.
 //!
-//! A case is a block of lines: a claim after `#`, then what is done to which kind, then the objects (for updates the
-//! old one and the new one) in YAML without `apiVersion` and `kind`, then what is expected: an error after `!`, a
-//! value in the object that would be stored after `=`, a warning after `~`. Errors are expected in order and none
-//! beside; one that ends in `…` need only begin so.
+//! A case is a block of lines: a claim after `#`, the verb and the kind, the objects in YAML without
+//! `apiVersion` and `kind` (for updates the old and the new one), then the expectations: an error after `!`,
+//! a field of the stored object after `=`, a warning after `~`. Errors are complete and in order; one that
+//! ends in `…` is a prefix.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ const CASES: [(&str, &str); 15] = [
     ("storagemigration.k8s.io", "storagemigration"),
 ];
 
-/// A case as it stands in its file.
+/// A case of a file.
 struct Case {
     group: &'static str,
     text: String,
@@ -47,7 +47,7 @@ impl Case {
         self.text.lines().next().unwrap_or_default()
     }
 
-    /// What is done, and to which kind.
+    /// Verb and kind.
     fn verb_and_kind(&self) -> (&str, &str) {
         self.text.lines().nth(1).and_then(|line| line.split_once(' ')).expect("a verb and a kind")
     }
@@ -57,7 +57,7 @@ impl Case {
         rules(self.group, kind).unwrap_or_else(|| panic!("no rules of {} {kind}", self.group))
     }
 
-    /// The objects as the pipeline hands them to the rules.
+    /// Objects as the pipeline passes them to the rules.
     fn objects(&self) -> Result<Vec<Value>, String> {
         let (_, kind) = self.verb_and_kind();
         let of = builtin().kind(self.group, "v1", kind).ok_or_else(|| "no schema".to_owned())?;
@@ -93,10 +93,10 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Kinds of these groups that come later.
-const LATER: [&str; 1] = ["CustomResourceDefinition"];
+/// Kinds of these groups without rules yet.
+const WITHOUT_RULES: [&str; 1] = ["CustomResourceDefinition"];
 
-/// What becomes of a write: the object, its errors and its warnings.
+/// Runs a write: returns the object, its errors and its warnings.
 fn run(verb: &str, rules: &dyn Rules, mut objects: Vec<Value>) -> (Value, ErrorList, Vec<String>) {
     let mut errors = ErrorList::new();
     let mut new = objects.pop().expect("a case has an object");
@@ -124,7 +124,7 @@ fn run(verb: &str, rules: &dyn Rules, mut objects: Vec<Value>) -> (Value, ErrorL
     (new, errors, warnings)
 }
 
-/// What differs from what is expected; empty if nothing does.
+/// Differences from the expectations; empty if there are none.
 fn differences(expected: &[&str], new: &Value, errors: &ErrorList, warnings: &[String]) -> String {
     let mut out = String::new();
     let after = |mark: &str| -> Vec<String> {
@@ -159,7 +159,7 @@ fn differences(expected: &[&str], new: &Value, errors: &ErrorList, warnings: &[S
 }
 
 #[test]
-fn objects_are_judged_as_the_tables_say() {
+fn objects_have_the_errors_and_warnings_of_the_tables() {
     let (mut faults, mut count) = (String::new(), 0);
     for case in cases() {
         let (verb, kind) = case.verb_and_kind();
@@ -220,7 +220,7 @@ fn for_each_gap(value: &Value, visit: &mut dyn FnMut(Value)) {
 }
 
 #[test]
-fn rules_bear_that_anything_is_missing() {
+fn rules_never_panic_on_missing_fields() {
     let mut count = 0;
     for case in cases() {
         let rules = case.rules();
@@ -247,7 +247,7 @@ fn rules_bear_that_anything_is_missing() {
 }
 
 #[test]
-fn a_status_is_written_apart_where_it_is_served_apart() {
+fn kinds_with_a_status_subresource_keep_status_on_update() {
     for info in resources::all().iter().filter(|info| info.version == "v1") {
         if CASES.iter().any(|(group, _)| *group == info.group)
             && let Some(rules) = rules(info.group, info.kind)
@@ -261,14 +261,14 @@ fn a_status_is_written_apart_where_it_is_served_apart() {
 fn every_served_kind_of_these_groups_has_rules() {
     for info in resources::all().iter().filter(|info| info.version == "v1") {
         let ours = CASES.iter().any(|(group, _)| *group == info.group);
-        if ours && !LATER.contains(&info.kind) {
+        if ours && !WITHOUT_RULES.contains(&info.kind) {
             assert!(rules(info.group, info.kind).is_some(), "{} {}", info.group, info.kind);
         }
     }
 }
 
 #[test]
-fn what_nobody_owns_through_an_endpoint_is_what_it_sets_back() {
+fn reset_fields_equal_the_fields_that_are_reset() {
     for info in resources::all().iter().filter(|info| info.version == "v1") {
         let Some(rules) = rules(info.group, info.kind) else { continue };
         let whole = rules.reset_fields();
@@ -287,7 +287,7 @@ fn what_nobody_owns_through_an_endpoint_is_what_it_sets_back() {
 }
 
 #[test]
-fn the_time_of_a_taint_is_a_default_and_new_when_its_effect_is() {
+fn taint_time_is_defaulted_and_renewed_with_its_effect() {
     let rules = rules("resource.k8s.io", "DeviceTaintRule").unwrap();
     let rule = |text: &str| json::parse(text.as_bytes()).unwrap();
     let author = Author { now: Time::from_seconds(60), user: "", groups: &[] };

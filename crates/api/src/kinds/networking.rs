@@ -1,4 +1,4 @@
-//! The kinds of networking.k8s.io.
+//! Kinds of the group `networking.k8s.io`.
 
 pub mod ingress;
 pub mod ingress_class;
@@ -8,7 +8,7 @@ pub mod service_cidr;
 
 use super::Rules;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "Ingress" => &ingress::Ingress,

@@ -1,4 +1,4 @@
-//! The kinds of the policy group.
+//! Kinds of the group `policy`.
 
 pub mod eviction;
 pub mod pod_disruption_budget;

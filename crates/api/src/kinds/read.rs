@@ -1,6 +1,6 @@
-//! Short ways to read an object, to fill in what it leaves out, and to note what is wrong with it.
+//! Accessors for fields of an object, helpers for defaulting, and helpers that add errors.
 //!
-//! Reading is lenient: what is absent, or of another type than decoding lets through, reads as empty.
+//! Accessors are lenient: a field that is absent or of the wrong type is empty.
 
 use std::borrow::Cow;
 
@@ -10,57 +10,57 @@ use crate::names::Faults;
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
-/// A field that is there.
-pub(crate) fn part<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
+/// A field that is present.
+pub(crate) fn present<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
     value.get(field).filter(|value| !value.is_null())
 }
 
-/// A text, empty where there is none.
+/// A string; empty if absent.
 pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A text behind a pointer.
-pub(crate) fn text_part<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+/// An optional string.
+pub(crate) fn optional_text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-/// A number, 0 where there is none.
+/// A number; 0 if absent.
 pub(crate) fn number(value: &Value, field: &str) -> i64 {
-    number_part(value, field).unwrap_or_default()
+    optional_number(value, field).unwrap_or_default()
 }
 
-/// A number behind a pointer.
-pub(crate) fn number_part(value: &Value, field: &str) -> Option<i64> {
+/// An optional number.
+pub(crate) fn optional_number(value: &Value, field: &str) -> Option<i64> {
     value.get(field).and_then(Value::as_i64)
 }
 
-/// A truth value, false where there is none.
-pub(crate) fn truth(value: &Value, field: &str) -> bool {
-    truth_part(value, field).unwrap_or_default()
+/// A boolean; false if absent.
+pub(crate) fn boolean(value: &Value, field: &str) -> bool {
+    optional_boolean(value, field).unwrap_or_default()
 }
 
-/// A truth value behind a pointer.
-pub(crate) fn truth_part(value: &Value, field: &str) -> Option<bool> {
+/// An optional boolean.
+pub(crate) fn optional_boolean(value: &Value, field: &str) -> Option<bool> {
     value.get(field).and_then(Value::as_bool)
 }
 
-/// A list, empty where there is none.
+/// A list; empty if absent.
 pub(crate) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value.get(field).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// The items of a list, to change them.
+/// Items of a list, for modification.
 pub(crate) fn list_mut<'a>(value: &'a mut Value, field: &str) -> &'a mut [Value] {
     value.get_mut(field).and_then(Value::as_list_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// The texts of a list.
+/// Strings of a list.
 pub(crate) fn texts<'a>(value: &'a Value, field: &str) -> Vec<&'a str> {
     list(value, field).iter().map(|item| item.as_str().unwrap_or_default()).collect()
 }
 
-/// The entries of a map, none where there is none.
+/// Entries of a map; none if absent.
 pub(crate) fn entries<'a>(
     value: &'a Value,
     field: &str,
@@ -68,7 +68,7 @@ pub(crate) fn entries<'a>(
     value.get(field).and_then(Value::as_map).into_iter().flat_map(|map| map.iter())
 }
 
-/// The entries of a map of texts.
+/// Entries of a map of strings.
 pub(crate) fn text_entries<'a>(
     value: &'a Value,
     field: &str,
@@ -76,33 +76,33 @@ pub(crate) fn text_entries<'a>(
     entries(value, field).map(|(key, value)| (key, value.as_str().unwrap_or_default()))
 }
 
-/// The entries of a map of texts, if there is one.
+/// Entries of a map of strings, if there is one.
 pub(crate) fn map_entries(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
     let map = map.and_then(Value::as_map);
     map.into_iter().flat_map(Map::iter).filter_map(|(key, value)| Some((key, value.as_str()?)))
 }
 
-/// The text of one annotation.
+/// Value of an annotation.
 pub(crate) fn annotation<'a>(meta: &'a Value, key: &str) -> Option<&'a str> {
     meta.get("annotations")?.get(key)?.as_str()
 }
 
-/// A quantity. Decoding has refused what is none, so anything else reads as zero.
+/// A quantity. Decoding rejects invalid ones, so anything else is zero.
 pub(crate) fn quantity(value: &Value) -> Quantity {
     value.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_else(|| Quantity::from(0))
 }
 
-/// Whether an amount has no fraction.
+/// `true` if an amount has no fraction.
 pub(crate) fn is_whole(amount: Quantity) -> bool {
     Quantity::from(amount.value()) == amount
 }
 
-/// How messages show a value that is a list or an object in the API's own types.
+/// A list or object as messages show it.
 pub(crate) fn shown(value: Option<&Value>) -> BadValue {
     value.map_or(BadValue::Null, |value| BadValue::Json(crate::json::to_text(value).into()))
 }
 
-/// Notes an invalid value.
+/// Adds an `Invalid` error.
 pub(crate) fn invalid(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -112,8 +112,8 @@ pub(crate) fn invalid(
     errors.push(FieldError::invalid(path, value, detail));
 }
 
-/// Notes the invalid value of an enumeration.
-pub(crate) fn invalid_word(
+/// Adds an `Invalid` error for a value of a named string type.
+pub(crate) fn invalid_name_of_type(
     errors: &mut ErrorList,
     path: &Path<'_>,
     word: &str,
@@ -122,12 +122,12 @@ pub(crate) fn invalid_word(
     errors.push(FieldError::invalid(path, BadValue::json_string(word), detail));
 }
 
-/// Notes a missing value.
+/// Adds a `Required` error.
 pub(crate) fn required(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
     errors.push(FieldError::required(path, detail));
 }
 
-/// Notes the fields of an object that are empty and must not be.
+/// Adds `Required` errors for empty fields of an object.
 pub(crate) fn require_texts(errors: &mut ErrorList, path: &Path<'_>, value: &Value, fields: &[&str]) {
     for field in fields {
         if text(value, field).is_empty() {
@@ -136,71 +136,71 @@ pub(crate) fn require_texts(errors: &mut ErrorList, path: &Path<'_>, value: &Val
     }
 }
 
-/// Notes a value that may not be there.
+/// Adds a `Forbidden` error.
 pub(crate) fn forbidden(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
     errors.push(FieldError::forbidden(path, detail));
 }
 
-/// Notes a word that is not among those supported, which are listed in the given order.
+/// Adds an error for a word that is not supported; the supported ones are listed in the given order.
 pub(crate) fn supported(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
     if !words.contains(&word) {
         errors.push(FieldError::not_supported(path, BadValue::json_string(word), words));
     }
 }
 
-/// Notes a missing word, or one that is not among those supported.
+/// Adds an error for a missing or unsupported word.
 pub(crate) fn required_word(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
     if word.is_empty() { required(errors, path, "") } else { supported(errors, path, word, words) }
 }
 
-/// Notes what is wrong with a number.
+/// Adds the faults of a number.
 pub(crate) fn number_faults(errors: &mut ErrorList, path: &Path<'_>, number: i64, faults: Faults) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, number, fault)));
 }
 
-/// Notes a number below zero.
+/// Adds an error for a negative number.
 pub(crate) fn nonnegative(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
     if number < 0 {
         invalid(errors, path, number, "must be greater than or equal to 0");
     }
 }
 
-/// Notes a number that is not above zero.
+/// Adds an error for a number that is not positive.
 pub(crate) fn positive(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
     if number <= 0 {
         invalid(errors, path, number, "must be greater than zero");
     }
 }
 
-/// Notes the id of a user or group that cannot be one.
+/// Adds an error for an invalid user or group ID.
 pub(crate) fn unix_id(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
-    if let Some(id) = number_part(value, field) {
+    if let Some(id) = optional_number(value, field) {
         number_faults(errors, &path.child(field), id, crate::names::key::unix_id(id));
     }
 }
 
-/// The labels that a `LabelSelector` asks for.
+/// `matchLabels` of a `LabelSelector`.
 pub fn match_labels(selector: &Value) -> impl Iterator<Item = (&str, &str)> {
     text_entries(selector, "matchLabels")
 }
 
-/// The further conditions of a `LabelSelector`.
+/// `matchExpressions` of a `LabelSelector`.
 #[must_use]
 pub fn expressions(selector: &Value) -> Vec<Expression<'_>> {
     list(selector, "matchExpressions").iter().map(expression).collect()
 }
 
-/// One condition of a `LabelSelector`.
+/// One match expression of a `LabelSelector`.
 pub(crate) fn expression(of: &Value) -> Expression<'_> {
     Expression { key: text(of, "key"), operator: text(of, "operator"), values: texts(of, "values") }
 }
 
-/// Notes what is wrong with a `LabelSelector`. `lenient` lets values through that no label can have.
+/// Adds the errors of a `LabelSelector`. `lenient` accepts values that are not valid label values.
 pub(crate) fn selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) {
     labels::validate(errors, path, match_labels(selector), &expressions(selector), lenient);
 }
 
-/// Notes what is wrong with a `LabelSelector`, where there is one.
+/// Adds the errors of a `LabelSelector`, if there is one.
 pub(crate) fn label_selector(errors: &mut ErrorList, path: &Path<'_>, of: Option<&Value>) {
     if let Some(of) = of {
         selector(errors, path, of, false);
@@ -214,14 +214,14 @@ pub(crate) fn fill_absent(map: &mut Map, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// Sets a text that is absent or empty.
+/// Sets a string that is absent or empty.
 pub(crate) fn fill(map: &mut Map, field: &str, value: &str) {
     if map.get(field).is_none_or(Value::is_empty) {
         map.insert(field, value);
     }
 }
 
-/// Whether two values mean the same: amounts count, not how they are spelt.
+/// `true` if two values are equal; quantities compare by amount, independent of their spelling.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => {

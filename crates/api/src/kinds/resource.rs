@@ -1,7 +1,7 @@
-//! The kinds of resource.k8s.io: devices, and who may use them.
+//! Kinds of the group `resource.k8s.io`: dynamic resource allocation.
 //!
-//! Expressions that select devices are checked for their length, not compiled. Fields of features that are off by
-//! default are dropped. Whether a writer may ask for administrative access is not checked here.
+//! CEL selectors are checked for their length and not compiled. Fields of features that are off by default
+//! are cleared. The permission for administrative access is not checked here.
 
 pub mod allocation;
 pub mod claim_spec;
@@ -21,7 +21,7 @@ use super::{Rules, check};
 use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
 use crate::value::Value;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "DeviceClass" => &device_class::DeviceClass,
@@ -33,7 +33,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// What is wrong with an object: what handwritten rules say comes before what declared ones say.
+/// Errors of an object: those of handwritten validation precede those of declarative validation.
 #[derive(Default)]
 struct Report {
     first: ErrorList,
@@ -46,7 +46,7 @@ impl Report {
         errors.append(self.late);
     }
 
-    /// Visits the elements of a list that must not have more than `max`.
+    /// Visits the items of a list with at most `max` items.
     fn each(
         &mut self,
         path: &Path<'_>,
@@ -62,9 +62,9 @@ impl Report {
         }
     }
 
-    /// Complains about elements that have the same key as one before.
+    /// Adds an error for each item with the key of an earlier one.
     fn unique<K: Ord>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
-        // A list that is too long is not looked into.
+        // A list that is too long is not examined.
         let place = path.to_string();
         if self.late.iter().any(|error| error.kind == ErrorKind::TooMany && error.field.as_str() == place) {
             return;
@@ -79,7 +79,7 @@ impl Report {
     }
 }
 
-/// Removes fields of features that are off from the objects of a list.
+/// Removes fields of disabled features from the objects of a list.
 fn drop_fields(value: &mut Value, path: &[&str], fields: &[&str]) {
     for map in check::maps_mut(value, path) {
         map.retain(|name, _| !fields.contains(&name));

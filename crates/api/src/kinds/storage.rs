@@ -1,4 +1,4 @@
-//! The kinds of storage.k8s.io.
+//! Kinds of the group `storage.k8s.io`.
 
 pub mod csi_driver;
 pub mod csi_node;
@@ -14,7 +14,7 @@ use crate::value::Value;
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
 
-/// The rules of a kind of this group.
+/// Returns the rules of a kind of this group.
 pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     Some(match kind {
         "StorageClass" => &storage_class::StorageClass,
@@ -27,7 +27,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// Checks the parameters that a class hands to its driver.
+/// Validates the driver parameters of a class.
 fn parameters(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
     let parameters = check::text_entries(object, "parameters");
     if parameters.len() > PARAMETERS_MAX {

@@ -1,22 +1,21 @@
-//! What kinds that run pods have in common: selectors, templates, counters, and amounts such as `25%`.
+//! Shared validation of workloads: selectors, pod templates, counters, and int-or-percent values.
 //!
-//! The words and paths are those that clients know; each function adds its faults in upstream's order.
+//! Messages and paths are upstream's; each function adds its errors in upstream's order.
 
 use std::borrow::Cow;
 
 use super::core::pod_spec::{self, internal};
 pub use super::read::{expressions, match_labels};
-use super::read::{list, number_part, shown, text};
+use super::read::{list, optional_number, shown, text};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::labels;
 use crate::names::{dns, key};
 use crate::value::Value;
 
-/// What a counter must be.
+/// Message for a negative counter.
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// The error for a structure that differs from what it was. `ty` is its type inside upstream's server, which the
-/// message shows.
+/// Adds an error if an immutable struct changed. `ty` is its internal Go type, which the message shows.
 pub fn check_unchanged(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -30,17 +29,17 @@ pub fn check_unchanged(
     }
 }
 
-/// Drops from the pod template at `path` what is switched off in this version.
+/// Clears the fields of disabled features in the pod template at `path`.
 pub fn drop_disabled_template(object: &mut Value, path: &[&str]) {
     if let Some(template) = object.at_mut(path) {
         pod_spec::drop_disabled_template(template);
     }
 }
 
-/// Checks that the counters in `fields` are not negative where they are set.
+/// Checks that the counters in `fields` are not negative, if set.
 pub fn nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
     for field in fields {
-        if let Some(count) = number_part(parent, field).filter(|count| *count < 0) {
+        if let Some(count) = optional_number(parent, field).filter(|count| *count < 0) {
             errors.push(FieldError::invalid(&path.child(field), count, NOT_NEGATIVE));
         }
     }
@@ -55,16 +54,16 @@ pub fn at_most(
     limit: &str,
     detail: &'static str,
 ) {
-    let limit = number_part(status, limit).unwrap_or(0);
+    let limit = optional_number(status, limit).unwrap_or(0);
     for field in fields {
-        if let Some(count) = number_part(status, field).filter(|count| *count > limit) {
+        if let Some(count) = optional_number(status, field).filter(|count| *count > limit) {
             errors.push(FieldError::invalid(&path.child(field), count, detail));
         }
     }
 }
 
-/// Checks that `status.collisionCount` does not fall.
-pub fn collisions_only_rise(errors: &mut ErrorList, new: &Value, old: &Value) {
+/// Checks that `status.collisionCount` does not decrease.
+pub fn check_collision_count(errors: &mut ErrorList, new: &Value, old: &Value) {
     let count = |object: &Value| object.at(&["status", "collisionCount"]).and_then(Value::as_i64);
     let (new, old) = (count(new), count(old));
     if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
@@ -74,8 +73,8 @@ pub fn collisions_only_rise(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// Checks a label selector, and says whether it selects anything by the strict rule. `lenient` lets values
-/// through that cannot be those of labels.
+/// Validates a label selector; `true` if it is valid by the strict rule. `lenient` accepts values that are
+/// not valid label values.
 pub fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) -> bool {
     let expressions = expressions(selector);
     let before = errors.len();
@@ -88,7 +87,7 @@ pub fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value,
     strict.is_empty()
 }
 
-/// Whether a label selector names a value that no label can have.
+/// `true` if a label selector has a value that is not a valid label value.
 #[must_use]
 pub fn has_invalid_values(selector: Option<&Value>) -> bool {
     let Some(selector) = selector else { return false };
@@ -97,7 +96,7 @@ pub fn has_invalid_values(selector: Option<&Value>) -> bool {
         .any(|expression| expression.values.iter().any(|value| !key::label_value(value).is_empty()))
 }
 
-/// Whether a valid label selector selects an object with these labels. An absent one selects nothing.
+/// `true` if a valid label selector selects an object with these labels. An absent selector selects nothing.
 #[must_use]
 pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
     let Some(selector) = selector else { return false };
@@ -116,14 +115,14 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
         && list(selector, "matchExpressions").iter().all(holds)
 }
 
-/// Whether a label selector asks for nothing.
+/// `true` if a label selector is empty.
 #[must_use]
 pub fn is_empty_selector(selector: &Value) -> bool {
     let is_empty = |field: &str| selector.get(field).is_none_or(Value::is_empty);
     is_empty("matchLabels") && is_empty("matchExpressions")
 }
 
-/// Checks that `selector` selects the pods of `template`, found at `path`.
+/// Checks that `selector` selects the pods of `template`, which is at `path`.
 pub fn check_template_labels(
     errors: &mut ErrorList,
     selector: Option<&Value>,
@@ -138,7 +137,7 @@ pub fn check_template_labels(
     }
 }
 
-/// Checks a pod template, more mildly where it takes the place of an older one.
+/// Validates a pod template; an update accepts values that the old template has.
 pub fn check_template(errors: &mut ErrorList, template: &Value, old: Option<&Value>, path: &Path<'_>) {
     match old {
         Some(old) => pod_spec::validate_template_update(template, old, path, errors),
@@ -146,8 +145,8 @@ pub fn check_template(errors: &mut ErrorList, template: &Value, old: Option<&Val
     }
 }
 
-/// Checks what a template of pods that run for ever may not say. `kind` is who may not say it.
-pub fn check_runs_for_ever(errors: &mut ErrorList, template: &Value, path: &Path<'_>, kind: &str) {
+/// Rejects fields that a long-running pod may not have. `kind` is the kind in the message.
+pub fn check_long_running(errors: &mut ErrorList, template: &Value, path: &Path<'_>, kind: &str) {
     let spec = path.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);
     if policy != "Always" {
@@ -160,8 +159,8 @@ pub fn check_runs_for_ever(errors: &mut ErrorList, template: &Value, path: &Path
     }
 }
 
-/// The warning for a name that cannot be the name of a host.
-pub fn warn_of_name(object: &Value, warnings: &mut Vec<String>) {
+/// Adds a warning for a name that is not a valid host name.
+pub fn warn_about_name(object: &Value, warnings: &mut Vec<String>) {
     let faults = dns::label(object.str_at(&["metadata", "name"]));
     if !faults.is_empty() {
         let faults: Vec<Cow<'static, str>> = faults;
@@ -173,7 +172,7 @@ pub fn warn_of_name(object: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// Checks an amount that is a number or a percentage.
+/// Validates an int-or-percent value.
 pub fn check_int_or_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
     match value {
         Value::Str(text) => {
@@ -188,14 +187,14 @@ pub fn check_int_or_percent(errors: &mut ErrorList, value: &Value, path: &Path<'
     }
 }
 
-/// Checks that an amount is not more than `100%`.
-pub fn check_at_most_whole(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
+/// Checks that an int-or-percent value is at most `100%`.
+pub fn check_at_most_100_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
     if percent(value).is_some_and(|percent| percent > 100) {
         errors.push(FieldError::invalid(path, shown(Some(value)), "must not be greater than 100%"));
     }
 }
 
-/// The number in an amount, be it a percentage or not; 0 where there is none.
+/// Number of an int-or-percent value, percentage or not; 0 if absent.
 #[must_use]
 pub fn int_or_percent(value: Option<&Value>) -> i64 {
     match value {
@@ -210,9 +209,9 @@ fn percent(value: &Value) -> Option<i64> {
     if !key::percent(text).is_empty() {
         return None;
     }
-    // More digits than fit are a very large percentage.
+    // More digits than fit mean a very large percentage.
     Some(text.trim_end_matches('%').parse().unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
-pub(crate) mod trial;
+pub(crate) mod fixture;

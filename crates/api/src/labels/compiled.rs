@@ -1,34 +1,34 @@
-//! Label selectors compiled for many objects: conditions merged by key, values in order.
+//! Label selectors compiled for matching many objects: requirements merged by key, values sorted.
 //!
-//! A [`Selector`] tells its requirements one by one, as the client wrote them. A [`CompiledSelector`] has one rule for
-//! each key and reads the labels of an object once: O(labels × log(keys + values)), however many requirements there
-//! are. Requirements that contradict each other are found when it is made, and it then selects nothing.
+//! A [`Selector`] keeps its requirements as the client wrote them. A [`CompiledSelector`] has one rule per
+//! key and reads the labels of an object once: O(labels × log(keys + values)) for any number of requirements.
+//! Contradicting requirements are detected at compilation, and the compiled selector then selects nothing.
 
 use super::{Operator, Requirement, Selector};
 
-/// A selector to match many objects with.
+/// A compiled label selector.
 #[derive(Clone, Debug)]
 pub struct CompiledSelector {
-    /// In the order of their keys; none if nothing is selected.
+    /// Rules sorted by key; `None` if nothing is selected.
     rules: Vec<KeyRule>,
-    /// Rules whose label must be there.
+    /// Number of rules whose label must exist.
     required: usize,
     is_nothing: bool,
 }
 
-/// All conditions on one label.
+/// All requirements on one label.
 #[derive(Clone, Debug)]
 struct KeyRule {
     key: Box<str>,
     is_required: bool,
     is_forbidden: bool,
-    /// Values of which the label must have one, sorted.
+    /// Sorted values of which the label must have one.
     allowed: Option<Vec<Box<str>>>,
-    /// Values that the label must not have, sorted.
+    /// Sorted values that the label must not have.
     denied: Vec<Box<str>>,
-    /// The label must be an integer above this.
+    /// Exclusive lower bound for an integer label.
     above: Option<i64>,
-    /// The label must be an integer below this.
+    /// Exclusive upper bound for an integer label.
     below: Option<i64>,
 }
 
@@ -58,7 +58,7 @@ impl KeyRule {
         (!is_empty && !is_contradictory).then_some(rule)
     }
 
-    /// Adds a condition; nothing if it cannot be met.
+    /// Adds a requirement; `None` if the rule can no longer be met.
     fn add(&mut self, requirement: &Requirement) -> Option<()> {
         let operator = requirement.operator;
         self.is_required |=
@@ -68,7 +68,7 @@ impl KeyRule {
                 let mut values = requirement.values.clone();
                 values.sort_unstable();
                 match &mut self.allowed {
-                    // Both are sorted; the outcome is no longer than either.
+                    // Both are sorted; the intersection is no longer than either.
                     Some(allowed) => allowed.retain(|value| values.binary_search(value).is_ok()),
                     None => self.allowed = Some(values),
                 }
@@ -119,7 +119,7 @@ impl CompiledSelector {
         !self.is_nothing && self.rules.is_empty()
     }
 
-    /// `true` if an object with these labels is selected. Each key comes once.
+    /// `true` if an object with these labels is selected. Keys must be unique.
     pub fn matches<'a>(&self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> bool {
         if self.is_nothing {
             return false;

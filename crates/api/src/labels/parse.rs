@@ -1,6 +1,4 @@
-//! Reading selectors from queries.
-//!
-//! The messages name what was found and what would have been right, in words that clients know.
+//! Label selector parser with upstream's error texts.
 
 use std::collections::BTreeSet;
 
@@ -10,40 +8,40 @@ use super::{Operator, Requirement};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::names::key::label_key;
 
-/// Why a text is no selector.
+/// Syntax error of a label selector.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ParseError {
-    /// Something stands where a requirement should begin or end.
+    /// Unexpected token at the beginning or end of a requirement.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// What stands there.
+        /// Offending token.
         found: Box<str>,
-        /// What should.
+        /// Tokens that are allowed instead.
         expected: &'static str,
     },
-    /// A requirement is wrong in itself.
+    /// Invalid requirement.
     #[error("unable to parse requirement: {0}")]
     Requirement(#[from] RequirementError),
 }
 
-/// What is wrong in a requirement.
+/// Error in one requirement.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum RequirementError {
-    /// Something stands where it should not.
+    /// Unexpected token.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// What stands there.
+        /// Offending token.
         found: Box<str>,
-        /// What should.
+        /// Tokens that are allowed instead.
         expected: &'static str,
     },
-    /// No list follows `in` or `notin`.
+    /// `in` or `notin` without a list.
     #[error("found '{0}' expected: '('")]
     NoList(Box<str>),
-    /// The key cannot be that of a label.
+    /// The key is not a valid label key.
     #[error("{0}")]
     Key(Box<FieldError>),
-    /// Key, operator and values do not go together.
+    /// The values are not valid for key and operator.
     #[error("{0}")]
     Invalid(ErrorList),
 }
@@ -72,7 +70,7 @@ struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// The token as a value: there, `in` and `notin` are words like any other.
+    /// The token as a value: there, `in` and `notin` are ordinary words.
     fn as_value(self) -> Token<'a> {
         match self.kind {
             Kind::In | Kind::NotIn => Token { kind: Kind::Word, ..self },
@@ -85,7 +83,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Cuts a text into tokens, with one token of foresight.
+/// Tokenizer with one token of lookahead.
 struct Lexer<'a> {
     rest: &'a str,
     next: Token<'a>,
@@ -98,7 +96,7 @@ impl<'a> Lexer<'a> {
         lexer
     }
 
-    /// Takes the next token.
+    /// Consumes the next token.
     fn take(&mut self) -> Token<'a> {
         let token = self.next;
         if token.kind != Kind::End {
@@ -110,7 +108,7 @@ impl<'a> Lexer<'a> {
     fn scan(&mut self) -> Token<'a> {
         self.rest = self.rest.trim_start_matches(is_space);
         let kind = match self.rest.as_bytes() {
-            // A zero byte ends the selector, unless it touches the token before it: then it only ends that.
+            // A NUL byte ends the selector, except directly after a token, which it only ends.
             [] | [0, ..] => return Token { kind: Kind::End, text: "" },
             [b'!', b'=', ..] => Kind::NotEquals,
             [b'=', b'=', ..] => Kind::DoubleEquals,
@@ -228,7 +226,7 @@ fn parse_value<'a>(lexer: &mut Lexer<'a>) -> Result<&'a str, RequirementError> {
     if value.kind == Kind::Word { Ok(value.text) } else { Err(value.unexpected("identifier")) }
 }
 
-/// A list in parentheses. Its items may be empty, and an empty list holds one empty item.
+/// Parses a list in parentheses. Its items may be empty, and an empty list has one empty item.
 fn parse_list<'a>(lexer: &mut Lexer<'a>) -> Result<BTreeSet<&'a str>, RequirementError> {
     let open = lexer.take();
     if open.kind != Kind::Open {

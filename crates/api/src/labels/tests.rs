@@ -1,4 +1,4 @@
-//! Every form of a label selector.
+//! Tests of label selectors: syntax, matching and error texts.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn matches(text: &str, labels: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn selectors_print_in_the_form_that_clients_know() {
+fn selectors_print_as_upstream() {
     for (text, printed) in [
         ("", ""),
         ("\t ", ""),
@@ -39,7 +39,7 @@ fn selectors_print_in_the_form_that_clients_know() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn syntax_errors_have_the_texts_of_go() {
     for (text, message) in [
         ("==", "found '==', expected: !, identifier, or 'end of string'"),
         (",a", "found ',', expected: !, identifier, or 'end of string'"),
@@ -76,7 +76,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn labels_meet_requirements() {
+fn labels_match_requirements() {
     let labels = [("app", "web"), ("tier", "5"), ("empty", "")];
     for (text, expected) in [
         ("", true),
@@ -106,7 +106,7 @@ fn labels_meet_requirements() {
 }
 
 #[test]
-fn nothing_and_everything_are_not_the_same() {
+fn nothing_and_everything_differ() {
     assert_eq!(Selector::parse(""), Ok(Selector::EVERYTHING));
     assert_ne!(Selector::Nothing, Selector::EVERYTHING);
     assert!(Selector::EVERYTHING.is_everything() && !Selector::Nothing.is_everything());
@@ -115,7 +115,7 @@ fn nothing_and_everything_are_not_the_same() {
 }
 
 #[test]
-fn a_required_value_is_the_only_one_that_can_match() {
+fn required_value_is_the_only_match() {
     let selector = selector("a=1,b in (2),c in (3,4),d!=5,e==6,f=7,f=8");
     let required: Vec<_> = ["a", "b", "c", "d", "e", "f", "g"].map(|key| selector.required_value(key)).into();
     assert_eq!(required, [Some("1"), Some("2"), None, None, Some("6"), Some("7"), None]);
@@ -123,7 +123,7 @@ fn a_required_value_is_the_only_one_that_can_match() {
 }
 
 #[test]
-fn selectors_of_objects_become_selectors() {
+fn label_selectors_of_objects_are_converted() {
     let expression =
         |operator, values: &[&'static str]| Expression { key: "k", operator, values: values.to_vec() };
     let made = Selector::from_parts(
@@ -146,7 +146,7 @@ fn selectors_of_objects_become_selectors() {
 }
 
 #[test]
-fn faults_of_selectors_in_objects_are_found_at_their_fields() {
+fn errors_of_label_selectors_name_their_fields() {
     let mut errors = ErrorList::new();
     let expressions = [
         Expression { key: "a b", operator: "In", values: vec![] },
@@ -190,13 +190,13 @@ fn requirements() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn the_printed_form_reads_back_as_the_same_selector(parts in prop::collection::vec(requirements(), 0..6)) {
+    fn printed_selector_parses_back(parts in prop::collection::vec(requirements(), 0..6)) {
         let first = selector(&parts.join(","));
         prop_assert_eq!(selector(&first.to_string()), first);
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "[a-c=!(),<> \0in]{0,20}") {
+    fn arbitrary_text_never_panics(text in "[a-c=!(),<> \0in]{0,20}") {
         if let Ok(selector) = Selector::parse(&text) {
             prop_assert_eq!(Selector::parse(&selector.to_string()), Ok(selector));
         }
@@ -205,7 +205,7 @@ proptest! {
 
 proptest::proptest! {
     #[test]
-    fn compiled_selector_selects_what_the_selector_selects(
+    fn compiled_selector_matches_as_the_selector_does(
         text in "(a|!a|b|a (in|notin) \\((x|y|5)(,(x|5|7)){0,2}\\)|b(=|!=|==)(x|y|7)|b(>|<)[4-8])(,(!b|a|b(>|<)[4-8]|a(=|!=)(x|5|6)|a in \\((x|5),6\\))){0,4}",
         a in proptest::option::of("(x|y|5|6|7)"),
         b in proptest::option::of("(x|y|5|6|7)"),

@@ -1,11 +1,11 @@
-//! Checking a `LabelSelector` in an object.
+//! Validation of a `LabelSelector` in an object.
 
 use super::Expression;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::names::{key, metadata};
 
-/// Checks a `LabelSelector`. `allow_invalid_values` lets values through that cannot be those of labels, for
-/// updates of objects that have such values already.
+/// Validates a `LabelSelector`. `allow_invalid_values` accepts values that are not valid label values, for
+/// updates of objects that already have them.
 pub fn validate<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -20,7 +20,7 @@ pub fn validate<'a>(
     }
 }
 
-/// Checks one expression of a `LabelSelector`.
+/// Validates one match expression of a `LabelSelector`.
 pub fn validate_requirement(
     errors: &mut ErrorList,
     path: &Path<'_>,

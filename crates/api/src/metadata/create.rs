@@ -1,4 +1,4 @@
-//! What a create does to metadata.
+//! Metadata of a create.
 
 use thiserror::Error;
 
@@ -7,41 +7,41 @@ use crate::rfc3339::Seconds;
 use crate::time::Time;
 use crate::value::Value;
 
-/// What only the server says about a new object.
+/// Fields of a new object that only the server sets.
 const SYSTEM_FIELDS: [&str; 5] =
     ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
-/// What a new object gets from outside.
+/// Inputs for the metadata of a new object.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// When it is made.
+    /// Creation timestamp.
     pub now: Time,
-    /// Its uid.
+    /// UID of the object.
     pub uid: &'a str,
-    /// Chance, for a name made from `generateName`.
+    /// Entropy for a name generated from `generateName`.
     pub entropy: u64,
 }
 
-/// The object names another namespace than the request.
+/// The namespace of the object differs from that of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the namespace of the provided object does not match the namespace sent on the request")]
 pub struct NamespaceMismatch;
 
-/// A new object names a revision, as if it were an old one.
+/// The object of a create has a `resourceVersion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("resourceVersion should not be set on objects to be created")]
 pub struct RevisionOnCreate;
 
-/// Checks that a new object does not pass for an old one.
+/// Checks that the object of a create has no `resourceVersion`.
 ///
 /// # Errors
-/// If it names a revision.
+/// If it has one.
 pub fn ensure_new(object: &Value) -> Result<(), RevisionOnCreate> {
     if matches!(super::text(object, "resourceVersion"), "" | "0") { Ok(()) } else { Err(RevisionOnCreate) }
 }
 
-/// Drops what a client may not say about a new object.
-pub fn wipe(object: &mut Value) {
+/// Clears the fields of a new object that only the server may set.
+pub fn clear_system_fields(object: &mut Value) {
     if let Some(meta) = object.get_mut("metadata").and_then(Value::as_map_mut) {
         for field in SYSTEM_FIELDS {
             meta.remove(field);
@@ -49,10 +49,10 @@ pub fn wipe(object: &mut Value) {
     }
 }
 
-/// Sets the namespace to that of the request, which is empty for kinds of the cluster.
+/// Sets the namespace to that of the request, which is empty for cluster-scoped kinds.
 ///
 /// # Errors
-/// If the object names another one.
+/// If the object has another one.
 pub fn ensure_namespace(object: &mut Value, namespace: &str) -> Result<(), NamespaceMismatch> {
     let said = super::namespace(object);
     if said == namespace {
@@ -68,8 +68,8 @@ pub fn ensure_namespace(object: &mut Value, namespace: &str) -> Result<(), Names
     }
 }
 
-/// Writes what the server says about a new object: uid, time, a name where only its beginning is given, and the
-/// first generation where the kind counts them.
+/// Sets UID, creation timestamp, a name generated from `generateName` if it has none, and generation 1 if the
+/// kind has one.
 pub fn stamp(object: &mut Value, stamp: &Stamp<'_>, has_generation: bool) {
     let name = match (super::name(object), super::text(object, "generateName")) {
         ("", prefix) if !prefix.is_empty() => Some(generated_name(prefix, stamp.entropy)),

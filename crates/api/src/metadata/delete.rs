@@ -1,8 +1,9 @@
-//! What a delete does to an object: mark it and wait, or remove it.
+//! Deletion of an object: immediate removal, or a deletion timestamp until grace period and finalizers are
+//! done.
 //!
-//! An object goes at once unless somebody has to do something first: a node that must stop a pod within its
-//! grace period, or whoever put a finalizer on it. What shall become of dependents is written down as a
-//! finalizer too, so that garbage collection sees it in the object.
+//! An object is removed at once unless it has a grace period (a node must stop the pod first) or finalizers.
+//! The propagation policy is recorded as a finalizer too, so that the garbage collector finds it in the
+//! object.
 
 use std::time::Duration;
 
@@ -15,59 +16,59 @@ use crate::rfc3339::{self, Seconds};
 use crate::time::Time;
 use crate::value::Value;
 
-/// What becomes of dependents if nobody says.
+/// Default propagation policy of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GarbagePolicy {
-    /// They go too: most kinds.
+    /// Dependents are deleted: most kinds.
     #[default]
     DeleteDependents,
-    /// They stay.
+    /// Dependents are orphaned.
     OrphanDependents,
-    /// There are none, whatever anybody says: events.
+    /// The propagation policy is ignored, because objects have no dependents: events.
     Unsupported,
 }
 
-/// What a delete comes to.
+/// Result of a delete request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deletion {
-    /// It is being deleted already, and this delete changes nothing.
+    /// The object is already in deletion, and this request changes nothing.
     Pending,
-    /// It stays, marked as deleted, until what it waits for has happened.
+    /// The object stays with a deletion timestamp until its grace period and finalizers are done.
     Mark(Value),
-    /// It goes, and this is the last that is seen of it.
+    /// The object is removed; holds its final state.
     Remove(Value),
 }
 
-/// The object is not the one that the delete is meant for. The answer is a conflict, on the kind and not on the
-/// resource.
+/// A precondition of the delete does not hold. The response is a conflict on the kind, not on the resource.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PreconditionError {
-    /// It has another uid.
+    /// The UID differs.
     #[error(
         "the UID in the precondition ({expected}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
     )]
     Uid {
-        /// The uid that the delete names.
+        /// UID of the precondition.
         expected: Box<str>,
-        /// The uid of the object.
+        /// UID of the object.
         found: Box<str>,
     },
-    /// It has another revision.
+    /// The `resourceVersion` differs.
     #[error(
         "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({found}). The object might have been modified"
     )]
     ResourceVersion {
-        /// The revision that the delete names.
+        /// `resourceVersion` of the precondition.
         expected: Box<str>,
-        /// The revision of the object.
+        /// `resourceVersion` of the object.
         found: Box<str>,
     },
 }
 
 impl PreconditionError {
-    /// The same in the words of the store, which namespaces use. The conflict is then on the resource.
+    /// Message of upstream's storage layer, which is used for namespaces. The conflict is then on the
+    /// resource.
     #[must_use]
-    pub fn in_words_of_the_store(&self) -> String {
+    pub fn store_message(&self) -> String {
         let (what, expected, found) = match self {
             PreconditionError::Uid { expected, found } => ("UID", expected, found),
             PreconditionError::ResourceVersion { expected, found } => ("ResourceVersion", expected, found),
@@ -77,7 +78,7 @@ impl PreconditionError {
 }
 
 impl GarbagePolicy {
-    /// What becomes of the dependents of objects of a kind, in its GA version, if nobody says.
+    /// Default propagation policy of a kind in its GA version.
     #[must_use]
     pub fn of(group: &str, kind: &str) -> GarbagePolicy {
         match (group, kind) {
@@ -88,9 +89,10 @@ impl GarbagePolicy {
     }
 }
 
-/// Whether the answer to a delete that removed an object is the object; for other kinds it is a status.
+/// `true` if the response to a delete that removed the object is the object; for other kinds it is a
+/// `Status`.
 #[must_use]
-pub fn answers_with_object(group: &str, kind: &str) -> bool {
+pub fn returns_deleted_object(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
         (
@@ -129,8 +131,8 @@ pub fn check_preconditions(object: &Value, options: &DeleteOptions<'_>) -> Resul
     Ok(())
 }
 
-/// Decides what a delete with valid options comes to. `grace_seconds` is what the kind makes of the options:
-/// nothing for all kinds but those that go gracefully.
+/// Applies a delete with valid options. `grace_seconds` is the grace period that the kind derives from the
+/// options; `None` for kinds without graceful deletion.
 ///
 /// # Errors
 /// If the object does not meet the preconditions.
@@ -160,11 +162,11 @@ pub fn delete(
 }
 
 enum Graceful {
-    /// The kind or the state of the object does not allow for a grace period.
+    /// The kind or the state of the object does not allow a grace period.
     No,
-    /// A grace period is running, and no shorter one is asked for.
+    /// A grace period is running, and the request does not shorten it.
     Pending,
-    /// A grace period begins, or is cut to these seconds.
+    /// A grace period of so many seconds begins, or is shortened to them.
     Marked(i64),
 }
 
@@ -209,7 +211,7 @@ fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(seconds.unsigned_abs())
 }
 
-/// Marks an object as deleted that waits for its finalizers alone.
+/// Sets the deletion timestamp of an object that waits only for its finalizers.
 fn mark_now(object: &mut Value, now: Time) {
     let deleted_at = deletion_timestamp(object).and_then(|text| rfc3339::parse(text).ok());
     let generation = generation(object);
@@ -223,7 +225,7 @@ fn mark_now(object: &mut Value, now: Time) {
     meta.insert("deletionGracePeriodSeconds", 0_i64);
 }
 
-/// Writes down as a finalizer what shall become of dependents.
+/// Records the propagation policy as a finalizer.
 fn set_finalizers(object: &mut Value, options: &DeleteOptions<'_>, policy: GarbagePolicy) {
     let old = finalizers(object);
     let wanted = dependents_finalizer(&old, options, policy);
@@ -243,8 +245,8 @@ fn set_finalizers(object: &mut Value, options: &DeleteOptions<'_>, policy: Garba
     }
 }
 
-/// The finalizer that says what shall become of dependents: the options decide, then the finalizer that is
-/// there, then the kind.
+/// Finalizer of the propagation policy: from the options, else the existing finalizer, else the default of
+/// the kind.
 fn dependents_finalizer(
     old: &[&str],
     options: &DeleteOptions<'_>,

@@ -1,28 +1,28 @@
-//! What is wrong with the options of a request.
+//! Validation of request options.
 //!
-//! Options come from a query or a body; here they are as decoded. Every fault is one of an object of kind
-//! `CreateOptions` (and so on) in group `meta.k8s.io`, which the caller says in its answer.
+//! Options come decoded from a query or a body. Errors concern an object of kind `CreateOptions` (and so on)
+//! in group `meta.k8s.io`, which the caller adds to the response.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::quote::is_printable;
 use crate::value::Value;
 
-/// The longest name of a field manager.
+/// Maximum bytes of a field manager.
 pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-/// The options of a create or an update.
+/// Options of a create or an update.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
-    /// Who writes.
+    /// `fieldManager`.
     pub field_manager: &'a str,
-    /// `All`, or nothing.
+    /// `dryRun`: `All` or empty.
     pub dry_run: &'a [&'a str],
-    /// What becomes of fields that the schema does not know: `Ignore`, `Warn`, `Strict` or nothing.
+    /// `fieldValidation`: `Ignore`, `Warn`, `Strict` or empty.
     pub field_validation: &'a str,
 }
 
 impl WriteOptions<'_> {
-    /// Finds what is wrong with the options of a create or an update.
+    /// Validates the options of a create or an update.
     pub fn validate(&self, errors: &mut ErrorList) {
         validate_field_manager(errors, &Path::root("fieldManager"), self.field_manager);
         validate_dry_run(errors, self.dry_run);
@@ -33,7 +33,7 @@ impl WriteOptions<'_> {
         }
     }
 
-    /// Finds what is wrong with the options of a patch. `force` is what the request says about it, if anything.
+    /// Validates the options of a patch. `force` is the parameter of the request, if present.
     pub fn validate_patch(&self, errors: &mut ErrorList, is_apply: bool, force: Option<bool>) {
         if is_apply && self.field_manager.is_empty() {
             errors.push(FieldError::required(&Path::root("fieldManager"), "is required for apply patch"));
@@ -46,7 +46,7 @@ impl WriteOptions<'_> {
     }
 }
 
-/// Checks the name of a field manager.
+/// Validates the name of a field manager.
 pub fn validate_field_manager(errors: &mut ErrorList, path: &Path<'_>, manager: &str) {
     if manager.len() > FIELD_MANAGER_BYTES_MAX {
         errors.push(FieldError::too_long(path, FIELD_MANAGER_BYTES_MAX));
@@ -64,24 +64,24 @@ fn validate_dry_run(errors: &mut ErrorList, dry_run: &[&str]) {
     }
 }
 
-/// The options of a delete.
+/// Options of a delete.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions<'a> {
-    /// How long the object may take to go.
+    /// `gracePeriodSeconds`.
     pub grace_period_seconds: Option<i64>,
-    /// The uid that the object must have.
+    /// UID precondition.
     pub uid: Option<&'a str>,
-    /// The revision that the object must have.
+    /// `resourceVersion` precondition.
     pub resource_version: Option<&'a str>,
-    /// Whether dependents stay: the older way to say it.
+    /// `orphanDependents`, the deprecated form of `propagationPolicy`.
     pub orphan_dependents: Option<bool>,
-    /// What becomes of dependents: `Orphan`, `Background` or `Foreground`.
+    /// `propagationPolicy`: `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<&'a str>,
-    /// `All`, or nothing.
+    /// `dryRun`: `All` or empty.
     pub dry_run: Vec<&'a str>,
-    /// Whether the body has preconditions at all.
+    /// `true` if the body has `preconditions`, even empty ones.
     pub has_preconditions: bool,
-    /// Whether to delete what cannot be read.
+    /// `ignoreStoreReadErrorWithClusterBreakingPotential`: delete an object that cannot be read.
     pub ignore_store_read_error: bool,
 }
 
@@ -105,7 +105,7 @@ impl<'a> DeleteOptions<'a> {
         }
     }
 
-    /// Finds what is wrong with the options.
+    /// Validates the options.
     pub fn validate(&self, errors: &mut ErrorList) {
         let path = Path::root("propagationPolicy");
         if let Some(policy) = self.propagation_policy {
@@ -137,23 +137,23 @@ impl<'a> DeleteOptions<'a> {
     }
 }
 
-/// The options of a list or a watch, as far as one option excludes another.
+/// Options of a list or a watch that exclude each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListOptions<'a> {
-    /// Whether it is a watch.
+    /// `true` for a watch.
     pub watch: bool,
-    /// The revision asked for.
+    /// `resourceVersion`.
     pub resource_version: &'a str,
-    /// How that revision is meant.
+    /// `resourceVersionMatch`.
     pub resource_version_match: &'a str,
-    /// Where to go on.
+    /// `continue`.
     pub continue_token: &'a str,
-    /// Whether a watch begins with the objects there are.
+    /// `sendInitialEvents`.
     pub send_initial_events: Option<bool>,
 }
 
 impl ListOptions<'_> {
-    /// Finds what is wrong with the options.
+    /// Validates the options.
     pub fn validate(&self, errors: &mut ErrorList) {
         if self.watch { self.validate_watch(errors) } else { self.validate_list(errors) }
     }

@@ -1,4 +1,4 @@
-//! References to owners.
+//! Owner references.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
 use crate::value::Value;
 
-/// Drops references that say the same as an earlier one, and gives the warning that is due then. Admission may
-/// add references, hence clients are told when they were found.
+/// Removes duplicate references and returns a warning if there were any. Admission may add references, hence
+/// the warning differs before and after it.
 pub fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> {
     let Value::List(references) = object.at_mut(&["metadata", "ownerReferences"])? else { return None };
     if references.len() < 2 {
@@ -16,7 +16,7 @@ pub fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> 
     let mut seen = BTreeSet::new();
     let mut duplicates = Vec::new();
     references.retain(|reference| {
-        let is_new = seen.insert(essence(reference));
+        let is_new = seen.insert(identity(reference));
         if !is_new {
             duplicates.push(reference.str_at(&["uid"]).to_owned());
         }
@@ -34,17 +34,17 @@ pub fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> 
     ))
 }
 
-/// What two references say alike if they are the same.
-fn essence(reference: &Value) -> ([String; 4], [Option<bool>; 2]) {
+/// Fields by which two references are equal.
+fn identity(reference: &Value) -> ([String; 4], [Option<bool>; 2]) {
     let text = |field: &str| reference.str_at(&[field]).to_owned();
     let truth = |field: &str| reference.get(field).and_then(Value::as_bool);
     (["uid", "name", "kind", "apiVersion"].map(text), ["controller", "blockOwnerDeletion"].map(truth))
 }
 
-/// References with `controller: true` beyond the first that are reported one by one.
+/// Maximum number of further references with `controller: true` that are reported one by one.
 const CONTROLLERS_SHOWN_MAX: usize = 4;
 
-/// Checks references to owners.
+/// Validates owner references.
 pub(super) fn validate(errors: &mut ErrorList, path: &Path<'_>, references: &Value) {
     let mut controller: Option<String> = None;
     let mut more = 0;
@@ -61,7 +61,8 @@ pub(super) fn validate(errors: &mut ErrorList, path: &Path<'_>, references: &Val
                     "Only one reference can have Controller set to true. Found \"true\" in references for \
                      {first} and {this}"
                 );
-                // Each of these errors shows all references: the text would grow with the square of their number.
+                // Each of these errors shows all references: the text would grow with the square of their
+                // number.
                 more += 1;
                 if more <= CONTROLLERS_SHOWN_MAX {
                     errors.push(FieldError::invalid(path, shown(references), detail));
@@ -89,7 +90,7 @@ fn validate_one(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
             errors.push(FieldError::required(&path.child(field), "must not be empty"));
         }
     }
-    // Events come and go too fast to own anything.
+    // Events must not own objects.
     if parsed == Some(("", "v1")) && reference.str_at(&["kind"]) == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
         errors.push(FieldError::invalid(path, shown(reference), detail));

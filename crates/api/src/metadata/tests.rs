@@ -1,11 +1,11 @@
-//! Metadata of new, changed and deleted objects.
+//! Metadata of creates, updates and deletes.
 
 use proptest::prelude::*;
 
-use super::create::{NamespaceMismatch, Stamp, ensure_namespace, ensure_new, stamp, wipe};
-use super::delete::{Deletion, GarbagePolicy, answers_with_object, delete};
+use super::create::{NamespaceMismatch, Stamp, clear_system_fields, ensure_namespace, ensure_new, stamp};
+use super::delete::{Deletion, GarbagePolicy, delete, returns_deleted_object};
 use super::options::{DeleteOptions, ListOptions, WriteOptions};
-use super::update::{RevisionError, check_name, check_revision, count_generation, is_released, keep};
+use super::update::{RevisionError, check_name, check_revision, is_released, keep, update_generation};
 use super::validate::MetadataRules;
 use super::{owners, validate};
 use crate::field_error::ErrorList;
@@ -46,11 +46,11 @@ fn update_faults(old: &str, new: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_new_object_is_stamped_by_the_server_alone() {
+fn system_fields_of_a_new_object_are_set_by_the_server() {
     let mut object = with(
         r#""generateName":"web-","uid":"mine","creationTimestamp":"2000-01-01T00:00:00Z","deletionTimestamp":"2000-01-01T00:00:00Z","deletionGracePeriodSeconds":3,"selfLink":"/x""#,
     );
-    wipe(&mut object);
+    clear_system_fields(&mut object);
     assert_eq!(meta(&object), r#"{"generateName":"web-"}"#);
     stamp(&mut object, &Stamp { now: NOW, uid: "u", entropy: 0 }, true);
     assert_eq!(
@@ -66,7 +66,7 @@ fn a_new_object_is_stamped_by_the_server_alone() {
 }
 
 #[test]
-fn the_namespace_is_that_of_the_request() {
+fn namespace_must_match_the_request() {
     for (said, asked, expected) in [
         (r#""namespace":"a""#, "a", Ok(r#"{"namespace":"a"}"#)),
         ("", "a", Ok(r#"{"namespace":"a"}"#)),
@@ -80,7 +80,7 @@ fn the_namespace_is_that_of_the_request() {
 }
 
 #[test]
-fn faults_of_new_metadata_read_as_clients_know_them() {
+fn metadata_errors_have_the_texts_of_upstream() {
     let good = r#""name":"n","namespace":"a""#;
     let reference = r#""apiVersion":"v1","kind":"Pod","name":"p","uid":"u""#;
     let bad_name = format!("metadata.name: Invalid value: \"N\": {SUBDOMAIN}");
@@ -149,7 +149,7 @@ fn faults_of_new_metadata_read_as_clients_know_them() {
 }
 
 #[test]
-fn an_object_of_the_cluster_has_no_namespace() {
+fn cluster_scoped_object_has_no_namespace() {
     let rules = MetadataRules { namespaced: false, standard_finalizers: false, ..RULES };
     let mut errors = ErrorList::new();
     validate::create(&mut errors, &with(r#""name":"n","namespace":"a","finalizers":["any"]"#), &rules);
@@ -157,7 +157,7 @@ fn an_object_of_the_cluster_has_no_namespace() {
 }
 
 #[test]
-fn entries_of_managed_fields_are_checked() {
+fn managed_fields_entries_are_validated() {
     let long = "x".repeat(129);
     let entries = format!(
         r#""name":"n","namespace":"a","managedFields":[{{"operation":"Apply","fieldsType":"FieldsV1","manager":"m"}},{{}},{{"operation":"Odd","fieldsType":"V2","manager":"{long}\u0007","subresource":"{}"}}]"#,
@@ -177,7 +177,7 @@ fn entries_of_managed_fields_are_checked() {
 }
 
 #[test]
-fn what_an_update_may_not_change_is_named() {
+fn changes_of_immutable_metadata_are_rejected() {
     let old = r#""name":"n","namespace":"a","uid":"u","generation":3,"resourceVersion":"7""#;
     let immutable = "field is immutable";
     for (new, expected) in [
@@ -213,7 +213,7 @@ fn what_an_update_may_not_change_is_named() {
 }
 
 #[test]
-fn an_update_is_meant_for_one_revision() {
+fn update_requires_the_current_resource_version() {
     let old = with(r#""uid":"u","resourceVersion":"7""#);
     let check = |new: &str, unconditional| {
         let mut new = with(new);
@@ -234,7 +234,7 @@ fn an_update_is_meant_for_one_revision() {
 }
 
 #[test]
-fn an_update_keeps_what_the_server_said() {
+fn update_keeps_system_fields() {
     let old = with(
         r#""uid":"u","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-02T00:00:00Z","deletionGracePeriodSeconds":30"#,
     );
@@ -260,18 +260,18 @@ impl kinds::Rules for Counted {
 }
 
 #[test]
-fn the_generation_rises_with_the_spec() {
+fn generation_rises_with_the_spec() {
     let old = json::parse(br#"{"metadata":{"generation":3},"spec":{"a":1}}"#).unwrap();
     for (spec, expected) in [(r#"{"a":1}"#, 3), (r#"{"a":2}"#, 4)] {
         let mut new =
             json::parse(format!(r#"{{"metadata":{{"generation":3}},"spec":{spec}}}"#).as_bytes()).unwrap();
-        count_generation(&mut new, &old, &Counted);
+        update_generation(&mut new, &old, &Counted);
         assert_eq!(super::generation(&new), expected);
     }
 }
 
 #[test]
-fn duplicate_owners_are_dropped_with_a_warning() {
+fn duplicate_owner_references_are_dropped_with_a_warning() {
     let reference = r#"{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}"#;
     let other = reference.replace("\"u\"", "\"v\"");
     let mut object = with(&format!(r#""ownerReferences":[{reference},{other},{reference}]"#));
@@ -283,7 +283,7 @@ fn duplicate_owners_are_dropped_with_a_warning() {
     assert_eq!(owners::deduplicate(&mut object, true), None);
 }
 
-/// What a delete comes to, as a word and the metadata.
+/// Result of a delete as a word, with the metadata.
 fn deleted(
     metadata: &str,
     options: &str,
@@ -299,7 +299,7 @@ fn deleted(
 }
 
 #[test]
-fn an_object_waits_for_its_finalizers() {
+fn object_waits_for_its_finalizers() {
     let default = GarbagePolicy::DeleteDependents;
     let marked = |finalizers: &str| {
         format!(
@@ -343,7 +343,7 @@ fn an_object_waits_for_its_finalizers() {
 }
 
 #[test]
-fn marking_counts_a_generation_once() {
+fn deletion_timestamp_increments_the_generation_once() {
     let (word, first) =
         deleted(r#""generation":1,"finalizers":["a/b"]"#, "{}", GarbagePolicy::default(), None);
     assert_eq!(word, "mark");
@@ -356,7 +356,7 @@ fn marking_counts_a_generation_once() {
 }
 
 #[test]
-fn a_grace_period_runs_once_and_can_be_cut() {
+fn grace_period_starts_once_and_can_be_shortened() {
     let policy = GarbagePolicy::default();
     let running = r#""deletionTimestamp":"2026-01-01T00:00:30Z","deletionGracePeriodSeconds":30"#;
     let ends = |time: &str, seconds: i64| {
@@ -376,7 +376,7 @@ fn a_grace_period_runs_once_and_can_be_cut() {
 }
 
 #[test]
-fn a_delete_is_meant_for_one_object() {
+fn delete_preconditions_are_checked() {
     let run = |options: &str| {
         let options = json::parse(options.as_bytes()).unwrap();
         let object = with(r#""uid":"u","resourceVersion":"7""#);
@@ -394,7 +394,7 @@ fn a_delete_is_meant_for_one_object() {
 }
 
 #[test]
-fn an_object_is_released_by_its_last_finalizer() {
+fn removing_the_last_finalizer_releases_the_object() {
     let waiting = with(r#""deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0"#);
     assert!(is_released(&with(""), &waiting));
     assert!(!is_released(&with(r#""finalizers":["a/b"]"#), &waiting));
@@ -404,7 +404,7 @@ fn an_object_is_released_by_its_last_finalizer() {
 }
 
 #[test]
-fn options_of_writes_are_checked() {
+fn write_options_are_validated() {
     let check = |options: WriteOptions<'_>| {
         let mut errors = ErrorList::new();
         options.validate(&mut errors);
@@ -435,7 +435,7 @@ fn options_of_writes_are_checked() {
 }
 
 #[test]
-fn options_of_deletes_are_checked() {
+fn delete_options_are_validated() {
     let check = |options: &str| {
         let options = json::parse(options.as_bytes()).unwrap();
         let mut errors = ErrorList::new();
@@ -469,7 +469,7 @@ fn options_of_deletes_are_checked() {
 }
 
 #[test]
-fn options_of_lists_and_watches_are_checked() {
+fn list_and_watch_options_are_validated() {
     let check = |options: ListOptions<'_>| {
         let mut errors = ErrorList::new();
         options.validate(&mut errors);
@@ -525,7 +525,7 @@ fn options_of_lists_and_watches_are_checked() {
 }
 
 #[test]
-fn an_update_names_its_object() {
+fn update_requires_the_name_of_its_path() {
     let check = |metadata: &str| check_name(&with(metadata), "n").map_err(|error| error.to_string());
     assert_eq!(check(r#""name":"n""#), Ok(()));
     let other = check(r#""name":"m""#).unwrap_err();
@@ -535,19 +535,19 @@ fn an_update_names_its_object() {
 }
 
 #[test]
-fn a_new_object_has_no_revision() {
+fn create_rejects_a_resource_version() {
     assert!(ensure_new(&with("")).is_ok());
     let error = ensure_new(&with(r#""resourceVersion":"7""#)).unwrap_err();
     assert_eq!(error.to_string(), "resourceVersion should not be set on objects to be created");
 }
 
 #[test]
-fn kinds_differ_in_how_they_are_deleted() {
+fn garbage_policy_and_delete_response_depend_on_the_kind() {
     assert_eq!(GarbagePolicy::of("events.k8s.io", "Event"), GarbagePolicy::Unsupported);
     assert_eq!(GarbagePolicy::of("batch", "Job"), GarbagePolicy::OrphanDependents);
     assert_eq!(GarbagePolicy::of("apps", "Deployment"), GarbagePolicy::DeleteDependents);
-    assert!(answers_with_object("", "Service"));
-    assert!(!answers_with_object("", "Secret"));
+    assert!(returns_deleted_object("", "Service"));
+    assert!(!returns_deleted_object("", "Secret"));
     let error = delete(
         with(r#""uid":"u""#),
         &DeleteOptions { uid: Some("v"), ..DeleteOptions::default() },
@@ -556,7 +556,7 @@ fn kinds_differ_in_how_they_are_deleted() {
         NOW,
     );
     assert_eq!(
-        error.unwrap_err().in_words_of_the_store(),
+        error.unwrap_err().store_message(),
         "Precondition failed: UID in precondition: v, UID in object meta: u"
     );
 }
@@ -570,10 +570,10 @@ fn any_policy() -> impl Strategy<Value = Option<&'static str>> {
 }
 
 proptest! {
-    /// Whatever the finalizers and the options: at most one finalizer speaks of dependents afterwards, no other
-    /// is lost, an object goes exactly if none is left, and to delete again in the same way changes nothing.
+    /// For any finalizers and options: at most one finalizer concerns dependents afterwards, no other is
+    /// lost, the object is removed exactly if none is left, and a second equal delete changes nothing.
     #[test]
-    fn a_delete_keeps_finalizers_and_settles(finalizers in any_finalizers(), policy in any_policy()) {
+    fn delete_keeps_finalizers_and_is_idempotent(finalizers in any_finalizers(), policy in any_policy()) {
         let mut object = with("");
         if !finalizers.is_empty() {
             object.ensure_map("metadata").insert("finalizers", finalizers.clone());

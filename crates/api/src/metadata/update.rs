@@ -1,4 +1,4 @@
-//! What an update does to metadata.
+//! Metadata of an update.
 
 use thiserror::Error;
 
@@ -7,27 +7,27 @@ use crate::kinds::Rules;
 use crate::quote::Quoted;
 use crate::value::Value;
 
-/// Why an update does not apply to the object as it is.
+/// The update does not apply to the current object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RevisionError {
-    /// The object has another revision than the update expects.
+    /// The `resourceVersion` of the update is not the current one.
     #[error("the object has been modified; please apply your changes to the latest version and try again")]
     Modified,
-    /// The update names no revision, and the kind insists on one.
+    /// The update has no `resourceVersion`, and the kind requires one.
     #[error("metadata.resourceVersion: Invalid value: 0: must be specified for an update")]
     Missing,
-    /// The revision is no number.
+    /// The `resourceVersion` is not a number.
     #[error("strconv.ParseUint: parsing {}: {why}", Quoted(.text))]
     Malformed {
-        /// What stands there.
+        /// Value of the field.
         text: Box<str>,
-        /// What is wrong with it.
+        /// Reason, in Go's words.
         why: &'static str,
     },
 }
 
 impl RevisionError {
-    /// The faults of the field, where the answer is that the object is invalid.
+    /// Errors of the field, if the response is `Invalid`.
     #[must_use]
     pub fn field_errors(&self) -> Option<ErrorList> {
         let metadata = Path::root("metadata");
@@ -37,38 +37,40 @@ impl RevisionError {
     }
 }
 
-/// The object of an update is not the one that its path names.
+/// The object of an update does not have the name of its path.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// It has no name.
+    /// The object has no name.
     #[error("the name of the object ({0} based on URL) was undeterminable: name must be provided")]
     Missing(Box<str>),
-    /// It has another name.
-    #[error("the name of the object ({said}) does not match the name on the URL ({asked})")]
+    /// The names differ.
+    #[error("the name of the object ({object_name}) does not match the name on the URL ({path_name})")]
     Mismatch {
-        /// The name in the object.
-        said: Box<str>,
-        /// The name in the path.
-        asked: Box<str>,
+        /// Name in the object.
+        object_name: Box<str>,
+        /// Name in the path.
+        path_name: Box<str>,
     },
 }
 
-/// Checks that an update names the object that its path names.
+/// Checks that the object of an update has the name of its path.
 ///
 /// # Errors
 /// If it does not.
 pub fn check_name(object: &Value, name: &str) -> Result<(), NameError> {
     match super::name(object) {
         "" => Err(NameError::Missing(name.into())),
-        said if said != name => Err(NameError::Mismatch { said: said.into(), asked: name.into() }),
+        object_name if object_name != name => {
+            Err(NameError::Mismatch { object_name: object_name.into(), path_name: name.into() })
+        }
         _ => Ok(()),
     }
 }
 
-/// Checks that `new` is meant for `old` as it is now, and lets it name its revision.
+/// Checks the `resourceVersion` of `new` against `old`, and sets it if it is missing.
 ///
 /// # Errors
-/// If it is meant for another revision.
+/// If it is not the current one.
 pub fn check_revision(
     new: &mut Value,
     old: &Value,
@@ -96,7 +98,7 @@ fn parse_revision(text: &str) -> Result<u64, RevisionError> {
     }
 }
 
-/// Puts back what an update may not change, and what it left out.
+/// Resets immutable metadata, and sets omitted fields to their old values.
 pub fn keep(new: &mut Value, old: &Value) {
     let old = super::of(old);
     let was = |field: &str| old.and_then(|meta| meta.get(field)).filter(|value| !value.is_null());
@@ -119,15 +121,15 @@ pub fn keep(new: &mut Value, old: &Value) {
     }
 }
 
-/// Counts the generation up if the kind counts and what is wanted has changed.
-pub fn count_generation(new: &mut Value, old: &Value, rules: &dyn Rules) {
-    if rules.has_generation() && rules.desire_changed(new, old) {
+/// Increments the generation if the kind has one and [`Rules::has_new_generation`].
+pub fn update_generation(new: &mut Value, old: &Value, rules: &dyn Rules) {
+    if rules.has_generation() && rules.has_new_generation(new, old) {
         let next = super::generation(old).saturating_add(1);
         new.ensure_map("metadata").insert("generation", next);
     }
 }
 
-/// Whether the update took the last finalizer from an object that was only waiting for that to go.
+/// `true` if the update removed the last finalizer of an object in deletion, which must now be removed.
 #[must_use]
 pub fn is_released(new: &Value, old: &Value) -> bool {
     super::finalizers(new).is_empty()

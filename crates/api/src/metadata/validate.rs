@@ -1,4 +1,4 @@
-//! What is wrong with metadata.
+//! Validation of metadata.
 
 use super::{deletion_timestamp, finalizers, generation, name, namespace, owners, pairs, text};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -8,21 +8,21 @@ use crate::value::Value;
 
 use super::options::validate_field_manager;
 
-/// The longest name of a subresource in `managedFields`.
+/// Maximum bytes of a subresource name in `managedFields`.
 const SUBRESOURCE_BYTES_MAX: usize = 256;
 
-/// What is checked beyond the rules for all objects.
+/// Per-kind rules for metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataRules {
-    /// How the object may be called.
+    /// Format of the name.
     pub name: NameRule,
-    /// Whether it lives in a namespace.
+    /// `true` if the kind is namespaced.
     pub namespaced: bool,
-    /// Whether a finalizer must be one of the standard ones or have a domain: built-in kinds.
+    /// `true` if finalizers must be standard or have a domain prefix: built-in kinds.
     pub standard_finalizers: bool,
 }
 
-/// Checks the metadata of a new object.
+/// Validates the metadata of a new object.
 pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
     common(errors, object, &Value::Null, rules.name, rules.namespaced);
     if rules.standard_finalizers {
@@ -30,8 +30,8 @@ pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
     }
 }
 
-/// Checks the metadata of an update. The name is as it was or a fault of its own, so the kind's rule for names is
-/// not asked again: what was made under an older rule can still be changed.
+/// Validates the metadata of an update. The name is immutable, so the format of names is not checked again:
+/// an object that was created under an older rule can still be updated.
 pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &MetadataRules) {
     common(errors, new, old, NameRule::PathSegment, rules.namespaced);
     let path = Path::root("metadata");
@@ -66,7 +66,7 @@ pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &Metadata
     }
 }
 
-/// Checks what all metadata have to be. What an object has of the kind that `old` had was checked then.
+/// Validates the fields of all metadata. Parts that `old` has too were validated before.
 fn common(errors: &mut ErrorList, object: &Value, old: &Value, rule: NameRule, namespaced: bool) {
     let path = Path::root("metadata");
     let prefix = text(object, "generateName");
@@ -115,7 +115,7 @@ fn standard_finalizers(errors: &mut ErrorList, object: &Value) {
     }
 }
 
-/// Checks the entries of `managedFields`, but not the fields that they name.
+/// Validates the entries of `managedFields`, except their field sets.
 pub fn managed_fields(errors: &mut ErrorList, path: &Path<'_>, entries: &[Value]) {
     for (i, entry) in entries.iter().enumerate() {
         let path = path.index(i);

@@ -1,13 +1,13 @@
-//! Names of the domain name system.
+//! DNS labels and subdomains.
 
 use std::borrow::Cow;
 
 use super::{Faults, faults, is_capped_run, max_bytes, max_characters};
 use crate::field_error::{ErrorList, FieldError, Path};
 
-/// The longest DNS label.
+/// Maximum bytes of a DNS label.
 pub const LABEL_BYTES_MAX: usize = 63;
-/// The longest DNS subdomain.
+/// Maximum bytes of a DNS subdomain.
 pub const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 const LABEL_FAULT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -24,12 +24,12 @@ pub fn label(text: &str) -> Faults {
 }
 
 pub(super) fn label_bytes(text: &[u8]) -> Faults {
-    let misshapen = match (is_label(text), is_subdomain(text)) {
+    let malformed = match (is_label(text), is_subdomain(text)) {
         (true, _) => None,
         (false, true) => Some("must not contain dots"),
         (false, false) => Some(LABEL_FAULT),
     };
-    faults(max_characters(text, LABEL_BYTES_MAX), misshapen)
+    faults(max_characters(text, LABEL_BYTES_MAX), malformed)
 }
 
 /// A DNS subdomain: `web-1.example.com`.
@@ -42,13 +42,13 @@ pub(super) fn subdomain_bytes(text: &[u8]) -> Faults {
     faults(max_characters(text, SUBDOMAIN_BYTES_MAX), (!is_subdomain(text)).then_some(SUBDOMAIN_FAULT))
 }
 
-/// A DNS subdomain as part of a label key, whose length is complained about in other words.
+/// A DNS subdomain as the prefix of a label key, for which the length has another message.
 pub(super) fn subdomain_in_key(text: &str) -> Faults {
     let text = text.as_bytes();
     faults(max_bytes(text, SUBDOMAIN_BYTES_MAX), (!is_subdomain(text)).then_some(SUBDOMAIN_FAULT))
 }
 
-/// A DNS subdomain whose labels may hold underscores, as in `_tcp.example.com`.
+/// A DNS subdomain whose labels may contain underscores, as in `_tcp.example.com`.
 #[must_use]
 pub fn subdomain_with_underscore(text: &str) -> Faults {
     let text = text.as_bytes();
@@ -60,10 +60,10 @@ pub fn subdomain_with_underscore(text: &str) -> Faults {
     faults(max_characters(text, SUBDOMAIN_BYTES_MAX), (!good).then_some(SUBDOMAIN_UNDERSCORE_FAULT))
 }
 
-/// A DNS subdomain in letters of either case: names of CSI drivers.
+/// A case-insensitive DNS subdomain: names of CSI drivers.
 #[must_use]
 pub fn subdomain_caseless(text: &str) -> Faults {
-    // Two letters outside ASCII have `s` and `k` as their lower case, and have always been let through.
+    // Two characters outside ASCII have `s` and `k` as their lower case; upstream accepts them.
     let folded: Cow<'_, str> = if text.is_ascii() {
         Cow::Borrowed(text)
     } else {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_follow_their_rule_have_no_faults() {
+    fn valid_names_have_no_faults() {
         for name in ["a", "0", "web-1", "a--b"] {
             assert!(label(name).is_empty() && subdomain(name).is_empty(), "{name}");
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn misshapen_names_are_refused() {
+    fn malformed_names_are_rejected() {
         for name in ["", "-a", "a-", "A", "a_b", "a b", "é", ".", "a.", ".a", "a..b", "a.-b", "a\n"] {
             assert_eq!(subdomain(name), [SUBDOMAIN_FAULT], "{name}");
             assert_eq!(label(name), [LABEL_FAULT], "{name}");
@@ -175,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn dots_in_a_label_are_named() {
+    fn dots_in_a_label_have_their_own_message() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
     }
 
     #[test]
-    fn long_names_are_refused_with_their_limit() {
+    fn long_names_are_rejected_with_their_limit() {
         assert_eq!(label(&"a".repeat(64)), ["must be no more than 63 characters"]);
         assert_eq!(subdomain(&"a".repeat(254)), ["must be no more than 253 characters"]);
         assert_eq!(label(&"A".repeat(64)), ["must be no more than 63 characters", LABEL_FAULT]);

@@ -1,13 +1,13 @@
-//! Names made from `generateName`.
+//! Names generated from `generateName`.
 
-/// The longest name that is made, whatever the kind allows.
+/// Maximum bytes of a generated name, for every kind.
 pub const NAME_BYTES_MAX: usize = 63;
-/// The length of the random end.
+/// Bytes of the random suffix.
 pub const SUFFIX_BYTES: usize = 5;
-/// What the random end is made of: no vowels, so that it spells no words, and none of `0`, `1` and `3`.
+/// Characters of the random suffix: no vowels, so that it spells no words, and none of `0`, `1` and `3`.
 pub const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A name that begins with `base`, as far as there is room, and ends in five characters drawn from `entropy`.
+/// Generates a name: `base`, truncated if necessary, and five characters drawn from `entropy`.
 #[must_use]
 pub fn generated_name(base: &str, entropy: u64) -> String {
     let mut room = base.len().min(NAME_BYTES_MAX - SUFFIX_BYTES);
@@ -18,7 +18,7 @@ pub fn generated_name(base: &str, entropy: u64) -> String {
     name.push_str(&base[..room]);
     let mut rest = entropy;
     for _ in 0..SUFFIX_BYTES {
-        // 27^5 is so small beside 2^64 that no character is favoured by more than one part in 10^12.
+        // 27^5 is so small beside 2^64 that the bias of any character is below 10^-12.
         let index = usize::try_from(rest % 27).expect("less than 27");
         name.push(char::from(SUFFIX_ALPHABET[index]));
         rest /= 27;
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_begin_with_the_base_and_are_never_too_long() {
+    fn generated_names_begin_with_the_base_and_are_bounded() {
         let name = generated_name("web-", 0);
         assert_eq!(name, "web-bbbbb");
         assert_eq!(generated_name("web-", 26), "web-9bbbb");
@@ -42,13 +42,13 @@ mod tests {
     }
 
     #[test]
-    fn a_base_is_never_cut_inside_a_character() {
+    fn base_is_truncated_at_a_character_boundary() {
         assert_eq!(generated_name(&"é".repeat(40), 0), format!("{}bbbbb", "é".repeat(29)));
         assert_eq!(generated_name(&format!("a{}", "é".repeat(40)), 0).len(), 62);
     }
 
     #[test]
-    fn other_entropy_gives_another_name() {
+    fn different_entropy_generates_different_names() {
         assert_ne!(generated_name("a", 1), generated_name("a", 2));
     }
 }

@@ -1,8 +1,8 @@
-//! Addresses and networks.
+//! IP addresses and CIDRs.
 //!
-//! Fields that are older than strict rules take addresses with leading zeros (`010.1.2.3` is 10.1.2.3) and
-//! IPv4 addresses in IPv6 form (`::ffff:1.2.3.4`); an update may keep such a value, a new one is refused or, where
-//! the caller is lenient, warned about. Fields made since take the canonical form alone.
+//! Legacy fields accept addresses with leading zeros (`010.1.2.3` is 10.1.2.3) and IPv4-mapped IPv6 addresses
+//! (`::ffff:1.2.3.4`): an update may keep such a value; a new one is an error or, if the caller is lenient, a
+//! warning. Newer fields accept only the canonical form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,13 +15,13 @@ const IP_FAULT: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::
 const CIDR_FAULT: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 const INTERFACE_FAULT: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
 
-/// Reads an address, with leading zeros or without. An IPv4 address in IPv6 form stays in that form.
+/// Parses an address, with or without leading zeros. An IPv4-mapped IPv6 address stays one.
 #[must_use]
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| strip_leading_zeros(text).parse().ok())
 }
 
-/// The digits of each number without leading zeros; all else as it is.
+/// Removes leading zeros from each number.
 fn strip_leading_zeros(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_zeros = true;
@@ -37,17 +37,17 @@ fn strip_leading_zeros(text: &str) -> String {
     out
 }
 
-/// An address and how many of its bits name the network.
+/// An address with the length of its network prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// The address, with all its bits.
+    /// Address with all its bits.
     pub ip: IpAddr,
-    /// How many bits name the network.
+    /// Number of bits of the network prefix.
     pub prefix_bits: u8,
 }
 
 impl Cidr {
-    /// Reads a network, with leading zeros or without.
+    /// Parses a CIDR, with or without leading zeros.
     #[must_use]
     pub fn parse(text: &str) -> Option<Cidr> {
         let (ip, bits) = text.split_once('/')?;
@@ -60,7 +60,7 @@ impl Cidr {
         (prefix_bits <= bits_of(ip)).then_some(Cidr { ip, prefix_bits })
     }
 
-    /// The address with the bits beyond the prefix cleared.
+    /// Address with the bits after the prefix cleared.
     #[must_use]
     pub fn network(self) -> IpAddr {
         let drop = u32::from(bits_of(self.ip) - self.prefix_bits);
@@ -76,7 +76,7 @@ impl Cidr {
 }
 
 impl fmt::Display for Cidr {
-    /// The network in canonical form; one in IPv6 form of IPv4 prints as IPv4.
+    /// Network in canonical form; an IPv4-mapped network prints as IPv4.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_canonical(f, self.network(), self.prefix_bits)
     }
@@ -100,14 +100,14 @@ fn canonical_fault(canonical: impl fmt::Display) -> Cow<'static, str> {
     format!("must be in canonical form ({})", Quoted(&canonical.to_string())).into()
 }
 
-/// What is wrong with an address that must be in canonical form.
+/// Checks an address that must be in canonical form.
 pub(super) fn faults(text: &str) -> super::Faults {
     let mut errors = ErrorList::new();
     ip(&mut errors, &Path::NONE, text);
     errors.into_iter().map(|error| error.detail).collect()
 }
 
-/// Checks an address in a field that takes the canonical form alone.
+/// Checks an address in a field that accepts only the canonical form.
 pub fn ip(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     match ip_fault(text, true) {
         Err(fault) => errors.push(FieldError::invalid(path, text, fault)),
@@ -120,10 +120,10 @@ pub fn ip(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     }
 }
 
-/// Checks an address in an older field. `strict` refuses what the older rule let through; a value of the old
-/// object, in `kept`, is good whatever it is.
+/// Checks an address in a legacy field. `strict` rejects the legacy forms; a value of the old object, in
+/// `kept`, is always accepted.
 pub fn ip_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
-    // The search through `kept` is last: it is made for at most as many values as there are errors.
+    // The search through `kept` is last: it runs for at most as many values as there are errors.
     if let Err(fault) = ip_fault(text, strict)
         && !errors.is_full()
         && !kept.contains(&text)
@@ -141,7 +141,7 @@ fn ip_fault(text: &str, strict: bool) -> Result<IpAddr, &'static str> {
     }
 }
 
-/// What to warn about in an address of an older field that was let through.
+/// Warning for an accepted address of a legacy field that is not canonical.
 #[must_use]
 pub fn ip_warning(path: &Path<'_>, text: &str) -> Option<String> {
     let sloppy = parse_ip(text)?.to_canonical().to_string();
@@ -161,7 +161,7 @@ pub fn ip_warning(path: &Path<'_>, text: &str) -> Option<String> {
     }
 }
 
-/// Checks a network in a field that takes the canonical form alone.
+/// Checks a CIDR in a field that accepts only the canonical form.
 pub fn cidr(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     match cidr_fault(text, true) {
         Err(fault) => errors.push(FieldError::invalid(path, text, fault)),
@@ -174,7 +174,7 @@ pub fn cidr(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     }
 }
 
-/// Checks a network in an older field; `strict` and `kept` are as for [`ip_legacy`].
+/// Checks a CIDR in a legacy field; `strict` and `kept` are as for [`ip_legacy`].
 pub fn cidr_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
     if let Err(fault) = cidr_fault(text, strict)
         && !errors.is_full()
@@ -201,13 +201,13 @@ fn cidr_fault(text: &str, strict: bool) -> Result<Cidr, &'static str> {
     Ok(cidr)
 }
 
-/// Whether neither part of a network has leading zeros.
+/// `true` if neither part of a CIDR has leading zeros.
 fn is_strict_cidr(text: &str) -> bool {
     text.split_once('/')
         .is_some_and(|(ip, bits)| ip.parse::<IpAddr>().is_ok() && (bits.len() == 1 || !bits.starts_with('0')))
 }
 
-/// What to warn about in a network of an older field that was let through.
+/// Warnings for an accepted CIDR of a legacy field that is not canonical.
 #[must_use]
 pub fn cidr_warnings(path: &Path<'_>, text: &str) -> Vec<String> {
     let Some(cidr) = Cidr::parse(text) else {
@@ -236,13 +236,13 @@ pub fn cidr_warnings(path: &Path<'_>, text: &str) -> Vec<String> {
     warnings
 }
 
-/// Checks the address of an interface: a whole address with the length of its network.
+/// Checks an interface address: a full address with a prefix length.
 pub fn interface_address(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     let Some(cidr) = Cidr::parse(text) else {
         return errors.push(FieldError::invalid(path, text, INTERFACE_FAULT));
     };
     let ip = cidr.ip.to_canonical();
-    // A prefix that was counted in 128 bits is counted in 32; a shorter one is shown as it was given.
+    // An IPv4-mapped prefix is converted from 128 to 32 bits; a shorter one is shown as given.
     let bits = match (is_mapped(cidr.ip), cidr.prefix_bits) {
         (true, bits @ 33..) => bits.saturating_sub(96),
         (_, bits) => bits,

@@ -1,13 +1,13 @@
-//! Label keys and values, and other short texts with rules of their own.
+//! Label keys and values, and other short strings with a format.
 
 use std::borrow::Cow;
 
 use super::{Faults, dns, faults, is_capped_run, max_bytes, max_characters};
 use crate::field_error::{ErrorList, FieldError, Path};
 
-/// The longest label value, and the longest name part of a label key.
+/// Maximum bytes of a label value, and of the name part of a label key.
 pub const LABEL_BYTES_MAX: usize = 63;
-/// The longest port name.
+/// Maximum bytes of a port name.
 pub const PORT_NAME_BYTES_MAX: usize = 15;
 
 const LABEL_KEY_FAULT: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -87,7 +87,7 @@ pub fn config_key(key: &str) -> Faults {
     wrong
 }
 
-/// The name of an environment variable, by the older rule.
+/// Name of an environment variable, by the older rule.
 #[must_use]
 pub fn env_name(name: &str) -> Faults {
     let bytes = name.as_bytes();
@@ -98,7 +98,7 @@ pub fn env_name(name: &str) -> Faults {
     wrong
 }
 
-/// The name of an environment variable, by the rule in force: any printable ASCII but `=`.
+/// Name of an environment variable, by the relaxed rule in force: printable ASCII except `=`.
 #[must_use]
 pub fn env_name_relaxed(name: &str) -> Faults {
     if name.is_empty() {
@@ -117,7 +117,7 @@ fn directory_fault(text: &str) -> Option<Cow<'static, str>> {
     }
 }
 
-/// An identifier of the C language.
+/// A C identifier.
 #[must_use]
 pub fn c_identifier(text: &str) -> Faults {
     let bytes = text.as_bytes();
@@ -126,7 +126,7 @@ pub fn c_identifier(text: &str) -> Faults {
     faults(None, (!good).then_some(C_IDENTIFIER_FAULT))
 }
 
-/// The name of an HTTP header.
+/// Name of an HTTP header.
 #[must_use]
 pub fn http_header_name(text: &str) -> Faults {
     let good = !text.is_empty() && text.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
@@ -154,7 +154,7 @@ pub fn decimal_integer(text: &str) -> Faults {
     }
 }
 
-/// The name of a port, as registered with IANA: at most 15 lower case letters, digits and single dashes.
+/// Name of a port (IANA service name): at most 15 lower case letters, digits and single dashes.
 #[must_use]
 pub fn port_name(name: &str) -> Faults {
     let bytes = name.as_bytes();
@@ -175,19 +175,19 @@ pub fn port_name(name: &str) -> Faults {
     wrong
 }
 
-/// The number of a port, which is not 0.
+/// Number of a port; 0 is not valid.
 #[must_use]
 pub fn port_number(port: i64) -> Faults {
     in_range(port, 1, 65535)
 }
 
-/// The id of a Unix user or group.
+/// ID of a Unix user or group.
 #[must_use]
 pub fn unix_id(id: i64) -> Faults {
     in_range(id, 0, i64::from(i32::MAX))
 }
 
-/// A number in a range whose ends belong to it.
+/// A number in an inclusive range.
 #[must_use]
 pub fn in_range(value: i64, min: i64, max: i64) -> Faults {
     if (min..=max).contains(&value) {
@@ -196,7 +196,7 @@ pub fn in_range(value: i64, min: i64, max: i64) -> Faults {
     vec![format!("must be between {min} and {max}, inclusive").into()]
 }
 
-/// A name that can stand in a path.
+/// A string that is valid as a path segment.
 #[must_use]
 pub fn path_segment(name: &str) -> Faults {
     match name {
@@ -206,7 +206,7 @@ pub fn path_segment(name: &str) -> Faults {
     }
 }
 
-/// The beginning of a name that can stand in a path.
+/// Prefix of a string that is valid as a path segment.
 #[must_use]
 pub fn path_segment_prefix(name: &str) -> Faults {
     let slash = name.contains('/').then_some(Cow::Borrowed("may not contain '/'"));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_name_directories_are_refused() {
+    fn dot_and_dot_dot_are_rejected_as_keys() {
         assert_eq!(config_key("."), ["must not be '.'"]);
         assert_eq!(config_key(".."), ["must not be '..'"]);
         assert_eq!(config_key("..a"), ["must not start with '..'"]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn port_names_collect_all_their_faults() {
+    fn port_names_report_all_faults() {
         assert!(port_name("http-2").is_empty());
         assert_eq!(port_name("0--0-").len(), 3);
         assert_eq!(port_name("abcdefghijklmnop"), ["must be no more than 15 characters"]);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn small_texts_keep_their_shape() {
+    fn short_formats_are_checked() {
         assert!(percent("10%").is_empty() && percent("0%").is_empty());
         assert_eq!(percent("%"), [PERCENT_FAULT]);
         assert!(decimal_integer("-10").is_empty() && decimal_integer("0").is_empty());
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixed_paths_and_keys_name_the_part_at_fault() {
+    fn errors_of_prefixed_paths_and_keys_name_the_part() {
         let check = |rule: fn(&mut ErrorList, &Path<'_>, &str), text| {
             let mut errors = ErrorList::new();
             rule(&mut errors, &Path::root("f"), text);

@@ -1,7 +1,7 @@
-//! The maps and lists in `metadata`.
+//! Formats of labels, annotations and finalizers.
 //!
-//! The order of complaints is the order of the iterator: hand maps over sorted by key, so that the same object
-//! always gets the same answer.
+//! Errors come in the order of the iterator: pass maps sorted by key, so that the same object always gets the
+//! same response.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use super::key;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::quote::Quoted;
 
-/// How much all annotations of an object may weigh, keys and values together.
+/// Maximum bytes of all annotations of an object, keys and values together.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
-/// Lets dependents live on when their owner goes.
+/// Finalizer that orphans the dependents of a deleted owner.
 pub const FINALIZER_ORPHAN: &str = "orphan";
-/// Lets an owner go only after its dependents.
+/// Finalizer that deletes an owner after its dependents.
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 
-/// Finalizers that need no domain before their name.
+/// Finalizers without a domain prefix.
 const FINALIZERS_STANDARD: [&str; 3] = ["kubernetes", FINALIZER_ORPHAN, FINALIZER_FOREGROUND];
 
 /// Checks labels.
@@ -31,7 +31,7 @@ pub fn labels<'a>(
     }
 }
 
-/// Checks annotations: their keys, in any case, and how much they weigh.
+/// Checks annotations: their lower-cased keys, and their total size.
 pub fn annotations<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -41,7 +41,7 @@ pub fn annotations<'a>(
     for (annotation, value) in annotations {
         bytes = bytes.saturating_add(annotation.len()).saturating_add(value.len());
         let faults = key::label_key(annotation);
-        // Only prefixes mind their case, so a key that is good as it stands is good in lower case too.
+        // Only the prefix is case-sensitive, so a valid key is valid in lower case too.
         if !faults.is_empty() {
             errors.push_invalid(path, annotation, key::label_key(&annotation.to_lowercase()));
         }
@@ -63,8 +63,7 @@ pub fn finalizers<S: AsRef<str>>(errors: &mut ErrorList, path: &Path<'_>, finali
     }
 }
 
-/// Checks one finalizer of a built-in kind by the further rule for them: a name without a domain must be a
-/// standard one.
+/// Checks one finalizer of a built-in kind: a name without a domain must be a standard one.
 pub fn finalizer_standard(errors: &mut ErrorList, path: &Path<'_>, finalizer: &str) {
     if !finalizer.contains('/') && !FINALIZERS_STANDARD.contains(&finalizer) {
         let detail = "name is neither a standard finalizer name nor is it fully qualified";
@@ -72,7 +71,7 @@ pub fn finalizer_standard(errors: &mut ErrorList, path: &Path<'_>, finalizer: &s
     }
 }
 
-/// Checks that an object that is being deleted gets no further finalizers.
+/// Checks that an object in deletion gets no new finalizers.
 pub fn finalizers_only_removed<S: AsRef<str>>(errors: &mut ErrorList, path: &Path<'_>, new: &[S], old: &[S]) {
     let is_new = |name: &&str| !old.iter().any(|known| known.as_ref() == *name);
     let added: BTreeSet<&str> = new.iter().map(AsRef::as_ref).filter(is_new).collect();
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_mind_no_case_but_their_weight() {
+    fn annotation_keys_are_case_insensitive_and_their_size_is_bounded() {
         assert!(errors(|e, p| annotations(e, p, [("Example.COM/Key", "any \n text")])).is_empty());
         let half = "x".repeat(ANNOTATIONS_BYTES_MAX / 2);
         assert!(errors(|e, p| annotations(e, p, [("a", &half[1..]), ("b", &half[1..])])).is_empty());
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_report_keys_and_values_at_the_map() {
+    fn label_errors_are_reported_at_the_map() {
         let found = errors(|e, p| labels(e, p, [("a b", "c d"), ("x", "y")]));
         assert_eq!(found.len(), 2);
         assert!(found[0].starts_with("f: Invalid value: \"a b\": name part must consist"), "{found:?}");
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_that_contradict_each_other_are_refused() {
+    fn contradicting_finalizers_are_rejected() {
         assert!(errors(|e, p| finalizers(e, p, &["orphan", "example.com/x"])).is_empty());
         assert_eq!(
             errors(|e, p| finalizers(e, p, &["orphan", "foregroundDeletion"])),
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dying_object_gets_no_finalizers() {
+    fn object_in_deletion_gets_no_new_finalizers() {
         assert!(errors(|e, p| finalizers_only_removed(e, p, &["a"], &["b", "a"])).is_empty());
         assert_eq!(
             errors(|e, p| finalizers_only_removed(e, p, &["c", "b", "a", "b"], &["a"])),

@@ -1,4 +1,4 @@
-//! The schemas of definitions, in either dialect.
+//! Schemas of definitions, in both dialects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,10 @@ use crate::schema::{self, Field, ListType, MapType, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
-/// The typed structure has its time as optional and its metadata as required; it is the other way round.
+/// `k8s-openapi` has its `eventTime` as optional and its metadata as required; upstream's document has the
+/// opposite.
 const EVENT: &str = "io.k8s.api.events.v1.Event";
-/// References of the core group whose name may be left out.
+/// References of the core group with an optional name.
 const OPTIONAL_NAMES: [&str; 8] = [
     "ConfigMapEnvSource",
     "ConfigMapKeySelector",
@@ -26,17 +27,17 @@ const OPTIONAL_NAMES: [&str; 8] = [
 ];
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
-/// An object with these fields.
+/// Builds an object from these fields.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Map(fields.into_iter().collect())
 }
 
-/// Texts as a list.
+/// Builds a list of strings.
 pub(super) fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Value {
     Value::List(texts.map(Value::from).collect())
 }
 
-/// The definitions that some refer to, with all that those refer to.
+/// Transitive closure of the definitions that some refer to.
 pub(super) fn closure<'a>(first: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open: Vec<&str> = first.collect();
@@ -57,7 +58,7 @@ pub(super) fn closure<'a>(first: impl Iterator<Item = &'a str>) -> BTreeSet<&'a 
     found
 }
 
-/// The definition that a type refers to, perhaps as items or values.
+/// Definition that a type refers to, directly or as items or values.
 fn referred(ty: TypeRef<'static>) -> Option<&'static str> {
     match ty.shape() {
         Shape::Struct(of) => Some(of.definition()),
@@ -66,7 +67,8 @@ fn referred(ty: TypeRef<'static>) -> Option<&'static str> {
     }
 }
 
-/// The schemas of definitions by name. `own` are the group versions in which the shared kinds are known.
+/// Schemas of definitions by name. `own` are the group versions in which the kinds of `meta/v1` are
+/// registered.
 pub(super) fn schemas(names: &BTreeSet<&str>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> Value {
     let schema = |name: &str| match schema::builtin().definition(name) {
         Some(of) => of_struct(of, own, dialect),
@@ -79,7 +81,7 @@ pub(super) fn schemas(names: &BTreeSet<&str>, own: &BTreeSet<(&str, &str)>, dial
 fn of_struct(of: Struct<'_>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> Value {
     let mut schema = Map::with_capacity(6);
     match of.description() {
-        "" if of.name() == "WatchEvent" => drop(schema.insert("description", "An event of a watch.")),
+        "" if of.name() == "WatchEvent" => drop(schema.insert("description", "Event of a watch.")),
         "" => {}
         description => drop(schema.insert("description", description)),
     }
@@ -111,8 +113,8 @@ fn of_struct(of: Struct<'_>, own: &BTreeSet<(&str, &str)>, dialect: Dialect) -> 
     Value::Map(schema)
 }
 
-/// Whether a document says that the field must be there. The table says what is always there for who reads; who
-/// writes may leave out metadata and names with a default.
+/// `true` if a document requires the field. The table has the fields that are always present in responses;
+/// requests may omit metadata and names with a default.
 fn is_required(of: Struct<'_>, field: Field<'_>) -> bool {
     match field.name() {
         "metadata" => field.is_required() && !field.omits_empty() && of.definition() != EVENT,
@@ -121,31 +123,32 @@ fn is_required(of: Struct<'_>, field: Field<'_>) -> bool {
     }
 }
 
-/// Whether the field is the name in a reference, which may be left out and is then empty.
+/// `true` if the field is the optional name of a reference.
 fn is_optional_name(of: Struct<'_>, field: Field<'_>) -> bool {
     let package = of.definition().strip_suffix(of.name());
     field.name() == "name" && package == Some("io.k8s.api.core.v1.") && OPTIONAL_NAMES.contains(&of.name())
 }
 
-/// The text for people. What only the tables know has none; what every kind has is said by `Status` too.
+/// Description of a field; empty for fields that only the tables know. The fields of `TypeMeta` take it from
+/// `Status`.
 fn description(field: Field<'_>) -> &str {
     match (field.description(), field.name()) {
         ("", name @ ("kind" | "apiVersion" | "metadata")) => {
             let own = schema::builtin().meta("Status").and_then(|status| status.field(name));
             own.filter(|own| own.ty() == field.ty()).map_or("", Field::description)
         }
-        ("", "items") if matches!(field.ty().shape(), Shape::List(_)) => "The objects of the list.",
-        ("", "object") => "The object as the event left it, or a status that tells of an error.",
+        ("", "items") if matches!(field.ty().shape(), Shape::List(_)) => "Objects of the list.",
+        ("", "object") => "Object after the event, or a Status for an error.",
         (description, _) => description,
     }
 }
 
-/// A kind as the extension has it.
+/// Encodes a kind for the extension `x-kubernetes-group-version-kind`.
 pub(super) fn kind(of: &Kind<'_>) -> Value {
     object([("group", of.group.into()), ("kind", of.kind.into()), ("version", of.version.into())])
 }
 
-/// The kinds that a definition stands for.
+/// Kinds of a definition.
 fn kinds<'a>(of: Struct<'a>, own: &BTreeSet<(&'a str, &'a str)>) -> Vec<Kind<'a>> {
     let name = of.name();
     if is_shared(of.definition()) {
@@ -166,7 +169,7 @@ const fn map_type_name(map_type: MapType) -> &'static str {
     }
 }
 
-/// The type of a field, without what the field adds.
+/// Schema of a type, without the attributes of the field.
 fn of_type(ty: TypeRef<'_>, dialect: Dialect) -> Map {
     let typed = |name: &str, format: &str| {
         let mut map = Map::with_capacity(4);
@@ -217,14 +220,14 @@ fn of_field(of: Struct<'_>, field: Field<'_>, dialect: Dialect) -> Value {
     }
     if field.values().len() > 0 {
         let values = texts(field.values());
-        // Of a list, each element is one of them.
+        // For a list, the enum applies to each item.
         match schema.get_mut("items").and_then(Value::as_map_mut) {
             Some(items) => items.insert_first("enum", values),
             None => drop(schema.insert("enum", values)),
         }
     }
     markers(field, &mut schema);
-    // In version 3 nothing may stand beside a reference.
+    // Version 3 allows no siblings of a reference.
     if dialect == Dialect::V3
         && schema.len() > bare
         && let Some(reference) = schema.remove("$ref")
@@ -235,7 +238,7 @@ fn of_field(of: Struct<'_>, field: Field<'_>, dialect: Dialect) -> Value {
     Value::Map(schema)
 }
 
-/// The default that the schema names, or what Go has where nothing is said.
+/// Default in the schema, or Go's zero value for an absent field.
 fn default(of: Struct<'_>, field: Field<'_>) -> Option<Value> {
     if let Some(text) = field.default_json() {
         return json::parse(text.as_bytes()).ok();
@@ -253,7 +256,7 @@ fn default(of: Struct<'_>, field: Field<'_>) -> Option<Value> {
     }
 }
 
-/// How the field is merged.
+/// Adds the markers of merge behavior.
 fn markers(field: Field<'_>, schema: &mut Map) {
     let ty = field.ty();
     if let Some(list_type) = ty.list_type() {
@@ -273,7 +276,7 @@ fn markers(field: Field<'_>, schema: &mut Map) {
     if let Some(key) = field.merge_key() {
         schema.insert("x-kubernetes-patch-merge-key", key);
     }
-    let patch = field.patch();
+    let patch = field.patch_strategy();
     let words = [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
     let words: Vec<&str> = words.into_iter().filter_map(|(set, word)| set.then_some(word)).collect();
     if !words.is_empty() {

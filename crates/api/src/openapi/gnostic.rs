@@ -1,41 +1,41 @@
-//! The document of version 2 as protobuf, in the messages that clients of old know.
+//! Protobuf encoding (gnostic) of the OpenAPI v2 document, for older clients.
 //!
-//! The messages are a table: which key of the JSON goes where. What the document does not use is not in it.
+//! The messages are a table that maps JSON keys to field numbers; it covers the keys that the document uses.
 
 use crate::json;
 use crate::protobuf::wire::{close, open, write_bytes, write_number};
 use crate::value::{Map, Value};
 
-/// The media type under which clients ask for it.
+/// Media type of the document.
 pub const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// A message: its fields by their names in JSON, in the order of their numbers, and the number of extensions.
+/// A message: its fields by JSON name, in order of their numbers, and the field number of extensions.
 struct Message {
     fields: &'static [(&'static str, u32, Form)],
     extensions: u32,
 }
 
-/// How the value of a field is written.
+/// Encoding of the value of a field.
 enum Form {
-    /// A text.
+    /// A string.
     Text,
-    /// A truth value.
+    /// A boolean.
     Flag,
-    /// Texts, one by one.
+    /// A repeated string.
     Texts,
-    /// A text inside a message of one field.
+    /// A string inside a message with one field.
     InnerText,
-    /// Any value, as text.
+    /// Any value, as YAML text.
     Any,
-    /// Any values.
+    /// Repeated values of any type.
     Anys,
-    /// A message, inside others that have only one field with this number.
+    /// A message, wrapped in messages with a single field of these numbers.
     Message(&'static [u32], &'static Message),
-    /// An object as a list of names and messages: the number of the list, the messages around each, the message.
+    /// An object as repeated name-message pairs: field number, numbers of the wrapping messages, message.
     Named(u32, &'static [u32], &'static Message),
-    /// Parameters, of which each place has its own message.
+    /// Parameters, with one message type per location.
     Parameters,
-    /// Names with lists of texts.
+    /// Names with lists of strings.
     Requirements,
 }
 
@@ -135,7 +135,7 @@ static SCHEMA: Message = Message {
     extensions: 31,
 };
 
-/// The protobuf of a document of version 2.
+/// Encodes an OpenAPI v2 document.
 #[must_use]
 pub fn to_vec(document: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 << 20);
@@ -178,13 +178,13 @@ fn field(value: &Value, number: u32, form: &Form, out: &mut Vec<u8>) {
         }
         Any => any(value, number, out),
         Anys => value.as_list().unwrap_or_default().iter().for_each(|value| any(value, number, out)),
-        Form::Message(around, message) => inside(number, around, value, message, out),
+        Form::Message(around, message) => write_nested(number, around, value, message, out),
         Named(list, around, message) => {
             let start = open(number, out);
             for (name, value) in value.as_map().into_iter().flat_map(Map::iter) {
                 let named = open(*list, out);
                 write_bytes(1, name.as_bytes(), out);
-                inside(2, around, value, message, out);
+                write_nested(2, around, value, message, out);
                 close(named, out);
             }
             close(start, out);
@@ -215,17 +215,17 @@ fn texts(value: &Value, number: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// A message in a field, inside messages around it.
-fn inside(number: u32, around: &[u32], value: &Value, message: &Message, out: &mut Vec<u8>) {
+/// Writes a message field, wrapped in other messages.
+fn write_nested(number: u32, around: &[u32], value: &Value, message: &Message, out: &mut Vec<u8>) {
     let start = open(number, out);
     match around.split_first() {
-        Some((next, rest)) => inside(*next, rest, value, message, out),
+        Some((next, rest)) => write_nested(*next, rest, value, message, out),
         None => write(value, message, out),
     }
     close(start, out);
 }
 
-/// Any value, as the text of its JSON, which is YAML too.
+/// Writes any value as the text of its JSON, which is valid YAML.
 fn any(value: &Value, number: u32, out: &mut Vec<u8>) {
     let start = open(number, out);
     let text = open(2, out);
@@ -235,10 +235,10 @@ fn any(value: &Value, number: u32, out: &mut Vec<u8>) {
 }
 
 fn parameter(value: &Value, number: u32, out: &mut Vec<u8>) {
-    // A parameter, not a reference to one; then with a body or without; then by its place.
+    // A parameter (not a reference), with or without a body, by its location.
     match value.str_at(&["in"]) {
-        "body" => inside(number, &[1, 1], value, &BODY_PARAMETER, out),
-        "path" => inside(number, &[1, 2, 4], value, &PATH_PARAMETER, out),
-        _ => inside(number, &[1, 2, 3], value, &QUERY_PARAMETER, out),
+        "body" => write_nested(number, &[1, 1], value, &BODY_PARAMETER, out),
+        "path" => write_nested(number, &[1, 2, 4], value, &PATH_PARAMETER, out),
+        _ => write_nested(number, &[1, 2, 3], value, &QUERY_PARAMETER, out),
     }
 }

@@ -1,21 +1,21 @@
-//! What both dialects of OpenAPI say about paths, before it is said in either.
+//! Dialect-independent model of paths and operations.
 
 use std::borrow::Cow;
 
-/// Where a parameter stands.
+/// Location of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// A part of the path.
+pub(super) enum ParameterLocation {
+    /// A path segment.
     Path,
-    /// After the question mark.
+    /// A query parameter.
     Query,
 }
 
-impl Place {
+impl ParameterLocation {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Place::Path => "path",
-            Place::Query => "query",
+            ParameterLocation::Path => "path",
+            ParameterLocation::Query => "query",
         }
     }
 }
@@ -24,13 +24,13 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
-    pub(super) place: Place,
+    pub(super) location: ParameterLocation,
     /// `string`, `integer` or `boolean`.
     pub(super) ty: &'static str,
     pub(super) description: Cow<'static, str>,
 }
 
-/// What a body is.
+/// Content of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// An object with this definition.
@@ -39,7 +39,7 @@ pub(super) enum Content {
     Text,
 }
 
-/// The body of a request.
+/// Request body.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
     pub(super) types: &'static [&'static str],
@@ -47,7 +47,7 @@ pub(super) struct Body {
     pub(super) required: bool,
 }
 
-/// A group, a version and a kind.
+/// A group, version and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind<'a> {
     pub(super) group: &'a str,
@@ -55,27 +55,27 @@ pub(super) struct Kind<'a> {
     pub(super) kind: &'a str,
 }
 
-/// What one method of a path does.
+/// Operation of one method of a path.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    /// The method in lower case.
+    /// Method in lower case.
     pub(super) method: &'static str,
     pub(super) id: String,
     pub(super) description: String,
     pub(super) tag: String,
-    /// The verb, of operations on objects.
+    /// Verb, for operations on objects.
     pub(super) action: Option<&'static str>,
     pub(super) kind: Option<Kind<'static>>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
-    /// The codes of good answers, which all have the same content.
+    /// Status codes of successful responses, which all have the same content.
     pub(super) codes: &'static [u16],
     pub(super) content: Content,
-    /// The media types of good answers.
+    /// Media types of successful responses.
     pub(super) types: &'static [&'static str],
 }
 
-/// A path and what can be done there.
+/// A path and its operations.
 #[derive(Clone, Debug)]
 pub(super) struct PathItem {
     pub(super) path: String,
@@ -85,8 +85,8 @@ pub(super) struct PathItem {
 }
 
 impl PathItem {
-    /// A path with its operations. Parameters that all of them have are said once; all are in the order of
-    /// their names.
+    /// Creates a path with its operations. Parameters that all of them have move to the path; all are sorted
+    /// by name.
     pub(super) fn new(path: String, mut operations: Vec<Operation>) -> PathItem {
         operations.sort_by_key(|operation| operation.method);
         let shared: Vec<Parameter> = match operations.split_first() {
@@ -105,7 +105,7 @@ impl PathItem {
     }
 }
 
-/// What a code means.
+/// Reason phrase of a status code.
 pub(super) const fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",

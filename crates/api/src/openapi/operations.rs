@@ -1,4 +1,4 @@
-//! From resources to paths and operations.
+//! Paths and operations of the API resources.
 
 use super::model::{Body, Content, Kind, Operation, Parameter, PathItem};
 use super::{media, parameters};
@@ -6,12 +6,12 @@ use crate::resources::{self, ResourceInfo, SubresourceInfo, Verb};
 use crate::schema;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-/// What a patch is said to be.
+/// Definition of a patch body.
 pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
-/// What `/version` answers.
+/// Definition of the response of `/version`.
 pub(super) const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
 
-/// Resources whose deletion answers with the object rather than a status.
+/// Resources whose delete returns the object instead of a Status.
 const RETURN_DELETED: &[(&str, &str)] = &[
     ("", "persistentvolumeclaims"),
     ("", "persistentvolumes"),
@@ -31,7 +31,7 @@ const RETURN_DELETED: &[(&str, &str)] = &[
     ("storage.k8s.io", "volumeattributesclasses"),
 ];
 
-/// The definition of a type that all groups share.
+/// Definition in `meta/v1`.
 fn meta(name: &str) -> &'static str {
     schema::builtin().meta(name).expect("the table has the shared types").definition()
 }
@@ -40,7 +40,7 @@ fn definition(group: &str, version: &str, kind: &str) -> &'static str {
     schema::builtin().kind(group, version, kind).expect("every served kind has a schema").definition()
 }
 
-/// The group as it stands in names: `rbac.authorization.k8s.io` is `RbacAuthorization`, no group is `Core`.
+/// Group as in operation IDs: `rbac.authorization.k8s.io` is `RbacAuthorization`, the core group is `Core`.
 fn group_name(group: &str) -> String {
     match group {
         "" => "Core".to_owned(),
@@ -53,19 +53,19 @@ fn capital(word: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
 }
 
-/// The tag of the operations of a group version, as in `rbacAuthorization_v1`.
+/// Tag of the operations of a group version, as in `rbacAuthorization_v1`.
 fn tag(group: &str, version: Option<&str>) -> String {
     let name = group_name(group);
     let lower = name[..1].to_ascii_lowercase() + &name[1..];
     version.map_or(lower.clone(), |version| format!("{lower}_{version}"))
 }
 
-/// The place of a group version.
+/// Path of a group version.
 fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
-/// An operation that only reads and has no parameters.
+/// A read operation without parameters.
 fn plain(id: String, description: &str, tag: String, definition: &'static str) -> Operation {
     Operation {
         method: "get",
@@ -82,12 +82,12 @@ fn plain(id: String, description: &str, tag: String, definition: &'static str) -
     }
 }
 
-/// The paths of a group version.
+/// Paths of a group version.
 pub(super) fn group_version(group: &str, version: &str) -> Vec<PathItem> {
     let root = root(group, version);
     let id = format!("get{}{}APIResources", group_name(group), capital(version));
     let list =
-        plain(id, "The resources of the group version", tag(group, Some(version)), meta("APIResourceList"));
+        plain(id, "Resources of the group version", tag(group, Some(version)), meta("APIResourceList"));
     let mut items = vec![PathItem::new(format!("{root}/"), vec![list])];
     for resource in resources::all().iter().filter(|r| r.group == group && r.version == version) {
         Resource { info: resource, root: &root }.paths(&mut items);
@@ -96,15 +96,15 @@ pub(super) fn group_version(group: &str, version: &str) -> Vec<PathItem> {
     items
 }
 
-/// The path of a group.
+/// Path of a group.
 pub(super) fn group(group: &str) -> Vec<PathItem> {
     let id = format!("get{}APIGroup", group_name(group));
-    let get = plain(id, "The versions of the group", tag(group, None), meta("APIGroup"));
+    let get = plain(id, "Versions of the group", tag(group, None), meta("APIGroup"));
     vec![PathItem::new(format!("/apis/{group}/"), vec![get])]
 }
 
-/// A path beside the groups.
-pub(super) fn apart(path: &str) -> Option<Vec<PathItem>> {
+/// A path outside the groups.
+pub(super) fn ungrouped(path: &str) -> Option<Vec<PathItem>> {
     let text = |id: &str, description: &str, tag: &str, types| Operation {
         content: Content::Text,
         types,
@@ -113,24 +113,24 @@ pub(super) fn apart(path: &str) -> Option<Vec<PathItem>> {
     let get = match path {
         "api" => plain(
             "getCoreAPIVersions".into(),
-            "The versions of the core group",
+            "Versions of the core group",
             "core".into(),
             meta("APIVersions"),
         ),
-        "apis" => plain("getAPIVersions".into(), "The groups", "apis".into(), meta("APIGroupList")),
+        "apis" => plain("getAPIVersions".into(), "API groups", "apis".into(), meta("APIGroupList")),
         "version" => Operation {
             types: media::JSON,
-            ..plain("getCodeVersion".into(), "The version of the server", "version".into(), VERSION_INFO)
+            ..plain("getCodeVersion".into(), "Version of the server", "version".into(), VERSION_INFO)
         },
         ".well-known/openid-configuration" => text(
             "getServiceAccountIssuerOpenIDConfiguration",
-            "What verifiers of service account tokens need to know",
+            "OpenID configuration of the service account token issuer",
             "WellKnown",
             media::JSON,
         ),
         "openid/v1/jwks" => text(
             "getServiceAccountIssuerOpenIDKeyset",
-            "The public keys of service account tokens",
+            "Public keys of the service account token issuer",
             "openid",
             media::KEYS,
         ),
@@ -139,7 +139,7 @@ pub(super) fn apart(path: &str) -> Option<Vec<PathItem>> {
     Some(vec![PathItem::new(format!("/{path}/"), vec![get])])
 }
 
-/// A resource and the place of its group version.
+/// A resource and the path of its group version.
 struct Resource<'a> {
     info: &'static ResourceInfo,
     root: &'a str,
@@ -150,7 +150,7 @@ impl Resource<'_> {
         Kind { group: self.info.group, version: self.info.version, kind: self.info.kind }
     }
 
-    /// The name of an operation: `verb`, group and version, `scope`, kind, `rest`.
+    /// Operation ID: `verb`, group and version, `scope`, kind, `rest`.
     fn id(&self, verb: &str, scope: &str, rest: &str) -> String {
         let ResourceInfo { group, version, kind, .. } = self.info;
         format!("{verb}{}{}{scope}{kind}{rest}", group_name(group), capital(version))
@@ -233,7 +233,7 @@ impl Resource<'_> {
 
     fn list(&self, scope: &str, rest: &str, in_path: &[&'static str]) -> Operation {
         let info = self.info;
-        let description = format!("List objects of kind {}, or watch them", info.kind);
+        let description = format!("List or watch objects of kind {}", info.kind);
         Operation {
             parameters: parameters::all(parameters::LIST, in_path, info.kind),
             content: Content::Object(definition(info.group, info.version, &format!("{}List", info.kind))),
@@ -243,10 +243,8 @@ impl Resource<'_> {
     }
 
     fn watch(&self, action: &'static str, scope: &str, rest: &str, in_path: &[&'static str]) -> Operation {
-        let description = format!(
-            "Watch objects of kind {}. Deprecated in favour of a list with watch=true",
-            self.info.kind
-        );
+        let description =
+            format!("Watch objects of kind {}. Deprecated, use a list with watch=true", self.info.kind);
         Operation {
             parameters: parameters::all(parameters::LIST, in_path, self.info.kind),
             content: Content::Object(meta("WatchEvent")),
@@ -255,7 +253,7 @@ impl Resource<'_> {
         }
     }
 
-    /// What can be done with all objects, or in order to make one.
+    /// Operations on a collection.
     fn collection(&self) -> Vec<Operation> {
         let info = self.info;
         let object = definition(info.group, info.version, info.kind);
@@ -266,11 +264,11 @@ impl Resource<'_> {
         if info.verbs.contains(Verb::Create) {
             let id = self.id("create", self.scope(), "");
             let operation = self.operation("post", "post", id, format!("Create a {}", info.kind));
-            operations.push(self.writing(operation, parameters::WRITE, false, object));
+            operations.push(self.write_operation(operation, parameters::WRITE, false, object));
         }
         if info.verbs.contains(Verb::DeleteCollection) {
             let id = self.id("delete", &format!("Collection{}", self.scope()), "");
-            let description = format!("Delete all objects of kind {} that are selected", info.kind);
+            let description = format!("Delete a collection of {}", info.kind);
             operations.push(Operation {
                 parameters: self.parameters(parameters::DELETE_COLLECTION, false),
                 body: Some(Body { types: media::ANY, definition: meta("DeleteOptions"), required: false }),
@@ -281,7 +279,7 @@ impl Resource<'_> {
         operations
     }
 
-    /// What can be done with one object.
+    /// Operations on one object.
     fn object(&self) -> Vec<Operation> {
         let info = self.info;
         let object = definition(info.group, info.version, info.kind);
@@ -290,17 +288,28 @@ impl Resource<'_> {
             let (name, description) = match verb {
                 Verb::Get => ("read", format!("Read a {}", info.kind)),
                 Verb::Update => ("replace", format!("Replace a {}", info.kind)),
-                Verb::Patch => ("patch", format!("Change parts of a {}", info.kind)),
+                Verb::Patch => ("patch", format!("Partially update a {}", info.kind)),
                 Verb::Delete => ("delete", format!("Delete a {}", info.kind)),
                 _ => continue,
             };
-            operations.extend(self.one(verb, self.id(name, self.scope(), ""), description, object));
+            operations.extend(self.object_operation(
+                verb,
+                self.id(name, self.scope(), ""),
+                description,
+                object,
+            ));
         }
         operations
     }
 
-    /// An operation on one object or a part of it.
-    fn one(&self, verb: Verb, id: String, description: String, object: &'static str) -> Option<Operation> {
+    /// An operation on one object or one of its subresources.
+    fn object_operation(
+        &self,
+        verb: Verb,
+        id: String,
+        description: String,
+        object: &'static str,
+    ) -> Option<Operation> {
         Some(match verb {
             Verb::Get => Operation {
                 parameters: self.parameters(parameters::READ, true),
@@ -309,15 +318,15 @@ impl Resource<'_> {
             },
             Verb::Update => {
                 let operation = self.operation("put", "put", id, description);
-                self.writing(operation, parameters::WRITE, true, object)
+                self.write_operation(operation, parameters::WRITE, true, object)
             }
             Verb::Create => {
                 let operation = self.operation("post", "post", id, description);
-                self.writing(operation, parameters::WRITE, true, object)
+                self.write_operation(operation, parameters::WRITE, true, object)
             }
             Verb::Patch => {
                 let operation = self.operation("patch", "patch", id, description);
-                self.writing(operation, parameters::PATCH, true, object)
+                self.write_operation(operation, parameters::PATCH, true, object)
             }
             Verb::Delete => {
                 let returned = RETURN_DELETED.contains(&(self.info.group, self.info.plural));
@@ -337,8 +346,8 @@ impl Resource<'_> {
         })
     }
 
-    /// An operation with an object in its body and in its answer.
-    fn writing(
+    /// An operation with an object in its request and response.
+    fn write_operation(
         &self,
         operation: Operation,
         queries: &[(&'static str, &'static str, &'static str)],
@@ -368,14 +377,14 @@ impl Resource<'_> {
             let (name, doing) = match verb {
                 Verb::Get => ("read", "Read the"),
                 Verb::Update => ("replace", "Replace the"),
-                Verb::Patch => ("patch", "Change parts of the"),
+                Verb::Patch => ("patch", "Partially update the"),
                 Verb::Create => ("create", "Create the"),
                 _ => continue,
             };
             let description = format!("{doing} {} of a {}", sub.name, self.info.kind);
             let id = self.id(name, self.scope(), &rest);
             let mut operation =
-                self.one(verb, id, description, object).expect("these verbs are for one object");
+                self.object_operation(verb, id, description, object).expect("these verbs are for one object");
             operation.kind = Some(kind);
             if sub.name == "log" {
                 operation.content = Content::Text;
@@ -389,7 +398,7 @@ impl Resource<'_> {
         operations
     }
 
-    /// A subresource that hands the connection on.
+    /// Operations of a subresource that proxies a connection.
     fn connect(&self, sub: &'static SubresourceInfo, rest: &str, with_path: bool) -> Vec<Operation> {
         let methods: &[&'static str] = if sub.verbs.contains(Verb::Delete) {
             &["delete", "get", "head", "options", "patch", "post", "put"]
@@ -419,7 +428,7 @@ impl Resource<'_> {
     }
 }
 
-/// Whether a definition is one of those that all groups share and that clients name in each of them.
+/// `true` if a definition is a kind of `meta/v1` that is registered in every group.
 pub(super) fn is_shared(name: &str) -> bool {
     name.strip_prefix(META).is_some_and(|name| matches!(name, ".DeleteOptions" | ".WatchEvent"))
 }

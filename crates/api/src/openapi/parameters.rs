@@ -1,60 +1,62 @@
-//! The parameters of operations.
+//! Parameters of operations.
 
 use std::borrow::Cow;
 
-use super::model::{Parameter, Place};
+use super::model::{Parameter, ParameterLocation};
 use crate::schema::{self, Shape, Struct};
 
-/// A parameter of the query: name, type, description.
+/// A query parameter: name, type, description.
 type Query = (&'static str, &'static str, &'static str);
 
-const PRETTY: Query = ("pretty", "string", "'true' asks for output that is laid out for people.");
-const DRY_RUN: Query = ("dryRun", "string", "'All' runs every check and stores nothing.");
-const FIELD_MANAGER: Query =
-    ("fieldManager", "string", "The name of whoever makes the change; it then owns the fields it sets.");
-const FIELD_VALIDATION: Query = (
-    "fieldValidation",
+const PRETTY: Query = ("pretty", "string", "'true' pretty-prints the output.");
+const DRY_RUN: Query = ("dryRun", "string", "'All' processes the request without persisting the object.");
+const FIELD_MANAGER: Query = (
+    "fieldManager",
     "string",
-    "What to do about fields that are unknown or come twice: 'Ignore', 'Warn' or 'Strict'.",
+    "Name of the actor or entity that makes the change; it becomes the manager of the fields that it sets.",
 );
+const FIELD_VALIDATION: Query =
+    ("fieldValidation", "string", "Handling of unknown and duplicate fields: 'Ignore', 'Warn' or 'Strict'.");
 const FORCE: Query = (
     "force",
     "boolean",
-    "Take over fields that others own. Only for apply patches, and needed there on conflict.",
+    "Resolve conflicts by taking over fields of other managers. Only for apply patches.",
 );
-const CONTINUE: Query = ("continue", "string", "Where to go on, as the page before said.");
-const FIELD_SELECTOR: Query = ("fieldSelector", "string", "Restricts the objects by their fields.");
-const LABEL_SELECTOR: Query = ("labelSelector", "string", "Restricts the objects by their labels.");
-const LIMIT: Query = ("limit", "integer", "How many objects a page holds at most.");
+const CONTINUE: Query = ("continue", "string", "Continue token of the previous page.");
+const FIELD_SELECTOR: Query =
+    ("fieldSelector", "string", "Selector to restrict the objects by their fields.");
+const LABEL_SELECTOR: Query =
+    ("labelSelector", "string", "Selector to restrict the objects by their labels.");
+const LIMIT: Query = ("limit", "integer", "Maximum number of objects in a page.");
 const RESOURCE_VERSION: Query =
-    ("resourceVersion", "string", "The version from which, or as of which, to answer.");
+    ("resourceVersion", "string", "Resource version at which to list, or from which to watch.");
 const RESOURCE_VERSION_MATCH: Query =
-    ("resourceVersionMatch", "string", "How resourceVersion is meant: 'Exact' or 'NotOlderThan'.");
+    ("resourceVersionMatch", "string", "Constraint on resourceVersion: 'Exact' or 'NotOlderThan'.");
 const SEND_INITIAL_EVENTS: Query = (
     "sendInitialEvents",
     "boolean",
-    "Begin a watch with the objects that are there and a bookmark after them; needs resourceVersionMatch.",
+    "Start a watch with synthetic events for all existing objects and a bookmark; requires resourceVersionMatch.",
 );
 const SHARD_SELECTOR: Query =
-    ("shardSelector", "string", "Restricts the objects to ranges of the hash of a field.");
-const TIMEOUT: Query = ("timeoutSeconds", "integer", "How long a list or a watch may take.");
+    ("shardSelector", "string", "Selector to restrict the objects to hash ranges of a field.");
+const TIMEOUT: Query = ("timeoutSeconds", "integer", "Timeout of the list or watch.");
 const BOOKMARKS: Query =
-    ("allowWatchBookmarks", "boolean", "Send events of type BOOKMARK that only say how far the watch is.");
+    ("allowWatchBookmarks", "boolean", "Send events of type BOOKMARK that carry only a resource version.");
 const WATCH: Query =
-    ("watch", "boolean", "Follow changes instead of listing; they come as a stream of events.");
+    ("watch", "boolean", "Watch for changes and return them as a stream of events, instead of listing.");
 const GRACE_PERIOD: Query =
-    ("gracePeriodSeconds", "integer", "How long the object may take to end; zero ends it at once.");
+    ("gracePeriodSeconds", "integer", "Seconds before the object is deleted; zero deletes it immediately.");
 const IGNORE_STORE: Query = (
     "ignoreStoreReadErrorWithClusterBreakingPotential",
     "boolean",
-    "Delete an object even though it cannot be read, without finalizers and preconditions.",
+    "Delete an object that cannot be read, without finalizers and preconditions.",
 );
 const ORPHAN: Query =
-    ("orphanDependents", "boolean", "Deprecated in favour of propagationPolicy: whether dependents stay.");
+    ("orphanDependents", "boolean", "Deprecated, use propagationPolicy: orphan the dependents.");
 const PROPAGATION: Query =
-    ("propagationPolicy", "string", "What becomes of dependents: 'Orphan', 'Background' or 'Foreground'.");
+    ("propagationPolicy", "string", "Handling of dependents: 'Orphan', 'Background' or 'Foreground'.");
 
-/// Parameters of a list or a watch.
+/// Parameters of a list or watch.
 pub(super) const LIST: &[Query] = &[
     BOOKMARKS,
     CONTINUE,
@@ -69,7 +71,7 @@ pub(super) const LIST: &[Query] = &[
     TIMEOUT,
     WATCH,
 ];
-/// Parameters of the deletion of many objects.
+/// Parameters of a delete of a collection.
 pub(super) const DELETE_COLLECTION: &[Query] = &[
     CONTINUE,
     DRY_RUN,
@@ -87,41 +89,41 @@ pub(super) const DELETE_COLLECTION: &[Query] = &[
     SHARD_SELECTOR,
     TIMEOUT,
 ];
-/// Parameters of a deletion.
+/// Parameters of a delete.
 pub(super) const DELETE: &[Query] = &[DRY_RUN, GRACE_PERIOD, IGNORE_STORE, ORPHAN, PRETTY, PROPAGATION];
-/// Parameters of a creation or a replacement.
+/// Parameters of a create or replace.
 pub(super) const WRITE: &[Query] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, PRETTY];
 /// Parameters of a patch.
 pub(super) const PATCH: &[Query] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE, PRETTY];
-/// Parameters of reading one object.
+/// Parameters of a get.
 pub(super) const READ: &[Query] = &[PRETTY];
 
-/// The parameters of a query and of a path, in the order of their names.
+/// Query and path parameters, sorted by name.
 pub(super) fn all(queries: &[Query], in_path: &[&'static str], kind: &str) -> Vec<Parameter> {
     let mut all: Vec<Parameter> = queries
         .iter()
         .map(|(name, ty, description)| Parameter {
             name,
-            place: Place::Query,
+            location: ParameterLocation::Query,
             ty,
             description: Cow::Borrowed(description),
         })
         .collect();
     all.extend(in_path.iter().map(|name| Parameter {
         name,
-        place: Place::Path,
+        location: ParameterLocation::Path,
         ty: "string",
         description: match *name {
-            "namespace" => "The namespace.".into(),
-            "name" => format!("The name of the {kind}.").into(),
-            _ => "The path of the request behind the proxy.".into(),
+            "namespace" => "Namespace of the object.".into(),
+            "name" => format!("Name of the {kind}.").into(),
+            _ => "URL path of the proxied request.".into(),
         },
     }));
     sort(&mut all);
     all
 }
 
-/// Adds the fields of an options kind as parameters of the query.
+/// Adds the fields of an options kind as query parameters.
 pub(super) fn add_options(of: Struct<'static>, to: &mut Vec<Parameter>) {
     for field in of.fields().filter(|field| !matches!(field.name(), "kind" | "apiVersion")) {
         let shape = match field.ty().shape() {
@@ -136,7 +138,7 @@ pub(super) fn add_options(of: Struct<'static>, to: &mut Vec<Parameter>) {
         };
         to.push(Parameter {
             name: field.name(),
-            place: Place::Query,
+            location: ParameterLocation::Query,
             ty,
             description: option(field.name()).into(),
         });
@@ -144,34 +146,36 @@ pub(super) fn add_options(of: Struct<'static>, to: &mut Vec<Parameter>) {
     sort(to);
 }
 
-/// What an option of a connection or a log does.
+/// Description of an option of a connection or log.
 fn option(name: &str) -> &'static str {
     match name {
-        "command" => "The program and its arguments, each in a parameter of its own; no shell is involved.",
-        "container" => "The container; needed where the pod has more than one.",
-        "follow" => "Go on with what is logged from now on.",
-        "insecureSkipTLSVerifyBackend" => "Do not check the certificate of the node that has the log.",
-        "limitBytes" => "How many bytes of the log to read at most.",
-        "path" => "The part of the address behind the proxy.",
-        "ports" => "The ports to forward.",
-        "previous" => "The log of the container that ran before this one.",
-        "sinceSeconds" => "How far back the log should go.",
-        "stderr" => "Connect the error output.",
-        "stdin" => "Connect the input.",
-        "stdout" => "Connect the output.",
-        "stream" => "Which stream of the log: 'All', 'Stdout' or 'Stderr'.",
-        "tailLines" => "How many lines from the end to begin with.",
-        "timestamps" => "Begin every line with the time at which it was logged.",
-        "tty" => "Give the process a terminal.",
+        "command" => "Command and its arguments, one parameter each; not executed in a shell.",
+        "container" => "Container name; required if the pod has more than one.",
+        "follow" => "Follow the log stream.",
+        "insecureSkipTLSVerifyBackend" => {
+            "Skip verification of the serving certificate of the node that has the log."
+        }
+        "limitBytes" => "Maximum bytes of the log to return.",
+        "path" => "URL path of the proxied request.",
+        "ports" => "Ports to forward.",
+        "previous" => "Return the log of the previous terminated container.",
+        "sinceSeconds" => "Return log lines newer than this number of seconds.",
+        "stderr" => "Redirect the standard error stream.",
+        "stdin" => "Redirect the standard input stream.",
+        "stdout" => "Redirect the standard output stream.",
+        "stream" => "Log stream to return: 'All', 'Stdout' or 'Stderr'.",
+        "tailLines" => "Number of lines from the end of the log to start with.",
+        "timestamps" => "Prefix every line with its timestamp.",
+        "tty" => "Allocate a terminal.",
         _ => "",
     }
 }
 
 fn sort(parameters: &mut [Parameter]) {
-    parameters.sort_by_key(|parameter| (parameter.name, parameter.place));
+    parameters.sort_by_key(|parameter| (parameter.name, parameter.location));
 }
 
-/// The options of a subresource that streams.
+/// Options of a streaming subresource.
 pub(super) fn options(group: &str, version: &str, kind: &str) -> Option<Struct<'static>> {
     schema::builtin().kind(group, version, kind)
 }

@@ -1,17 +1,17 @@
-//! Definitions that are not made from fields: types that are no structs in JSON, unions, and what only the server
-//! itself answers.
+//! Definitions without a field list in the table: non-struct types, unions, and responses of the server
+//! itself.
 
 use super::Dialect;
 use super::definitions::{object, texts};
 use crate::schema::{SchemaOr, Shape};
 use crate::value::{Map, Value};
 
-/// A definition of which one field at most is set.
+/// A definition of which at most one field is set.
 pub(super) struct Union {
     pub(super) definition: &'static str,
-    /// The field that says which one; empty where none does.
+    /// Discriminator field; empty if there is none.
     pub(super) discriminator: &'static str,
-    /// The fields, with their names as values of the discriminator.
+    /// Fields, with their discriminator values.
     pub(super) fields: &'static [(&'static str, &'static str)],
 }
 
@@ -58,7 +58,7 @@ pub(super) const UNIONS: &[Union] = &[
     },
 ];
 
-/// The fields of the version of the server: name, and whether it is always there.
+/// Fields of the server version: name, and `true` if required.
 const VERSION_FIELDS: &[(&str, bool)] = &[
     ("major", true),
     ("minor", true),
@@ -75,7 +75,7 @@ const VERSION_FIELDS: &[(&str, bool)] = &[
     ("platform", true),
 ];
 
-/// The name of the definition of a type that is no struct in JSON, and its schema.
+/// Definition name of a type that is not a struct in JSON.
 pub(super) fn special(shape: Shape<'_>) -> Option<&'static str> {
     Some(match shape {
         Shape::IntOrString => "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
@@ -98,24 +98,22 @@ pub(super) fn special(shape: Shape<'_>) -> Option<&'static str> {
     })
 }
 
-/// The schema of a definition that is no struct in JSON.
+/// Schema of a definition that is not a struct in JSON.
 pub(super) fn special_schema(name: &str, dialect: Dialect) -> Value {
     let last = name.rsplit('.').next().unwrap_or(name);
     let mut schema = Map::new();
     let described = match last {
-        "IntOrString" => "A number of 32 bits or a text.",
-        "Quantity" => {
-            "An amount: a decimal number with a suffix that scales it, as in 1500m, 2k, 64Mi or 1e3."
-        }
-        "Time" => "A time to the second, as RFC 3339 writes it.",
-        "MicroTime" => "A time to the microsecond, as RFC 3339 writes it.",
+        "IntOrString" => "A 32-bit integer or a string.",
+        "Quantity" => "Resource quantity: a decimal number with a suffix, as in 1500m, 2k, 64Mi or 1e3.",
+        "Time" => "RFC 3339 timestamp with seconds.",
+        "MicroTime" => "RFC 3339 timestamp with microseconds.",
         "FieldsV1" => {
-            "A set of fields as a tree: keys start with f: (field), k: (keys of an item), v: (value) or i: (index)."
+            "Set of fields as a tree: keys start with f: (field), k: (keys of an item), v: (value) or i: (index)."
         }
         "RawExtension" => "An object of any kind.",
-        "Patch" => "The body of a patch, in the form that its media type says.",
+        "Patch" => "Body of a patch, in the format of its media type.",
         "JSONSchemaPropsOrArray" => "A JSON schema, or a list of them.",
-        "JSONSchemaPropsOrBool" => "A JSON schema, or a truth value.",
+        "JSONSchemaPropsOrBool" => "A JSON schema, or a boolean.",
         "JSONSchemaPropsOrStringArray" => "A JSON schema, or a list of texts.",
         _ => "Any JSON value.",
     };
@@ -142,14 +140,14 @@ pub(super) fn special_schema(name: &str, dialect: Dialect) -> Value {
     Value::Map(schema)
 }
 
-/// The schema of what `/version` answers.
+/// Schema of the response of `/version`.
 pub(super) fn version_info() -> Value {
     let mut fields: Vec<&str> = VERSION_FIELDS.iter().map(|(name, _)| *name).collect();
     fields.sort_unstable();
     let properties: Map = fields.iter().map(|name| (*name, object([("type", "string".into())]))).collect();
     let required = VERSION_FIELDS.iter().filter(|(_, always)| *always).map(|(name, _)| *name);
     object([
-        ("description", "What version the server is and how it was built.".into()),
+        ("description", "Version and build information of the server.".into()),
         ("properties", properties.into()),
         ("required", texts(required)),
         ("type", "object".into()),

@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of the OpenAPI documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ fn schema_of(document: &Value, name: &str, path: &[&str]) -> String {
     text_at(document, &full)
 }
 
-/// Calls `visit` with every reference and every operation name in a document.
+/// Calls `visit` with every reference and operation ID in a document.
 fn walk<'a>(value: &'a Value, visit: &mut impl FnMut(&'a str, &'a Value)) {
     match value {
         Value::Map(map) => {
@@ -35,7 +35,7 @@ fn walk<'a>(value: &'a Value, visit: &mut impl FnMut(&'a str, &'a Value)) {
     }
 }
 
-/// What a document refers to, and what it defines.
+/// Asserts that a document defines exactly what it refers to.
 fn check_references(document: &Value, definitions: &Value, prefix: &str) {
     let mut referred = BTreeSet::new();
     walk(document, &mut |key, value| {
@@ -48,7 +48,7 @@ fn check_references(document: &Value, definitions: &Value, prefix: &str) {
 }
 
 #[test]
-fn every_document_defines_what_it_refers_to_and_nothing_else() {
+fn documents_define_exactly_what_they_refer_to() {
     let names = v3::names();
     assert!(names.len() > 45, "{}", names.len());
     for name in names {
@@ -62,7 +62,7 @@ fn every_document_defines_what_it_refers_to_and_nothing_else() {
 }
 
 #[test]
-fn every_operation_has_its_own_name() {
+fn operation_ids_are_unique() {
     let document = v2::document("v1.37.0");
     let mut seen = BTreeMap::new();
     walk(&document, &mut |key, value| {
@@ -114,7 +114,7 @@ fn every_verb_of_every_resource_has_an_operation() {
 }
 
 #[test]
-fn fields_say_what_the_schema_knows() {
+fn schemas_contain_the_attributes_of_fields() {
     let apps = document("apis/apps/v1");
     let deployment = "io.k8s.api.apps.v1.Deployment";
     assert_eq!(
@@ -159,7 +159,7 @@ fn fields_say_what_the_schema_knows() {
 }
 
 #[test]
-fn the_dialects_differ_where_they_must() {
+fn dialects_differ_in_references_and_bodies() {
     let document = v2::document("v1.37.0");
     let definition = |name: &str| text_at(&document, &["definitions", name]);
     let quantity = definition("io.k8s.apimachinery.pkg.api.resource.Quantity");
@@ -180,7 +180,7 @@ fn the_dialects_differ_where_they_must() {
 }
 
 #[test]
-fn parameters_that_all_operations_share_are_said_once() {
+fn shared_parameters_move_to_the_path() {
     let core = document("api/v1");
     let names = |path: &[&str]| -> Vec<&str> {
         core.at(path).unwrap().as_list().unwrap().iter().map(|p| p.str_at(&["name"])).collect()
@@ -198,7 +198,7 @@ fn parameters_that_all_operations_share_are_said_once() {
 }
 
 #[test]
-fn the_index_names_every_document_with_its_hash() {
+fn index_lists_every_document_with_its_hash() {
     let index = v3::index([("apis/example.com/v1", "0")].into_iter());
     let paths = index.get("paths").unwrap().as_map().unwrap();
     assert_eq!(paths.len(), v3::names().len() + 1);
@@ -216,8 +216,8 @@ fn the_index_names_every_document_with_its_hash() {
     }
 }
 
-/// The bytes in a field of a message, by a path of numbers; the first of each.
-fn dig<'a>(mut bytes: &'a [u8], path: &[u32]) -> &'a [u8] {
+/// Bytes of a message field at a path of numbers; the first of each.
+fn message_at<'a>(mut bytes: &'a [u8], path: &[u32]) -> &'a [u8] {
     for wanted in path {
         let mut reader = Reader::new(bytes);
         bytes = loop {
@@ -232,13 +232,13 @@ fn dig<'a>(mut bytes: &'a [u8], path: &[u32]) -> &'a [u8] {
 }
 
 #[test]
-fn the_protobuf_holds_every_path_and_definition() {
+fn protobuf_contains_every_path_and_definition() {
     let document = v2::document("v1.37.0");
     let bytes = gnostic::to_vec(&document);
-    assert_eq!(dig(&bytes, &[1]), b"2.0");
-    assert_eq!(dig(&bytes, &[2, 2]), b"v1.37.0");
+    assert_eq!(message_at(&bytes, &[1]), b"2.0");
+    assert_eq!(message_at(&bytes, &[2, 2]), b"v1.37.0");
     let count = |path: &[u32], wanted: u32| {
-        let mut reader = Reader::new(dig(&bytes, path));
+        let mut reader = Reader::new(message_at(&bytes, path));
         let mut count = 0;
         while let Some((number, _)) = reader.next().unwrap() {
             count += usize::from(number == wanted);
@@ -248,20 +248,20 @@ fn the_protobuf_holds_every_path_and_definition() {
     assert_eq!(count(&[8], 2), document.get("paths").unwrap().as_map().unwrap().len());
     assert_eq!(count(&[9], 1), document.get("definitions").unwrap().as_map().unwrap().len());
     let (first, schema) = document.get("definitions").unwrap().as_map().unwrap().iter().next().unwrap();
-    assert_eq!(dig(&bytes, &[9, 1, 1]), first.as_bytes());
+    assert_eq!(message_at(&bytes, &[9, 1, 1]), first.as_bytes());
     let description = schema.str_at(&["description"]);
-    assert_eq!(dig(&bytes, &[9, 1, 2, 4]), description.as_bytes());
-    assert_eq!(dig(&bytes, &[12, 1, 1]), b"BearerToken");
-    assert_eq!(dig(&bytes, &[13, 1, 2, 2, 1]), b"apiKey");
-    // The first operation: its extension and the schema of its answer.
-    let operation = dig(&bytes, &[8, 2, 2, 2]);
-    assert_eq!(dig(operation, &[9, 1, 1]), b"200");
-    assert_eq!(dig(operation, &[9, 1, 2, 1, 1]), b"OK");
-    assert_eq!(dig(operation, &[10]), b"https");
+    assert_eq!(message_at(&bytes, &[9, 1, 2, 4]), description.as_bytes());
+    assert_eq!(message_at(&bytes, &[12, 1, 1]), b"BearerToken");
+    assert_eq!(message_at(&bytes, &[13, 1, 2, 2, 1]), b"apiKey");
+    // The first operation: its extension and the schema of its response.
+    let operation = message_at(&bytes, &[8, 2, 2, 2]);
+    assert_eq!(message_at(operation, &[9, 1, 1]), b"200");
+    assert_eq!(message_at(operation, &[9, 1, 2, 1, 1]), b"OK");
+    assert_eq!(message_at(operation, &[10]), b"https");
 }
 
 #[test]
-fn unions_are_those_of_definitions_that_exist() {
+fn unions_refer_to_existing_definitions() {
     for special::Union { definition, discriminator, fields } in special::UNIONS {
         let of = schema::builtin().definition(definition).unwrap_or_else(|| panic!("{definition}"));
         assert!(discriminator.is_empty() || of.field(discriminator).is_some(), "{definition}");

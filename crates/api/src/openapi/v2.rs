@@ -1,14 +1,14 @@
-//! OpenAPI version 2: one document of everything.
+//! OpenAPI v2: one document of everything.
 
 use std::collections::BTreeSet;
 
 use super::definitions::{self, object, texts};
-use super::model::{Content, Operation, Parameter, PathItem, Place, reason};
+use super::model::{Content, Operation, Parameter, ParameterLocation, PathItem, reason};
 use super::{Dialect, media, operations};
 use crate::resources;
 use crate::value::{Map, Value};
 
-/// The document. `version` is the version of the server, as in `v1.37.0`.
+/// Generates the document. `version` is the version of the server, as in `v1.37.0`.
 #[must_use]
 pub fn document(version: &str) -> Value {
     let own: BTreeSet<(&str, &str)> = resources::all().iter().map(|r| (r.group, r.version)).collect();
@@ -18,7 +18,7 @@ pub fn document(version: &str) -> Value {
         own.iter().flat_map(|(group, version)| operations::group_version(group, version)).collect();
     items.extend(groups.into_iter().flat_map(operations::group));
     let apart = ["api", "apis", ".well-known/openid-configuration", "openid/v1/jwks", "version"];
-    items.extend(apart.into_iter().filter_map(operations::apart).flatten());
+    items.extend(apart.into_iter().filter_map(operations::ungrouped).flatten());
     items.sort_by(|a, b| a.path.cmp(&b.path));
     let names = definitions::closure(super::referred(&items));
     let token = object([
@@ -51,9 +51,9 @@ fn parameter(of: &Parameter) -> Value {
     if !of.description.is_empty() {
         map.insert("description", of.description.as_ref());
     }
-    map.insert("in", of.place.as_str());
+    map.insert("in", of.location.as_str());
     map.insert("name", of.name);
-    if of.place == Place::Path {
+    if of.location == ParameterLocation::Path {
         map.insert("required", true);
     }
     map.insert("type", of.ty);

@@ -1,22 +1,22 @@
-//! OpenAPI version 3: a document per group version, and the index of all documents.
+//! OpenAPI v3: a document per group version, and the index of all documents.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::definitions::{self, object, texts};
-use super::model::{Content, Operation, Parameter, PathItem, Place, reason};
+use super::model::{Content, Operation, Parameter, ParameterLocation, PathItem, reason};
 use super::{Dialect, operations};
 use crate::json;
 use crate::resources;
 use crate::value::{Map, Value};
 
-/// The documents beside those of groups and group versions.
-const APART: [&str; 5] = [".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"];
+/// Documents beside those of groups and group versions.
+const UNGROUPED: [&str; 5] = [".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"];
 
-/// The names of all documents, in order: `api/v1`, `apis/apps`, `apis/apps/v1`, `version` and so on.
+/// Names of all documents, sorted: `api/v1`, `apis/apps`, `apis/apps/v1`, `version` and so on.
 #[must_use]
 pub fn names() -> Vec<String> {
-    let mut names: BTreeSet<String> = APART.into_iter().map(str::to_owned).collect();
+    let mut names: BTreeSet<String> = UNGROUPED.into_iter().map(str::to_owned).collect();
     for resource in resources::all() {
         if resource.group.is_empty() {
             names.insert(format!("api/{}", resource.version));
@@ -28,8 +28,8 @@ pub fn names() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// The index: every document with its address, which changes with its content. `more` are documents that are
-/// made elsewhere, with their hashes.
+/// Generates the index: every document with its URL, which changes with its content. `more` are documents
+/// generated elsewhere, with their hashes.
 #[must_use]
 pub fn index<'a>(more: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
     let address = |name: &str, hash: &str| {
@@ -45,17 +45,17 @@ pub fn index<'a>(more: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
     object([("paths", paths.into())])
 }
 
-/// The hash of a document, which also serves as its entity tag.
+/// Hash of a document, which is also its ETag.
 #[must_use]
 pub fn hash(name: &str) -> Option<&'static str> {
     let at = HASHES.binary_search_by(|(found, _)| found.as_str().cmp(name)).ok()?;
     Some(&HASHES[at].1)
 }
 
-/// The document with this name.
+/// Generates the document with this name.
 #[must_use]
 pub fn document(name: &str) -> Option<Value> {
-    if let Some(items) = operations::apart(name) {
+    if let Some(items) = operations::ungrouped(name) {
         return Some(render(&items, &BTreeSet::new()));
     }
     let mut parts = name.split('/');
@@ -72,7 +72,7 @@ pub fn document(name: &str) -> Option<Value> {
     found.then(|| render(&operations::group_version(group, version), &BTreeSet::from([(group, version)])))
 }
 
-/// The hashes are kept because clients ask for the index often, and only they are: each takes a document.
+/// Cached, because clients poll the index and each hash takes a whole document.
 static HASHES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     let hash = |name: &str| {
         let document = document(name).map(|document| json::to_vec(&document)).unwrap_or_default();
@@ -81,7 +81,7 @@ static HASHES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     names().into_iter().map(|name| (hash(&name), name)).map(|(hash, name)| (name, hash)).collect()
 });
 
-/// A number for some bytes that differs for others: FNV-1a, twice with different starts.
+/// Content hash: FNV-1a, twice with different offsets.
 fn fingerprint(bytes: &[u8]) -> String {
     let fnv = |start: u64| {
         bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
@@ -128,9 +128,9 @@ fn parameter(of: &Parameter) -> Value {
     if !of.description.is_empty() {
         map.insert("description", of.description.as_ref());
     }
-    map.insert("in", of.place.as_str());
+    map.insert("in", of.location.as_str());
     map.insert("name", of.name);
-    if of.place == Place::Path {
+    if of.location == ParameterLocation::Path {
         map.insert("required", true);
     }
     map.insert("schema", object([("type", of.ty.into()), ("uniqueItems", true.into())]));

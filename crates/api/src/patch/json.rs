@@ -1,9 +1,8 @@
-//! JSON patches, RFC 6902, in the dialect that the API has always had: an index may be negative and then counts
-//! from the end, `replace` also sets a field that was not there, and `test` takes an absent field for null.
-//!
-//! Bounds: [`OPERATIONS_MAX`] operations, [`COPY_BYTES_MAX`] bytes copied, [`crate::json::DEPTH_MAX`] levels. Up to
-//! [`SHORT_LEN_MAX`] operations are applied to the value itself, at one walk each; more than those to a [`document`],
-//! which is made once and in which no operation walks.
+//! JSON patch, RFC 6902, in upstream's dialect: a negative index counts from the end, `replace` also sets an
+//! absent field, and `test` treats an absent field as null.
+//! Bounds: [`OPERATIONS_MAX`] operations, [`COPY_BYTES_MAX`] copied bytes, [`crate::json::DEPTH_MAX`] levels.
+//! Up to [`SHORT_LEN_MAX`] operations are applied to the value itself, with one walk each; longer patches to
+//! a [`document`], which is built once and whose operations take no walk.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,52 +20,53 @@ mod short;
 #[cfg(test)]
 mod tests;
 
-use document::Node;
+use document::DocumentNode;
 
-/// How many operations one patch may have.
+/// Maximum number of operations of a patch.
 pub const OPERATIONS_MAX: usize = 10_000;
 
-/// How many bytes of JSON the `copy` operations of one patch may add together.
+/// Maximum bytes of JSON that the `copy` operations of one patch may add together.
 pub const COPY_BYTES_MAX: usize = 3 << 20;
 
-/// Operations that are applied without a [`document`]: to make one costs about as much as so many walks.
+/// Maximum number of operations applied without a [`document`]: building one costs about as much as so many
+/// walks.
 const SHORT_LEN_MAX: usize = 16;
 
-/// Why an operation fails. Clients are not told, logs may be.
+/// Error of an operation. Not shown to clients; may be logged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JsonPatchError {
-    /// An operation lacks a field, or has it with another type.
+    /// An operation lacks a field, or the field has the wrong type.
     #[error("operation {0} has no text in field {1}")]
     Field(usize, &'static str),
-    /// There is no such operation.
+    /// Unknown operation.
     #[error("Unexpected kind: {0}")]
     Kind(String),
-    /// The object has no such place.
+    /// The path does not exist.
     #[error("{kind} operation does not apply: doc is missing path: {path}")]
     Missing {
         /// The operation.
         kind: &'static str,
-        /// The place.
+        /// The path.
         path: String,
     },
-    /// A list has no such place.
+    /// The index is out of range.
     #[error("Unable to access invalid index: {0}")]
     Index(String),
-    /// The value is another one.
+    /// A `test` failed.
     #[error("testing value {0} failed")]
     Test(String),
-    /// The whole object is replaced by something that is none.
+    /// The root is replaced by a scalar.
     #[error("replace operation value must be object or array")]
     Root,
-    /// Too much is copied.
+    /// Too many bytes are copied.
     #[error("the accumulated size increase of copy is {0}, exceeding the limit {COPY_BYTES_MAX}")]
     CopySize(usize),
-    /// The object would nest too deep.
+    /// The result would nest too deep.
     #[error("exceeded max depth")]
     Depth,
 }
 
-/// Checks that a body is a list of operations, not too many, and says what they have beyond their form.
+/// Checks that a body is a list of operations within the bound, and returns their strict errors.
 pub(super) fn check(
     body: &Value,
     duplicates: &[Duplicate],
@@ -112,9 +112,9 @@ pub(super) fn check(
     Ok(texts.into_iter().map(|text: Box<str>| format!("json patch {text}").into()).collect())
 }
 
-/// Applies the operations in order; the first that fails ends it.
+/// Applies the operations in order; stops at the first that fails.
 pub(super) fn apply(mut object: Value, patch: &Value) -> Result<Value, JsonPatchError> {
-    read_owned(&mut object);
+    parse_owned(&mut object);
     let operations = patch.as_list().unwrap_or_default();
     if operations.len() <= SHORT_LEN_MAX {
         short::apply(object, operations)
@@ -123,16 +123,16 @@ pub(super) fn apply(mut object: Value, patch: &Value) -> Result<Value, JsonPatch
     }
 }
 
-/// Applies many operations, each in time that does not depend on the size of the object.
+/// Applies many operations, each in time independent of the size of the object.
 fn apply_long(object: Value, operations: &[Value]) -> Result<Value, JsonPatchError> {
-    let mut root = Node::new(object);
+    let mut root = DocumentNode::new(object);
     let mut copied = 0;
     for (at, operation) in operations.iter().enumerate() {
-        let operation = Operation { at, fields: operation.as_map() };
+        let operation = JsonOperation { at, fields: operation.as_map() };
         let path = || operation.required("path");
         match operation.text("op").unwrap_or("unknown") {
             "add" => {
-                let node = Node::new(operation.value().clone());
+                let node = DocumentNode::new(operation.value().clone());
                 place(&mut root, "add", path()?, node)?;
             }
             "remove" => drop(remove(&mut root, "remove", path()?)?),
@@ -144,13 +144,13 @@ fn apply_long(object: Value, operations: &[Value]) -> Result<Value, JsonPatchErr
             }
             "copy" => {
                 let (from, path) = (operation.required("from")?, path()?);
-                let node = root.act("copy", from, |parent, key| {
+                let node = root.with_parent("copy", from, |parent, key| {
                     let child = parent.child(key)?;
-                    copied += child.map_or(NULL_LEN, Node::json_len);
+                    copied += child.map_or(NULL_LEN, DocumentNode::json_len);
                     if copied > COPY_BYTES_MAX {
                         return Err(JsonPatchError::CopySize(copied));
                     }
-                    Ok(child.cloned().unwrap_or(Node::Leaf(Value::Null)))
+                    Ok(child.cloned().unwrap_or(DocumentNode::Leaf(Value::Null)))
                 })?;
                 place(&mut root, "copy", path, node)?;
             }
@@ -161,24 +161,29 @@ fn apply_long(object: Value, operations: &[Value]) -> Result<Value, JsonPatchErr
     Ok(root.into_value())
 }
 
-/// Bytes of `null`, as which an absent field is copied.
+/// Bytes of `null`, the copy of an absent field.
 const NULL_LEN: usize = 4;
 
-fn place(root: &mut Node, kind: &'static str, path: &str, node: Node) -> Result<(), JsonPatchError> {
+fn place(
+    root: &mut DocumentNode,
+    kind: &'static str,
+    path: &str,
+    node: DocumentNode,
+) -> Result<(), JsonPatchError> {
     check_depth(path, node.height())?;
-    root.act(kind, path, |parent, key| parent.add_child(key, node))
+    root.with_parent(kind, path, |parent, key| parent.add_child(key, node))
 }
 
-fn remove(root: &mut Node, kind: &'static str, path: &str) -> Result<Node, JsonPatchError> {
+fn remove(root: &mut DocumentNode, kind: &'static str, path: &str) -> Result<DocumentNode, JsonPatchError> {
     let missing = || JsonPatchError::Missing { kind, path: path.to_owned() };
-    root.act(kind, path, |parent, key| parent.remove_child(key)?.ok_or_else(missing))
+    root.with_parent(kind, path, |parent, key| parent.remove_child(key)?.ok_or_else(missing))
 }
 
-fn replace(root: &mut Node, path: &str, value: &Value) -> Result<(), JsonPatchError> {
-    let node = Node::new(value.clone());
+fn replace(root: &mut DocumentNode, path: &str, value: &Value) -> Result<(), JsonPatchError> {
+    let node = DocumentNode::new(value.clone());
     check_depth(path, node.height())?;
     if !path.is_empty() {
-        return root.act("replace", path, |parent, key| parent.set_child(key, node));
+        return root.with_parent("replace", path, |parent, key| parent.set_child(key, node));
     }
     if !node.is_container() {
         return Err(JsonPatchError::Root);
@@ -187,19 +192,19 @@ fn replace(root: &mut Node, path: &str, value: &Value) -> Result<(), JsonPatchEr
     Ok(())
 }
 
-fn test(root: &mut Node, path: &str, value: &Value) -> Result<(), JsonPatchError> {
+fn test(root: &mut DocumentNode, path: &str, value: &Value) -> Result<(), JsonPatchError> {
     let is_equal = if path.is_empty() {
         root.equals(value)
     } else {
-        root.act("test", path, |parent, key| {
+        root.with_parent("test", path, |parent, key| {
             Ok(parent.child(key)?.map_or(value.is_null(), |child| child.equals(value)))
         })?
     };
     if is_equal { Ok(()) } else { Err(JsonPatchError::Test(path.to_owned())) }
 }
 
-/// Reads what owners own where it was left as it is stored, since operations can reach into it.
-fn read_owned(object: &mut Value) {
+/// Parses raw field sets, since operations can reach into them.
+fn parse_owned(object: &mut Value) {
     let entries = object.at_mut(&["metadata", "managedFields"]).and_then(Value::as_list_mut);
     for fields in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("fieldsV1")) {
         if let Value::Raw(text) = fields {
@@ -209,12 +214,12 @@ fn read_owned(object: &mut Value) {
 }
 
 /// One operation.
-struct Operation<'a> {
+struct JsonOperation<'a> {
     at: usize,
     fields: Option<&'a Map>,
 }
 
-impl<'a> Operation<'a> {
+impl<'a> JsonOperation<'a> {
     fn text(&self, field: &str) -> Option<&'a str> {
         self.fields?.get_str(field)
     }
@@ -223,14 +228,14 @@ impl<'a> Operation<'a> {
         self.text(field).ok_or(JsonPatchError::Field(self.at, field))
     }
 
-    /// The value; none reads as null.
+    /// The value; null if absent.
     fn value(&self) -> &'a Value {
         self.fields.and_then(|fields| fields.get("value")).unwrap_or(&Value::Null)
     }
 }
 
-/// Reads an index below `end`; a negative one counts back from there.
-fn index(text: &str, end: usize) -> Result<usize, JsonPatchError> {
+/// Parses an index below `end`; a negative one counts from there.
+fn parse_index(text: &str, end: usize) -> Result<usize, JsonPatchError> {
     let number: Option<i64> = text.parse().ok();
     let at = number.and_then(|number| {
         if number < 0 {
@@ -262,24 +267,24 @@ fn unescape(part: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Refuses a value of this height at the end of a path, if it would nest too deep there. Operations can nest an object
-/// ever deeper in itself, and all that walk a value later rely on its depth.
+/// Rejects a value of this height at the end of a path, if it would nest too deep there. Operations can nest
+/// an object ever deeper in itself, and later walks rely on a bounded depth.
 fn check_depth(path: &str, height: usize) -> Result<(), JsonPatchError> {
     let levels = path.bytes().filter(|byte| *byte == b'/').count() + height;
     if levels > json::DEPTH_MAX { Err(JsonPatchError::Depth) } else { Ok(()) }
 }
 
-/// Containers that operations reached into, by the parts of their paths.
+/// Containers that operations reached into, by the segments of their paths.
 #[derive(Default)]
 struct Reached<'p>(BTreeMap<Cow<'p, str>, Reached<'p>>);
 
-/// The outcome as upstream shows it: what the operations reached into has its keys in order.
+/// Result as upstream shows it: containers that operations reached into have sorted keys.
 pub(super) fn shown(patched: &Value, patch: &Value) -> String {
     let mut reached = Reached::default();
     for operation in patch.as_list().unwrap_or_default() {
         for path in [operation.str_at(&["path"]), operation.str_at(&["from"])] {
             let Some((parents, _)) = path.rsplit_once('/') else { continue };
-            // Deeper than any value there is nothing to sort.
+            // No value is deeper, so there is nothing to sort.
             parents
                 .split('/')
                 .skip(1)
@@ -288,27 +293,27 @@ pub(super) fn shown(patched: &Value, patch: &Value) -> String {
         }
     }
     let mut shown = patched.clone();
-    sort(&mut shown, &reached);
+    sort_reached(&mut shown, &reached);
     json::to_text(&shown)
 }
 
-fn sort(value: &mut Value, reached: &Reached<'_>) {
+fn sort_reached(value: &mut Value, reached: &Reached<'_>) {
     match value {
         Value::Map(map) => {
             map.sort();
-            // Both are in the order of their keys: one walk finds all.
+            // Both are sorted by key: one pass finds all.
             let mut fields = map.iter_mut().peekable();
             for (key, inner) in &reached.0 {
                 while fields.next_if(|(name, _)| **name < **key).is_some() {}
                 if let Some((_, value)) = fields.next_if(|(name, _)| *name == &**key) {
-                    sort(value, inner);
+                    sort_reached(value, inner);
                 }
             }
         }
         Value::List(list) => {
             for (key, inner) in &reached.0 {
-                if let Ok(at) = index(key, list.len()) {
-                    sort(&mut list[at], inner);
+                if let Ok(at) = parse_index(key, list.len()) {
+                    sort_reached(&mut list[at], inner);
                 }
             }
         }

@@ -1,13 +1,13 @@
-//! Merge patches, RFC 7386, with one difference that upstream has too: nulls are also left out of objects
-//! inside lists that the patch brings.
+//! JSON merge patch, RFC 7386, with one deviation of upstream: nulls are also removed from objects inside
+//! lists of the patch.
 
 use std::convert::Infallible;
 
-use super::overlay::{Fate, overlay};
+use super::overlay::{FieldAction, overlay};
 use crate::json;
 use crate::value::{Map, Value};
 
-/// Applies a patch; nothing if it is neither an object nor a list.
+/// Applies a patch; `None` if it is neither an object nor a list.
 pub(super) fn apply(mut object: Value, patch: &Value) -> Option<Value> {
     match (object.as_map_mut(), patch) {
         (Some(map), Value::Map(patch)) => merge(map, patch),
@@ -18,19 +18,19 @@ pub(super) fn apply(mut object: Value, patch: &Value) -> Option<Value> {
 }
 
 fn merge(map: &mut Map, patch: &Map) {
-    let Ok(()) = overlay(map, patch.iter(), |_, old, value| -> Result<Fate, Infallible> {
+    let Ok(()) = overlay(map, patch.iter(), |_, old, value| -> Result<FieldAction, Infallible> {
         Ok(match (old, value) {
-            (_, Value::Null) => Fate::Remove,
+            (_, Value::Null) => FieldAction::Remove,
             (Some(Value::Map(inner)), Value::Map(patch)) => {
                 merge(inner, patch);
-                Fate::Keep
+                FieldAction::Keep
             }
-            (_, value) => Fate::Set(pruned(value)),
+            (_, value) => FieldAction::Set(pruned(value)),
         })
     });
 }
 
-/// A copy without the fields that are null, at any depth. Nulls in lists stay.
+/// Returns a copy without null fields, at any depth. Nulls in lists stay.
 fn pruned(value: &Value) -> Value {
     match value {
         Value::Map(map) => {
@@ -42,7 +42,7 @@ fn pruned(value: &Value) -> Value {
     }
 }
 
-/// The outcome as upstream shows it: what the patch touched has its keys in order.
+/// Result as upstream shows it: objects that the patch touched have sorted keys.
 pub(super) fn shown(patched: &Value, patch: &Value) -> String {
     let mut shown = patched.clone();
     sort_touched(&mut shown, patch);

@@ -1,4 +1,4 @@
-//! Laying fields over those of an object, without a search through all of them for each.
+//! Overlay of fields onto an object, without a search through all of its fields for each.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,43 @@ use compact_str::CompactString;
 
 use crate::value::{Map, Value};
 
-/// Up to this many fields on either side, looking at each is faster than an index.
+/// Maximum number of fields on either side for which a linear scan is faster than an index.
 const SCAN_LEN_MAX: usize = 32;
 
-/// What becomes of a field.
-pub(super) enum Fate {
-    /// It stays, changed in place or not.
+/// Action on a field.
+pub(super) enum FieldAction {
+    /// Keep the field, possibly modified in place.
     Keep,
-    /// It gets this value.
+    /// Set this value.
     Set(Value),
-    /// It goes.
+    /// Remove the field.
     Remove,
 }
 
-/// Asks for the fate of each of `keys`, which it is given with the value that the object has there.
+/// Calls `decide` for each of `keys` with the current value, and applies the action.
 pub(super) fn overlay<'p, T: Copy, E>(
     map: &mut Map,
     keys: impl ExactSizeIterator<Item = (&'p str, T)>,
-    fate: impl FnMut(&str, Option<&mut Value>, T) -> Result<Fate, E>,
+    decide: impl FnMut(&str, Option<&mut Value>, T) -> Result<FieldAction, E>,
 ) -> Result<(), E> {
     if keys.len() <= SCAN_LEN_MAX || map.len() <= SCAN_LEN_MAX && keys.len() <= SCAN_LEN_MAX * SCAN_LEN_MAX {
-        by_scan(map, keys, fate)
+        by_scan(map, keys, decide)
     } else {
-        by_index(map, keys, fate)
+        by_index(map, keys, decide)
     }
 }
 
 fn by_scan<'p, T: Copy, E>(
     map: &mut Map,
     keys: impl Iterator<Item = (&'p str, T)>,
-    mut fate: impl FnMut(&str, Option<&mut Value>, T) -> Result<Fate, E>,
+    mut decide: impl FnMut(&str, Option<&mut Value>, T) -> Result<FieldAction, E>,
 ) -> Result<(), E> {
     for (key, with) in keys {
-        match fate(key, map.get_mut(key), with)? {
-            Fate::Keep => {}
-            Fate::Set(value) => drop(map.insert(key, value)),
-            // The patched object is decoded, which brings its fields into order.
-            Fate::Remove => drop(map.swap_remove(key)),
+        match decide(key, map.get_mut(key), with)? {
+            FieldAction::Keep => {}
+            FieldAction::Set(value) => drop(map.insert(key, value)),
+            // The patched object is decoded, which sorts its fields.
+            FieldAction::Remove => drop(map.swap_remove(key)),
         }
     }
     Ok(())
@@ -51,7 +51,7 @@ fn by_scan<'p, T: Copy, E>(
 fn by_index<'p, T: Copy, E>(
     map: &mut Map,
     keys: impl Iterator<Item = (&'p str, T)>,
-    mut fate: impl FnMut(&str, Option<&mut Value>, T) -> Result<Fate, E>,
+    mut decide: impl FnMut(&str, Option<&mut Value>, T) -> Result<FieldAction, E>,
 ) -> Result<(), E> {
     let mut slots: Vec<(CompactString, Option<Value>)> =
         std::mem::take(map).into_iter().map(|(key, value)| (key, Some(value))).collect();
@@ -59,14 +59,14 @@ fn by_index<'p, T: Copy, E>(
         slots.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
     for (key, with) in keys {
         let at = index.get(key).copied();
-        match fate(key, at.and_then(|at| slots[at].1.as_mut()), with)? {
-            Fate::Keep => {}
-            Fate::Remove => {
+        match decide(key, at.and_then(|at| slots[at].1.as_mut()), with)? {
+            FieldAction::Keep => {}
+            FieldAction::Remove => {
                 if let Some(at) = index.remove(key) {
                     slots[at].1 = None;
                 }
             }
-            Fate::Set(value) => match at {
+            FieldAction::Set(value) => match at {
                 Some(at) => slots[at].1 = Some(value),
                 None => {
                     index.insert(key.into(), slots.len());

@@ -1,13 +1,13 @@
-//! Why a patched object is none of its kind, in the words that strategic merge patches have for it.
+//! Type errors of a patched object in upstream's words for strategic merge patches.
 //!
-//! Upstream does not decode the outcome of a strategic merge patch from text but turns the tree into the object,
-//! and that has words of its own. This runs only when decoding has failed already.
+//! Upstream converts the result of a strategic merge patch from an unstructured tree, which has other
+//! messages than JSON decoding. This runs only after decoding has failed.
 
 use crate::schema::{Shape, Struct, TypeRef};
 use crate::value::Value;
 
-/// The first value of a wrong type, in the order of the schema's fields; nothing if only the content of a text
-/// is wrong, for which decoding has the words.
+/// First value of a wrong type, in schema order; `None` if only the content of a string is wrong, for which
+/// decoding has the message.
 pub(super) fn mismatch(value: &Value, of: Struct<'_>) -> Option<String> {
     let Value::Map(map) = value else {
         return Some(format!("cannot restore struct from: {}", kind(value)));
@@ -48,7 +48,7 @@ fn scalar(value: &Value, wanted: &str, fits: bool, ty: TypeRef<'_>) -> Option<St
     if fits {
         return None;
     }
-    // Go could convert these two, if JSON allowed it, and says so.
+    // Go could convert these two types, if JSON allowed it, and has a message for that.
     let convertible = match value {
         Value::Int(_) => wanted != "bool",
         Value::Float(_) => !matches!(wanted, "bool" | "string"),
@@ -61,7 +61,7 @@ fn scalar(value: &Value, wanted: &str, fits: bool, ty: TypeRef<'_>) -> Option<St
     })
 }
 
-/// The Go kind that a value is decoded to.
+/// Go kind of a value.
 const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

@@ -1,17 +1,17 @@
-//! Strategic merge patches: merge patches whose lists are merged as the schema says, and with directives.
+//! Strategic merge patch: a merge patch with directives, whose lists are merged by the schema.
 //!
-//! - `$patch: replace` or `delete` in an object replaces or empties it; in an item of a list `delete` removes the
-//!   item with that key, and `replace` makes the other items of the patch the whole list.
-//! - `$retainKeys` names all fields that an object may keep.
-//! - `$deleteFromPrimitiveList/FIELD` names values to take out of a list.
-//! - `$setElementOrder/FIELD` gives the order of the items of a list.
+//! - `$patch: replace` or `delete` in an object replaces or empties it; in a list item, `delete` removes the item with
+//!   that key, and `replace` makes the other items of the patch the whole list.
+//! - `$retainKeys` lists all fields that an object may keep.
+//! - `$deleteFromPrimitiveList/FIELD` lists values to remove from a list.
+//! - `$setElementOrder/FIELD` is the order of the items of a list.
 
 use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use super::go_text::{GoText, go_type};
-use super::overlay::{Fate, overlay};
+use super::overlay::{FieldAction, overlay};
+use crate::go_format::{GoValue, type_name};
 use crate::quote::Quoted;
 use crate::schema::{Field, Shape, Struct, TypeRef};
 use crate::value::{Map, Value};
@@ -24,52 +24,52 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// Why a strategic merge patch makes no sense for an object. The texts are upstream's.
+/// A strategic merge patch does not apply to an object. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StrategicError {
-    /// A list holds lists.
+    /// A list contains lists.
     #[error("lists of lists are not supported")]
     ListOfLists,
     /// `$deleteFromPrimitiveList` is not followed by a slash and a field.
     #[error("invalid patch format of primitive list")]
     PrimitiveList,
-    /// `$retainKeys` is no list, or lacks a field that the patch sets.
+    /// `$retainKeys` is not a list, or lacks a field that the patch sets.
     #[error("invalid patch format of retainKeys")]
     RetainKeys,
     /// `$setElementOrder` is not followed by a slash and a field.
     #[error("invalid patch format of setElementOrder list")]
     SetElementOrder,
-    /// An item lacks the key by which its list is merged.
+    /// An item lacks the merge key of its list.
     #[error("map: {item} does not contain declared merge key: {key}")]
     NoMergeKey {
         /// The item.
         item: String,
-        /// The key.
+        /// The merge key.
         key: String,
     },
-    /// A list is to be merged that has no merge key.
+    /// A list without a merge key cannot be merged.
     #[error("cannot merge lists without merge key for {0}")]
     NoKeyDeclared(&'static str),
-    /// A value has another type than a directive needs.
+    /// A value has another type than a directive requires.
     #[error("expected a {expected}, but received a {found}")]
     Type {
-        /// What was needed.
+        /// Required type.
         expected: &'static str,
-        /// What was there.
+        /// Actual type.
         found: &'static str,
     },
-    /// A directive has a value that it does not take.
+    /// A directive has an unknown value.
     #[error("unknown patch type: {directive} in map: {map}")]
     Directive {
         /// The value.
         directive: String,
-        /// The object that has it.
+        /// Object with the directive.
         map: String,
     },
     /// `$patch: merge` in an item of a list.
     #[error("merging lists cannot yet be specified in the patch")]
     MergeDirective,
-    /// A list and its patch differ in the types of their items.
+    /// The items of a list and its patch differ in type.
     #[error("list element types are not identical: {0}")]
     MixedItems(String),
     /// An order is given for a list without items.
@@ -78,12 +78,12 @@ pub enum StrategicError {
     /// The patch and its order contradict each other.
     #[error("The order in patch list:\n{patch}\n doesn't match {SET_ORDER} list:\n{order}\n")]
     Order {
-        /// The items of the patch.
+        /// Items of the patch.
         patch: String,
         /// The order.
         order: String,
     },
-    /// The schema has no such field.
+    /// The field is not in the schema.
     #[error("unable to find api field in struct {of} for the json field {}", Quoted(.field))]
     UnknownField {
         /// The definition.
@@ -100,19 +100,24 @@ pub enum StrategicError {
 }
 
 fn no_merge_key(item: &Value, key: &str) -> StrategicError {
-    StrategicError::NoMergeKey { item: GoText(item).to_string(), key: key.to_owned() }
+    StrategicError::NoMergeKey { item: GoValue(item).to_string(), key: key.to_owned() }
+}
+
+/// As upstream, formats the missing type of a null with `%s`.
+fn go_type(value: &Value) -> &'static str {
+    if value.is_null() { "%!s(<nil>)" } else { type_name(value) }
 }
 
 fn wrong_type(expected: &Value, found: &Value) -> StrategicError {
     StrategicError::Type { expected: go_type(expected), found: go_type(found) }
 }
 
-/// What the schema says about the values of an object.
+/// Schema of the values of an object.
 #[derive(Clone, Copy)]
 enum Meta<'a> {
-    /// Its fields.
+    /// A struct with fields.
     Struct(Struct<'a>),
-    /// Nothing: it is of this other Go kind.
+    /// Another Go kind, without fields.
     Other(&'static str),
 }
 
@@ -139,7 +144,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// The field with this name, in upper or lower case where there is none in just this case.
+    /// Field with this name; case-insensitive if there is no exact match, as in Go.
     fn field(self, name: &str) -> Result<Field<'a>, StrategicError> {
         let Meta::Struct(of) = self else { return Err(StrategicError::NoStruct(self.kind())) };
         of.field(name)
@@ -159,13 +164,13 @@ pub(super) fn apply(mut object: Value, patch: &Value, of: Struct<'_>) -> Result<
 /// Merges a patch into an object.
 fn merge_map(original: &mut Map, patch: &Map, meta: Meta<'_>) -> Result<(), StrategicError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
-        return obey(directive, original, patch);
+        return apply_directive(directive, original, patch);
     }
     retain_keys(original, patch)?;
-    // Lists whose order is given are merged first, and then they are done.
+    // Lists with a given order are merged first.
     let mut done = BTreeSet::new();
     for (key, order) in patch.iter().filter(|(key, _)| key.starts_with(SET_ORDER)) {
-        let field = field_of(key, SET_ORDER).ok_or(StrategicError::SetElementOrder);
+        let field = directive_field(key, SET_ORDER).ok_or(StrategicError::SetElementOrder);
         list::merge_in_order(original, patch, order, field, meta, &mut done)?;
     }
     let mut fields = Vec::with_capacity(patch.len());
@@ -175,7 +180,7 @@ fn merge_map(original: &mut Map, patch: &Map, meta: Meta<'_>) -> Result<(), Stra
         }
         let is_deletion = key.starts_with(DELETE_FROM);
         let key = match is_deletion {
-            true => field_of(key, DELETE_FROM).ok_or(StrategicError::PrimitiveList)?,
+            true => directive_field(key, DELETE_FROM).ok_or(StrategicError::PrimitiveList)?,
             false => key,
         };
         fields.push((key, (value, is_deletion)));
@@ -185,20 +190,20 @@ fn merge_map(original: &mut Map, patch: &Map, meta: Meta<'_>) -> Result<(), Stra
     })
 }
 
-/// What becomes of a field that the patch names.
+/// Action on a field of the patch.
 fn merge_field(
     key: &str,
     old: Option<&mut Value>,
     value: &Value,
     is_deletion: bool,
     meta: Meta<'_>,
-) -> Result<Fate, StrategicError> {
+) -> Result<FieldAction, StrategicError> {
     match (old, value) {
-        (_, Value::Null) => return Ok(Fate::Remove),
+        (_, Value::Null) => return Ok(FieldAction::Remove),
         (Some(Value::Map(old)), Value::Map(patch)) => {
             let field = meta.field(key)?;
-            if field.patch().replace {
-                return Ok(Fate::Set(value.clone()));
+            if field.patch_strategy().replace {
+                return Ok(FieldAction::Set(value.clone()));
             }
             merge_map(old, patch, Meta::of(field.ty()))?;
         }
@@ -206,12 +211,12 @@ fn merge_field(
             list::merge_field(old, patch, meta.field(key)?, is_deletion)?;
         }
         _ if is_deletion => {}
-        _ => return Ok(without_directives(value).map_or(Fate::Remove, Fate::Set)),
+        _ => return Ok(without_directives(value).map_or(FieldAction::Remove, FieldAction::Set)),
     }
-    Ok(Fate::Keep)
+    Ok(FieldAction::Keep)
 }
 
-fn obey(directive: &Value, original: &mut Map, patch: &Map) -> Result<(), StrategicError> {
+fn apply_directive(directive: &Value, original: &mut Map, patch: &Map) -> Result<(), StrategicError> {
     match directive.as_str() {
         Some("replace") => {
             *original = patch.clone();
@@ -227,15 +232,15 @@ fn obey(directive: &Value, original: &mut Map, patch: &Map) -> Result<(), Strate
 }
 
 fn unknown_directive(directive: &Value, map: &Value) -> StrategicError {
-    StrategicError::Directive { directive: GoText(directive).to_string(), map: GoText(map).to_string() }
+    StrategicError::Directive { directive: GoValue(directive).to_string(), map: GoValue(map).to_string() }
 }
 
-/// The field that a directive such as `$setElementOrder/ports` is about.
-fn field_of<'a>(key: &'a str, directive: &str) -> Option<&'a str> {
+/// Field of a directive such as `$setElementOrder/ports`.
+fn directive_field<'a>(key: &'a str, directive: &str) -> Option<&'a str> {
     key.strip_prefix(directive)?.strip_prefix('/')
 }
 
-/// Drops the fields that `$retainKeys` does not name, and checks that the patch keeps to it itself.
+/// Removes the fields that are not in `$retainKeys`, and checks that the patch sets no others.
 fn retain_keys(original: &mut Map, patch: &Map) -> Result<(), StrategicError> {
     let Some(keys) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let keys = keys.as_list().ok_or(StrategicError::RetainKeys)?;
@@ -252,7 +257,7 @@ fn retain_keys(original: &mut Map, patch: &Map) -> Result<(), StrategicError> {
     Ok(())
 }
 
-/// A copy of what a patch adds: without fields that are null, and without objects that hold a directive. Nothing
+/// Copies the added value of a patch without null fields and without objects that contain a directive; `None`
 /// if it is such an object itself.
 fn without_directives(value: &Value) -> Option<Value> {
     match value {

@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of the three patch types.
 
 use proptest::prelude::*;
 
@@ -16,8 +16,8 @@ fn kind(name: &str) -> Struct<'static> {
     groups.into_iter().find_map(|(group, version)| builtin().kind(group, version, name)).unwrap()
 }
 
-fn patch(sort: PatchType, of: &str, object: &str, body: &str) -> Result<Value, PatchError> {
-    Patch::parse(sort, body.as_bytes(), true)?.apply(value(object), kind(of))
+fn patch(patch_type: PatchType, of: &str, object: &str, body: &str) -> Result<Value, PatchError> {
+    Patch::parse(patch_type, body.as_bytes(), true)?.apply(value(object), kind(of))
 }
 
 fn pod(spec: &str) -> String {
@@ -32,12 +32,12 @@ fn strategic(spec: &str, body: &str) -> Result<Value, PatchError> {
 
 #[track_caller]
 fn check(spec: &str, body: &str, expected: &str) {
-    // Order of items counts, order of fields does not.
+    // The order of items counts, the order of fields does not.
     assert_eq!(strategic(spec, body).unwrap(), value(expected), "{spec} patched by {body}");
 }
 
 #[track_caller]
-fn refuses(spec: &str, body: &str, code: u16, text: &str) {
+fn assert_rejected(spec: &str, body: &str, code: u16, text: &str) {
     let error = strategic(spec, body).unwrap_err();
     assert_eq!((error.to_status().http_code(), error.to_string().as_str()), (code, text));
 }
@@ -67,7 +67,7 @@ fn operations_of_a_json_patch_apply_in_order() {
 }
 
 #[test]
-fn operations_that_do_not_apply_are_refused_without_details() {
+fn inapplicable_operations_are_rejected_without_details() {
     let cases = [
         r#"[{"op":"test","path":"/a","value":2}]"#,
         r#"[{"op":"test","path":"/a","value":1.0}]"#,
@@ -96,7 +96,7 @@ fn operations_that_do_not_apply_are_refused_without_details() {
 }
 
 #[test]
-fn a_json_patch_is_bounded_in_operations_copies_and_depth() {
+fn json_patch_is_bounded_in_operations_copies_and_depth() {
     let many = |count: usize| format!("[{}]", vec![r#"{"op":"test","path":"/a"}"#; count].join(","));
     let check = |body: &str| patch(PatchType::Json, "ConfigMap", r#"{"x":{}}"#, body);
     assert!(check(&many(OPERATIONS_MAX)).is_ok());
@@ -115,7 +115,7 @@ fn a_json_patch_is_bounded_in_operations_copies_and_depth() {
     let deeper = r#"{"op":"copy","from":"/x","path":"/x/y"}"#;
     let deep = format!("[{}]", vec![deeper; crate::json::DEPTH_MAX + 1].join(","));
     assert!(matches!(check(&deep), Err(PatchError::Json(JsonPatchError::Depth))));
-    // Each pair of moves nests the object one level deeper, or as deep as it was.
+    // Each pair of moves nests the object one level deeper, or as deep as before.
     let pairs = |second: &str| {
         let pair = format!(r#"{{"op":"move","from":"/x","path":"/y/x"}},{second}"#);
         let add = r#"{"op":"add","path":"/y","value":{}}"#;
@@ -128,16 +128,16 @@ fn a_json_patch_is_bounded_in_operations_copies_and_depth() {
 }
 
 #[test]
-fn the_form_of_a_patch_is_checked_before_it_is_applied() {
-    let read = |sort, body: &str, strict| Patch::parse(sort, body.as_bytes(), strict);
-    let text = |sort, body: &str, strict| {
-        let error = read(sort, body, strict).unwrap_err();
+fn form_of_a_patch_is_checked_before_it_is_applied() {
+    let read = |patch_type, body: &str, strict| Patch::parse(patch_type, body.as_bytes(), strict);
+    let text = |patch_type, body: &str, strict| {
+        let error = read(patch_type, body, strict).unwrap_err();
         assert_eq!(error.to_status().http_code(), 400);
         error.to_string()
     };
     use PatchType::{Json, Merge, Strategic};
-    for sort in [Json, Merge, Strategic] {
-        assert_eq!(text(sort, r#"{"data": "#, true), "invalid JSON patch");
+    for patch_type in [Json, Merge, Strategic] {
+        assert_eq!(text(patch_type, r#"{"data": "#, true), "invalid JSON patch");
     }
     let cases = [
         (
@@ -167,8 +167,8 @@ fn the_form_of_a_patch_is_checked_before_it_is_applied() {
             "json: cannot unmarshal array into Go value of type map[string]interface {}",
         ),
     ];
-    for (sort, body, strict, expected) in cases {
-        assert_eq!(text(sort, body, strict), expected);
+    for (patch_type, body, strict, expected) in cases {
+        assert_eq!(text(patch_type, body, strict), expected);
     }
     let noted = read(Json, r#"[{"op":"test","op":"add","path":"/a","hint":1}]"#, true).unwrap();
     let texts = [r#"json patch unknown field "[0].hint""#, r#"json patch duplicate field "[0].op""#];
@@ -179,8 +179,8 @@ fn the_form_of_a_patch_is_checked_before_it_is_applied() {
 }
 
 #[test]
-fn merge_patches_lay_objects_over_and_replace_the_rest() {
-    // The table of RFC 7386, as far as the object stays one.
+fn merge_patch_merges_objects_and_replaces_the_rest() {
+    // The table of RFC 7386, except cases whose result is no object.
     let cases = [
         (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
         (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
@@ -202,7 +202,7 @@ fn merge_patches_lay_objects_over_and_replace_the_rest() {
 }
 
 #[test]
-fn large_objects_are_merged_like_small_ones() {
+fn large_objects_merge_like_small_ones() {
     let object: Map = (0..500i64).map(|at| (format!("k{at}"), at)).collect();
     let body: Map = (250..750i64)
         .map(|at| (format!("k{at}"), if at % 2 == 0 { Value::Null } else { Value::Int(-at) }))
@@ -216,7 +216,7 @@ fn large_objects_are_merged_like_small_ones() {
 }
 
 #[test]
-fn lists_with_a_merge_key_are_merged_by_it_and_take_the_order_of_the_patch() {
+fn lists_are_merged_by_merge_key_in_the_order_of_the_patch() {
     let spec = r#"{"containers":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}"#;
     check(
         spec,
@@ -270,7 +270,7 @@ fn directives_delete_and_replace_items_and_objects() {
         r#"{"securityContext":{"$patch":"delete"}}"#,
         r#"{"securityContext":{}}"#,
     );
-    // Where there is nothing to replace, an object with a directive adds nothing.
+    // An object with a directive adds nothing if there is nothing to replace.
     check("{}", r#"{"securityContext":{"$patch":"replace","runAsGroup":3}}"#, "{}");
     check(
         "{}",
@@ -280,7 +280,7 @@ fn directives_delete_and_replace_items_and_objects() {
 }
 
 #[test]
-fn retain_keys_drops_what_it_does_not_name() {
+fn retain_keys_removes_unlisted_fields() {
     let spec = r#"{"volumes":[{"name":"v","emptyDir":{}},{"name":"w","emptyDir":{}}]}"#;
     check(
         spec,
@@ -289,7 +289,7 @@ fn retain_keys_drops_what_it_does_not_name() {
     );
     for wrong in [r#""name""#, r#"["name"]"#] {
         let body = format!(r#"{{"volumes":[{{"name":"v","hostPath":{{}},"$retainKeys":{wrong}}}]}}"#);
-        refuses(spec, &body, 400, "invalid patch format of retainKeys");
+        assert_rejected(spec, &body, 400, "invalid patch format of retainKeys");
     }
     let deployment = r#"{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}"#;
     let body = r#"{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}"#;
@@ -298,7 +298,7 @@ fn retain_keys_drops_what_it_does_not_name() {
 }
 
 #[test]
-fn lists_of_scalars_are_united_or_replaced_as_the_schema_says() {
+fn scalar_lists_are_merged_or_replaced_by_patch_strategy() {
     let object = r#"{"metadata":{"finalizers":["a","b","c"]}}"#;
     let apply = |body: &str| {
         let body = format!(r#"{{"metadata":{body}}}"#);
@@ -312,7 +312,7 @@ fn lists_of_scalars_are_united_or_replaced_as_the_schema_says() {
         apply(r#"{"$setElementOrder/finalizers":["d","c"],"finalizers":["d"]}"#),
         r#"["d","a","b","c"]"#
     );
-    // Container commands have no strategy, so they are replaced.
+    // Container commands have no patch strategy and are replaced.
     check(
         r#"{"containers":[{"name":"a","args":["1","2"]}]}"#,
         r#"{"containers":[{"name":"a","args":["3"]}]}"#,
@@ -327,7 +327,7 @@ fn lists_of_scalars_are_united_or_replaced_as_the_schema_says() {
 }
 
 #[test]
-fn the_order_of_a_list_can_be_set() {
+fn set_element_order_sorts_a_list() {
     let spec = r#"{"containers":[{"name":"a"},{"name":"b"},{"name":"server"}]}"#;
     check(
         spec,
@@ -350,13 +350,13 @@ fn the_order_of_a_list_can_be_set() {
         r#"{"$setElementOrder/containers":[{"name":"n"}],"containers":[{"name":"n"}]}"#,
         r#"{"containers":[{"name":"n"}]}"#,
     );
-    refuses(
+    assert_rejected(
         spec,
         r#"{"$setElementOrder/containers":[{"name":"n"}],"containers":null}"#,
         400,
         "expected a []interface {}, but received a %!s(<nil>)",
     );
-    refuses(
+    assert_rejected(
         spec,
         r#"{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"b"},{"name":"a"}]}"#,
         400,
@@ -365,7 +365,7 @@ fn the_order_of_a_list_can_be_set() {
 }
 
 #[test]
-fn patches_that_make_no_sense_are_refused_in_upstreams_words() {
+fn inapplicable_patches_have_the_texts_of_upstream() {
     let spec = r#"{"containers":[{"name":"a"}]}"#;
     let cases = [
         (
@@ -392,9 +392,9 @@ fn patches_that_make_no_sense_are_refused_in_upstreams_words() {
         (r#"{"$deleteFromPrimitiveListX":[]}"#, "invalid patch format of primitive list"),
     ];
     for (body, text) in cases {
-        refuses(spec, body, 400, text);
+        assert_rejected(spec, body, 400, text);
     }
-    refuses(
+    assert_rejected(
         r#"{"imagePullSecrets":[["x"]]}"#,
         r#"{"imagePullSecrets":[["y"]]}"#,
         422,
@@ -407,11 +407,11 @@ fn patches_that_make_no_sense_are_refused_in_upstreams_words() {
 }
 
 #[test]
-fn what_does_not_decode_is_shown_as_upstream_shows_it() {
+fn undecodable_results_are_shown_as_by_upstream() {
     let object =
         r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c","labels":{"b":"1","a":"2"}}}"#;
-    let invalid = |sort, of: &str, body: &str| {
-        let patch = Patch::parse(sort, body.as_bytes(), true).unwrap();
+    let invalid = |patch_type, of: &str, body: &str| {
+        let patch = Patch::parse(patch_type, body.as_bytes(), true).unwrap();
         let patched = patch.apply(value(object), kind(of)).unwrap();
         match crate::decode::decode(patched.clone(), kind(of), &[]) {
             Ok(decoded) => patch.strict_invalid(&patched, &decoded.strict),
@@ -469,7 +469,7 @@ fn tree() -> impl Strategy<Value = Value> {
     prop::collection::btree_map("[a-d]", tree, 0..5).prop_map(|map| Value::Map(map.into_iter().collect()))
 }
 
-/// The merge patch that turns one object without nulls into another.
+/// The merge patch that converts one object without nulls into another.
 fn diff(from: &Map, to: &Map) -> Map {
     let gone = from.keys().filter(|key| !to.contains(key)).map(|key| (key, Value::Null));
     let mut patch: Map = gone.collect();
@@ -511,7 +511,7 @@ fn operations() -> impl Strategy<Value = Value> {
     prop::collection::vec(operation, 0..8).prop_map(Value::List)
 }
 
-/// Trees in which every directive turns up where it makes sense and where it does not.
+/// Trees with directives in valid and invalid places.
 fn directives() -> impl Strategy<Value = Value> {
     let key = || {
         prop::sample::select(vec![
@@ -548,22 +548,22 @@ fn directives() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn an_empty_patch_changes_nothing(object in pod_spec()) {
-        for (sort, body) in [(PatchType::Json, "[]"), (PatchType::Merge, "{}"), (PatchType::Strategic, "{}")] {
-            let empty = Patch::parse(sort, body.as_bytes(), true).unwrap();
+    fn empty_patch_changes_nothing(object in pod_spec()) {
+        for (patch_type, body) in [(PatchType::Json, "[]"), (PatchType::Merge, "{}"), (PatchType::Strategic, "{}")] {
+            let empty = Patch::parse(patch_type, body.as_bytes(), true).unwrap();
             let patched = empty.apply(object.clone(), kind("Pod")).unwrap();
             prop_assert_eq!(to_text(&patched), to_text(&object));
         }
     }
 
     #[test]
-    fn the_merge_patch_of_the_difference_gives_the_target(from in tree(), to in tree()) {
+    fn merge_patch_of_the_difference_gives_the_target(from in tree(), to in tree()) {
         let patch = Value::Map(diff(from.as_map().unwrap(), to.as_map().unwrap()));
         prop_assert_eq!(merge::apply(from, &patch), Some(to));
     }
 
     #[test]
-    fn a_strategic_patch_with_replace_is_a_replace(from in pod_spec(), to in pod_spec()) {
+    fn strategic_patch_with_replace_replaces_the_list(from in pod_spec(), to in pod_spec()) {
         let mut body = to.clone();
         body.ensure_map("spec").insert("$patch", "replace");
         let patched = strategic::apply(from.clone(), &body, kind("Pod")).unwrap();
@@ -575,30 +575,30 @@ proptest! {
     }
 
     #[test]
-    fn a_strategic_patch_applied_twice_is_applied_once(from in pod_spec(), to in pod_spec()) {
+    fn strategic_patch_is_idempotent(from in pod_spec(), to in pod_spec()) {
         let once = strategic::apply(from, &to, kind("Pod")).unwrap();
         let twice = strategic::apply(once.clone(), &to, kind("Pod")).unwrap();
         prop_assert_eq!(to_text(&twice), to_text(&once));
     }
 
     #[test]
-    fn no_body_makes_a_patch_panic(object in tree(), body in ".{0,40}", sort in 0..3usize) {
-        let sort = [PatchType::Json, PatchType::Merge, PatchType::Strategic][sort];
-        if let Ok(patch) = Patch::parse(sort, body.as_bytes(), true) {
+    fn arbitrary_patch_bodies_never_panic(object in tree(), body in ".{0,40}", patch_type in 0..3usize) {
+        let patch_type = [PatchType::Json, PatchType::Merge, PatchType::Strategic][patch_type];
+        if let Ok(patch) = Patch::parse(patch_type, body.as_bytes(), true) {
             drop(patch.apply(object, kind("Pod")));
         }
     }
 
     #[test]
-    fn no_operations_make_a_json_patch_panic_or_nest_too_deep(object in tree(), operations in operations()) {
+    fn arbitrary_operations_never_panic_or_nest_too_deep(object in tree(), operations in operations()) {
         if let Ok(patched) = json::apply(object, &operations) {
-            // What came out can be written and read again.
+            // The result can be written and parsed.
             prop_assert_eq!(parse(to_text(&patched).as_bytes()).unwrap(), patched);
         }
     }
 
     #[test]
-    fn no_directives_make_a_strategic_patch_panic(object in directives(), body in directives()) {
+    fn arbitrary_directives_never_panic(object in directives(), body in directives()) {
         let pod = kind("Pod");
         if let Ok(patched) = strategic::apply(object, &body, pod) {
             drop(crate::decode::decode(patched, pod, &[]));

@@ -1,4 +1,4 @@
-//! The group `admissionregistration.k8s.io`.
+//! Printers of the group `admissionregistration.k8s.io`.
 
 use super::cell::{age, count, list, name};
 use super::{AGE, Cell, Column, Doc, NAME, Printer, cells};
@@ -15,18 +15,17 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
     })
 }
 
-const PARAM_KIND: Column =
-    Column::text("ParamKind", Doc::Own("The kind of the objects that hold parameters."));
+const PARAM_KIND: Column = Column::text("ParamKind", Doc::Own("Kind of the parameter objects."));
 
 static MUTATING_POLICY: Printer = Printer::new(
-    &[NAME, Column::integer("Mutations", Doc::Own("How many mutations the policy has.")), PARAM_KIND, AGE],
+    &[NAME, Column::integer("Mutations", Doc::Own("Number of mutations of the policy.")), PARAM_KIND, AGE],
     |object, now| policy(object, "mutations", now),
 );
 
 static VALIDATING_POLICY: Printer = Printer::new(
     &[
         NAME,
-        Column::integer("Validations", Doc::Own("How many validations the policy has.")),
+        Column::integer("Validations", Doc::Own("Number of validations of the policy.")),
         PARAM_KIND,
         AGE,
     ],
@@ -44,8 +43,8 @@ fn policy(object: &Value, rules: &str, now: Time) -> Vec<Cell> {
 static POLICY_BINDING: Printer = Printer::new(
     &[
         NAME,
-        Column::text("PolicyName", Doc::Own("The policy that is put to use.")),
-        Column::text("ParamRef", Doc::Own("The object that holds the parameters, or how it is found.")),
+        Column::text("PolicyName", Doc::Own("Policy that the binding activates.")),
+        Column::text("ParamRef", Doc::Own("Parameter object, or its selector.")),
         AGE,
     ],
     |object, now| {
@@ -66,7 +65,7 @@ fn param_ref(param_ref: Option<&Value>) -> String {
     }
 }
 
-/// A label selector in the form that Go prints its struct in, which is what upstream shows here.
+/// A label selector struct in Go's `%v`, as upstream shows it here.
 fn go_selector(selector: &Value) -> String {
     let labels = selector.get("matchLabels").and_then(Value::as_map);
     let mut labels: Vec<(&str, &Value)> = labels.into_iter().flat_map(|map| map.iter()).collect();
@@ -88,6 +87,6 @@ fn go_selector(selector: &Value) -> String {
 }
 
 static WEBHOOKS: Printer = Printer::new(
-    &[NAME, Column::integer("Webhooks", Doc::Own("How many webhooks the configuration has.")), AGE],
+    &[NAME, Column::integer("Webhooks", Doc::Own("Number of webhooks of the configuration.")), AGE],
     |object, now| cells![name(object), count(object, &["webhooks"]), age(object, now)],
 );

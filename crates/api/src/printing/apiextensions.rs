@@ -1,6 +1,6 @@
-//! The group `apiextensions.k8s.io`.
+//! Printers of the group `apiextensions.k8s.io`.
 
-use super::cell::{created_at, has_condition, joined, list, name, truth};
+use super::cell::{bool_at, created_at, has_condition, joined, list, name};
 use super::{CREATED_AT, Cell, Column, Doc, NAME, Printer, cells};
 use crate::time::Time;
 use crate::value::Value;
@@ -14,15 +14,15 @@ static CUSTOM_RESOURCE_DEFINITION: Printer = Printer {
     ..Printer::new(
         &[
             NAME,
-            Column::text("Scope", Doc::Own("Whether objects live in namespaces or in the cluster.")),
-            Column::text("Versions", Doc::Own("The versions that are served, and which one is stored.")),
+            Column::text("Scope", Doc::Own("Scope of the resource: Namespaced or Cluster.")),
+            Column::text("Versions", Doc::Own("Served versions, with the storage version.")),
             CREATED_AT,
-            Column::wide("Group", Doc::Own("The API group of the kind.")),
-            Column::wide("Kind", Doc::Own("The kind that is defined.")),
-            Column::wide("ShortNames", Doc::Own("Shorter names for the resource.")),
+            Column::wide("Group", Doc::Own("API group of the resource.")),
+            Column::wide("Kind", Doc::Own("Kind of the resource.")),
+            Column::wide("ShortNames", Doc::Own("Short names of the resource.")),
             Column {
                 kind: "boolean",
-                ..Column::wide("Established", Doc::Own("Whether the kind is served."))
+                ..Column::wide("Established", Doc::Own("True if the resource is served."))
             },
         ],
         custom_resource_definition,
@@ -30,10 +30,10 @@ static CUSTOM_RESOURCE_DEFINITION: Printer = Printer {
 };
 
 fn custom_resource_definition(object: &Value, _: Time) -> Vec<Cell> {
-    let served = list(object, &["spec", "versions"]).iter().filter(|version| truth(version, &["served"]));
+    let served = list(object, &["spec", "versions"]).iter().filter(|version| bool_at(version, &["served"]));
     let mut versions: Vec<String> = served
         .map(|version| {
-            let mark = if truth(version, &["storage"]) { "(storage)" } else { "" };
+            let mark = if bool_at(version, &["storage"]) { "(storage)" } else { "" };
             format!("{}{mark}", version.str_at(&["name"]))
         })
         .collect();

@@ -1,4 +1,4 @@
-//! The group `apiregistration.k8s.io`.
+//! Printers of the group `apiregistration.k8s.io`.
 
 use super::cell::{age, condition, name};
 use super::{AGE, Column, Doc, NAME, Printer, cells};
@@ -11,11 +11,8 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
 static API_SERVICE: Printer = Printer::new(
     &[
         NAME,
-        Column::text(
-            "Service",
-            Doc::Own("The service that serves the group version, if it is not this server."),
-        ),
-        Column::text("Available", Doc::Own("Whether the group version can be used.")),
+        Column::text("Service", Doc::Own("Service that serves the group version, or Local.")),
+        Column::text("Available", Doc::Own("True if the group version is available.")),
         AGE,
     ],
     |object, now| cells![name(object), service(object), available(object), age(object, now)],

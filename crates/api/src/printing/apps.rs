@@ -1,6 +1,6 @@
-//! The group `apps`.
+//! Printers of the group `apps`.
 
-use super::cell::{age, containers, int, labels, list, name, selector, selector_text, truth};
+use super::cell::{age, bool_at, containers, int, labels, list, name, selector, selector_text};
 use super::{AGE, CONTAINERS, Cell, Column, Doc, IMAGES, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
@@ -16,12 +16,12 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
     })
 }
 
-const READY: Column = Column::text("Ready", Doc::Own("How many of the pods are ready."));
+const READY: Column = Column::text("Ready", Doc::Own("Number of ready pods."));
 
 static CONTROLLER_REVISION: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Controller", Doc::Own("The object whose revision this is.")),
+        Column::text("Controller", Doc::Own("Object that the revision belongs to.")),
         Column::text("Revision", field!("apps.v1.ControllerRevision", "revision")),
         AGE,
     ],
@@ -30,7 +30,7 @@ static CONTROLLER_REVISION: Printer = Printer::new(
 
 fn controller(object: &Value) -> String {
     let owners = list(object, &["metadata", "ownerReferences"]);
-    let Some(owner) = owners.iter().find(|owner| truth(owner, &["controller"])) else {
+    let Some(owner) = owners.iter().find(|owner| bool_at(owner, &["controller"])) else {
         return "<none>".to_owned();
     };
     let kind = owner.str_at(&["kind"]).to_lowercase();
@@ -124,7 +124,7 @@ static REPLICA_SET: Printer = Printer::new(
     |object, now| replicas(object, now, selector_text(object.at(&["spec", "selector"]))),
 );
 
-/// The cells of whatever keeps so many pods alive.
+/// Cells of a ReplicaSet or ReplicationController.
 pub(super) fn replicas(object: &Value, now: Time, selector: String) -> Vec<Cell> {
     let (names, images) = containers(object.at(&["spec", "template", "spec"]));
     cells![

@@ -1,11 +1,11 @@
-//! The group `autoscaling`.
+//! Printers of the group `autoscaling`.
 
 use super::cell::{age, int, int_or_text, list, name, quantity};
 use super::{AGE, Cell, Column, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
 
-/// How many metrics are shown.
+/// Maximum number of metrics to show.
 const METRICS_MAX: usize = 2;
 
 pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
@@ -16,7 +16,7 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
     })
 }
 
-/// For objects in the form of `v2`.
+/// For objects of version `v2`.
 static HORIZONTAL_POD_AUTOSCALER: Printer = Printer::new(
     &[
         NAME,
@@ -57,7 +57,7 @@ fn metrics(object: &Value) -> String {
     }
 }
 
-/// What a metric is and what it should be, as in `cpu: 20%/80%`.
+/// Current and target value of a metric, as in `cpu: 20%/80%`.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let source = match spec.str_at(&["type"]) {
         "External" => "external",

@@ -1,4 +1,4 @@
-//! The group `batch`.
+//! Printers of the group `batch`.
 
 use super::cell::{
     age, containers, count, has_condition, int, is_deleted, name, selector_text, since, text_or, time,
@@ -62,9 +62,9 @@ fn cron_job(object: &Value, now: Time) -> Vec<Cell> {
 static JOB: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Status", Doc::Own("How far the job has come.")),
+        Column::text("Status", Doc::Own("Status of the job.")),
         Column::text("Completions", field!("batch.v1.JobStatus", "succeeded")),
-        Column::text("Duration", Doc::Own("How long the job has run, or ran until it was complete.")),
+        Column::text("Duration", Doc::Own("Time since the start of the job, or until its completion.")),
         AGE,
         CONTAINERS,
         IMAGES,

@@ -1,4 +1,4 @@
-//! What cells are made of.
+//! Building blocks of cells.
 
 use crate::labels::{Expression, Selector, SelectorError};
 use crate::rfc3339;
@@ -11,17 +11,17 @@ pub(super) fn name(object: &Value) -> &str {
     object.str_at(&["metadata", "name"])
 }
 
-/// How long ago the object was created.
+/// Age of the object.
 pub(super) fn age(object: &Value, now: Time) -> String {
     since(object.at(&["metadata", "creationTimestamp"]), now)
 }
 
-/// When the object was created, as a time.
+/// Creation timestamp.
 pub(super) fn created_at(object: &Value) -> &str {
     or(object.str_at(&["metadata", "creationTimestamp"]), "0001-01-01T00:00:00Z")
 }
 
-/// Whether the object is being deleted.
+/// `true` if the object is in deletion.
 pub(super) fn is_deleted(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null())
 }
@@ -30,43 +30,43 @@ pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.at(&["metadata", "annotations", key])?.as_str()
 }
 
-/// A time, if there is one.
+/// Parses a timestamp, if there is one.
 pub(super) fn time(value: Option<&Value>) -> Option<Time> {
     let time = rfc3339::parse(value?.as_str()?).ok()?;
     Some(time).filter(|time| *time != rfc3339::UNSET)
 }
 
-/// How long ago a time was.
+/// Time since a timestamp.
 pub(super) fn since(value: Option<&Value>, now: Time) -> String {
     time(value).map_or_else(|| "<unknown>".to_owned(), |time| human_duration(time, now))
 }
 
-/// A text, or another if it is empty.
+/// A string, or `other` if it is empty.
 pub(super) fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
-/// The text at a path, or another if there is none. An empty one counts.
+/// String at a path, or `other` if it is absent; an empty string is kept.
 pub(super) fn text_or<'a>(object: &'a Value, path: &[&str], other: &'a str) -> &'a str {
     object.at(path).and_then(Value::as_str).unwrap_or(other)
 }
 
-/// The integer at a path, 0 if there is none.
+/// Integer at a path; 0 if absent.
 pub(super) fn int(object: &Value, path: &[&str]) -> i64 {
     object.at(path).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The truth value at a path, false if there is none.
-pub(super) fn truth(object: &Value, path: &[&str]) -> bool {
+/// Boolean at a path; false if absent.
+pub(super) fn bool_at(object: &Value, path: &[&str]) -> bool {
     object.at(path).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The items of the list at a path.
+/// Items of the list at a path.
 pub(super) fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     object.at(path).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// How many items or fields there are at a path.
+/// Number of items or fields at a path.
 pub(super) fn count(object: &Value, path: &[&str]) -> i64 {
     let count = match object.at(path) {
         Some(Value::List(list)) => list.len(),
@@ -76,12 +76,12 @@ pub(super) fn count(object: &Value, path: &[&str]) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The texts of a list, joined.
+/// Strings of a list, joined.
 pub(super) fn joined(object: &Value, path: &[&str], by: &str) -> String {
     list(object, path).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(by)
 }
 
-/// An integer or a text, or another text if there is none.
+/// An integer or string, or `other` if absent.
 pub(super) fn int_or_text(object: &Value, path: &[&str], other: &str) -> String {
     match object.at(path) {
         Some(Value::Int(number)) => number.to_string(),
@@ -90,29 +90,29 @@ pub(super) fn int_or_text(object: &Value, path: &[&str], other: &str) -> String 
     }
 }
 
-/// The quantity at a path; none is zero.
+/// Quantity at a path; zero if absent.
 pub(super) fn quantity(object: &Value, path: &[&str]) -> String {
     int_or_text(object, path, "0")
 }
 
-/// The condition of a type.
+/// Condition of a type.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     list(object, &["status", "conditions"]).iter().find(|condition| condition.str_at(&["type"]) == kind)
 }
 
-/// Whether the condition of a type is true.
+/// `true` if the condition of a type is true.
 pub(super) fn has_condition(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition.str_at(&["status"]) == "True")
 }
 
-/// The names and the images of the containers of a pod's spec.
+/// Names and images of the containers of a pod spec.
 pub(super) fn containers(spec: Option<&Value>) -> (String, String) {
     let containers = spec.map_or(&[][..], |spec| list(spec, &["containers"]));
     let all = |field: &str| containers.iter().map(|one| one.str_at(&[field])).collect::<Vec<_>>().join(",");
     (all("name"), all("image"))
 }
 
-/// Labels as in `a=1,b=2`, in order.
+/// Labels as in `a=1,b=2`, sorted.
 pub(super) fn labels(labels: Option<&Value>) -> String {
     let Some(Value::Map(map)) = labels else { return "<none>".to_owned() };
     let mut pairs: Vec<String> =
@@ -121,7 +121,7 @@ pub(super) fn labels(labels: Option<&Value>) -> String {
     or(&pairs.join(","), "<none>").to_owned()
 }
 
-/// What a label selector means.
+/// Converts a label selector.
 pub(super) fn selector(selector: Option<&Value>) -> Result<Selector, SelectorError> {
     let Some(selector @ Value::Map(_)) = selector else { return Ok(Selector::Nothing) };
     let labels = selector.get("matchLabels").and_then(Value::as_map);
@@ -134,7 +134,7 @@ pub(super) fn selector(selector: Option<&Value>) -> Result<Selector, SelectorErr
     Selector::from_parts(labels.map(|(key, value)| (key, value.as_str().unwrap_or_default())), expressions)
 }
 
-/// A label selector as text.
+/// Formats a label selector.
 pub(super) fn selector_text(of: Option<&Value>) -> String {
     match selector(of) {
         Ok(selector) => or(&selector.to_string(), "<none>").to_owned(),
@@ -142,7 +142,7 @@ pub(super) fn selector_text(of: Option<&Value>) -> String {
     }
 }
 
-/// The first `max` of some texts, and how many more there are; `<unset>` if there is nothing to show.
+/// The first `max` strings, and the number of the others; `<unset>` if there are none.
 pub(super) fn first_of<'a>(texts: impl Iterator<Item = &'a str>, max: usize) -> String {
     let texts: Vec<&str> = texts.collect();
     match texts.len().checked_sub(max) {
@@ -151,7 +151,7 @@ pub(super) fn first_of<'a>(texts: impl Iterator<Item = &'a str>, max: usize) -> 
     }
 }
 
-/// The addresses of a load balancer, each once, in order.
+/// Addresses of a load balancer, deduplicated and sorted.
 pub(super) fn load_balancer(object: &Value) -> Vec<&str> {
     let ingress = list(object, &["status", "loadBalancer", "ingress"]).iter();
     let mut addresses: Vec<&str> = ingress

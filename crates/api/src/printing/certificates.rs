@@ -1,4 +1,4 @@
-//! The group `certificates.k8s.io`.
+//! Printers of the group `certificates.k8s.io`.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ static POD_REQUEST: Printer = Printer::new(
         ),
         Column::text("NodeName", field!("certificates.v1.PodCertificateRequestSpec", "nodeName")),
         Column::text("SignerName", field!("certificates.v1.PodCertificateRequestSpec", "signerName")),
-        Column::text("State", Doc::Own("What became of the request: Pending, Issued, Denied or Failed.")),
+        Column::text("State", Doc::Own("State of the request: Pending, Issued, Denied or Failed.")),
         Column::text(
             "UnverifiedUserAnnotations",
             field!("certificates.v1.PodCertificateRequestSpec", "unverifiedUserAnnotations"),

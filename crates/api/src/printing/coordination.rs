@@ -1,4 +1,4 @@
-//! The group `coordination.k8s.io`.
+//! Printers of the group `coordination.k8s.io`.
 
 use super::cell::{age, name};
 use super::{AGE, Column, NAME, Printer, cells, field};

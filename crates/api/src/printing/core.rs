@@ -1,4 +1,4 @@
-//! The core group.
+//! Printers of the core group.
 
 use super::cell::{age, containers, count, labels, list, name, or};
 use super::{AGE, CONTAINERS, Cell, Column, Doc, IMAGES, NAME, NAME_AND_AGE, Printer, cells, field};
@@ -35,9 +35,9 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
 static COMPONENT_STATUS: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Status", Doc::Own("Whether the component is healthy.")),
-        Column::text("Message", Doc::Own("What the component says about its health.")),
-        Column::text("Error", Doc::Own("What went wrong when the component was asked.")),
+        Column::text("Status", Doc::Own("Health of the component.")),
+        Column::text("Message", Doc::Own("Message of the health check.")),
+        Column::text("Error", Doc::Own("Error of the health check.")),
     ],
     |object, _| {
         let healthy = list(object, &["conditions"]).iter().find(|one| one.str_at(&["type"]) == "Healthy");
@@ -57,7 +57,7 @@ static CONFIG_MAP: Printer =
     });
 
 static NAMESPACE: Printer = Printer::new(
-    &[NAME, Column::text("Status", Doc::Own("Whether the namespace is in use or on its way out.")), AGE],
+    &[NAME, Column::text("Status", Doc::Own("Phase of the namespace: Active or Terminating.")), AGE],
     |object, now| cells![name(object), object.str_at(&["status", "phase"]), age(object, now)],
 );
 
@@ -66,7 +66,7 @@ static POD_TEMPLATE: Printer = Printer::new(
         NAME,
         Column { priority: 0, ..CONTAINERS },
         Column { priority: 0, ..IMAGES },
-        Column::text("Pod Labels", Doc::Own("The labels that pods get from the template.")),
+        Column::text("Pod Labels", Doc::Own("Labels of the pods.")),
     ],
     |object, _| {
         let (names, images) = containers(object.at(&["template", "spec"]));
@@ -91,8 +91,8 @@ static REPLICATION_CONTROLLER: Printer = Printer::new(
 static RESOURCE_QUOTA: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Request", Doc::Own("What is used and allowed of each resource, limits apart.")),
-        Column::text("Limit", Doc::Own("What is used and allowed of each limit.")),
+        Column::text("Request", Doc::Own("Used and hard amount of each resource, except limits.")),
+        Column::text("Limit", Doc::Own("Used and hard amount of each limit.")),
         AGE,
     ],
     resource_quota,

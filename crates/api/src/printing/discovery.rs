@@ -1,10 +1,10 @@
-//! The group `discovery.k8s.io`.
+//! Printers of the group `discovery.k8s.io`.
 
 use super::cell::{age, first_of, int_or_text, list, name, text_or};
 use super::{AGE, Column, NAME, Printer, cells, field};
 use crate::value::Value;
 
-/// How many ports and how many addresses are shown.
+/// Maximum number of ports and of addresses to show.
 const SHOWN_MAX: usize = 3;
 
 pub(super) fn printer(kind: &str) -> Option<&'static Printer> {

@@ -1,4 +1,4 @@
-//! How long, in as few digits as people need.
+//! Short human-readable durations.
 
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// How long it was from one time to another: `45s`, `3m20s`, `2d4h`. A little before zero is taken for zero,
-/// since clocks differ; more is `<invalid>`.
+/// Duration between two times: `45s`, `3m20s`, `2d4h`. Up to a second before zero counts as zero, because
+/// clocks differ; more is `<invalid>`.
 #[must_use]
 pub fn human_duration(from: Time, to: Time) -> String {
     let seconds = to.0.saturating_sub(from.0) / MICROS_PER_SECOND;
@@ -30,12 +30,12 @@ pub fn human_duration(from: Time, to: Time) -> String {
     }
 }
 
-/// In two units, the smaller one only if there is something of it.
+/// Two units, the smaller one only if it is not zero.
 fn two(seconds: i64, large: (i64, char), small: (i64, char)) -> String {
     let mut text = format!("{}{}", seconds / large.0, large.1);
     let rest = seconds % large.0 / small.0;
     if rest != 0 {
-        write!(text, "{rest}{}", small.1).expect("a string takes any text");
+        write!(text, "{rest}{}", small.1).expect("writing to a String cannot fail");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! The group `flowcontrol.apiserver.k8s.io`.
+//! Printers of the group `flowcontrol.apiserver.k8s.io`.
 
 use super::cell::{age, condition, int, name};
 use super::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
@@ -20,7 +20,7 @@ static FLOW_SCHEMA: Printer = Printer::new(
         Column::text("MatchingPrecedence", field!("flowcontrol.v1.FlowSchemaSpec", "matchingPrecedence")),
         Column::text("DistinguisherMethod", field!("flowcontrol.v1.FlowSchemaSpec", "distinguisherMethod")),
         AGE,
-        Column::text("MissingPL", Doc::Own("Whether the priority level that it names is missing.")),
+        Column::text("MissingPL", Doc::Own("True if the referenced priority level does not exist.")),
     ],
     |object, now| {
         let method = match object.at(&["spec", "distinguisherMethod"]) {

@@ -1,11 +1,11 @@
-//! The group `networking.k8s.io`.
+//! Printers of the group `networking.k8s.io`.
 
 use super::cell::{age, annotation, joined, list, load_balancer, name, or, selector_text, text_or};
 use super::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
 
-/// How many hosts of an ingress are shown.
+/// Maximum number of hosts of an Ingress to show.
 const HOSTS_MAX: usize = 3;
 
 pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
@@ -22,10 +22,10 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
 static INGRESS: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Class", Doc::Own("The ingress class, which says who serves it.")),
-        Column::text("Hosts", Doc::Own("The hosts that the rules are for.")),
-        Column::text("Address", Doc::Own("Where the load balancer can be reached.")),
-        Column::text("Ports", Doc::Own("The ports that are open, one more with TLS.")),
+        Column::text("Class", Doc::Own("Ingress class.")),
+        Column::text("Hosts", Doc::Own("Hosts of the rules.")),
+        Column::text("Address", Doc::Own("Addresses of the load balancer.")),
+        Column::text("Ports", Doc::Own("Ports of the ingress: 80, and 443 with TLS.")),
         AGE,
     ],
     ingress,
@@ -43,7 +43,7 @@ fn ingress(object: &Value, now: Time) -> Vec<Cell> {
     ]
 }
 
-/// The first hosts. What follows is counted in rules, with a host or without.
+/// The first hosts. The rest is counted in rules, with or without a host.
 fn hosts(rules: &[Value]) -> String {
     let mut shown = Vec::new();
     let mut has_more = false;
@@ -61,8 +61,8 @@ fn hosts(rules: &[Value]) -> String {
 static INGRESS_CLASS: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Controller", Doc::Own("Who serves the ingresses of this class.")),
-        Column::text("Parameters", Doc::Own("The object with further settings, if there is one.")),
+        Column::text("Controller", Doc::Own("Controller that handles ingresses of this class.")),
+        Column::text("Parameters", Doc::Own("Object with parameters of the controller, if any.")),
         AGE,
     ],
     |object, now| {
@@ -86,7 +86,7 @@ fn parameters(parameters: Option<&Value>) -> String {
     }
 }
 
-/// Upstream gives one cell more than there are columns, and so do we.
+/// As upstream, a row has one cell more than there are columns.
 static IP_ADDRESS: Printer = Printer::new(
     &[NAME, Column::text("ParentRef", field!("networking.v1.IPAddressSpec", "parentRef"))],
     |object, now| cells![name(object), parent(object.at(&["spec", "parentRef"])), age(object, now)],

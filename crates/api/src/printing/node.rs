@@ -1,4 +1,4 @@
-//! The group `node.k8s.io`.
+//! Printers of the group `node.k8s.io`.
 
 use super::cell::{age, name};
 use super::{AGE, Column, NAME, Printer, cells, field};

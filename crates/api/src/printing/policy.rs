@@ -1,4 +1,4 @@
-//! The group `policy`.
+//! Printers of the group `policy`.
 
 use super::cell::{age, int, int_or_text, name};
 use super::{AGE, Column, Doc, NAME, Printer, cells};
@@ -10,9 +10,9 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
 static POD_DISRUPTION_BUDGET: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Min Available", Doc::Own("How many pods must stay available.")),
-        Column::text("Max Unavailable", Doc::Own("How many pods may be unavailable.")),
-        Column::integer("Allowed Disruptions", Doc::Own("How many pods may be disrupted now.")),
+        Column::text("Min Available", Doc::Own("Minimum number of pods that must stay available.")),
+        Column::text("Max Unavailable", Doc::Own("Maximum number of pods that may be unavailable.")),
+        Column::integer("Allowed Disruptions", Doc::Own("Number of pods that may be disrupted now.")),
         AGE,
     ],
     |object, now| {

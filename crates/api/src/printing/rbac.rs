@@ -1,4 +1,4 @@
-//! The group `rbac.authorization.k8s.io`. Roles have no printer of their own.
+//! Printers of the group `rbac.authorization.k8s.io`. Roles have no printer of their own.
 
 use super::cell::{age, list, name};
 use super::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
@@ -13,10 +13,10 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
     })
 }
 
-const USERS: Column = Column::wide("Users", Doc::Own("The users that the binding gives the role to."));
-const GROUPS: Column = Column::wide("Groups", Doc::Own("The groups that the binding gives the role to."));
+const USERS: Column = Column::wide("Users", Doc::Own("Users among the subjects."));
+const GROUPS: Column = Column::wide("Groups", Doc::Own("Groups among the subjects."));
 const SERVICE_ACCOUNTS: Column =
-    Column::wide("ServiceAccounts", Doc::Own("The service accounts that the binding gives the role to."));
+    Column::wide("ServiceAccounts", Doc::Own("Service accounts among the subjects."));
 
 static CLUSTER_ROLE_BINDING: Printer = Printer::new(
     &[

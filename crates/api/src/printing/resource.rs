@@ -1,4 +1,4 @@
-//! The group `resource.k8s.io`.
+//! Printers of the group `resource.k8s.io`.
 
 use super::cell::{age, is_deleted, list, name, since};
 use super::{AGE, Column, Doc, NAME, NAME_AND_AGE, Printer, cells, field};
@@ -41,11 +41,7 @@ static DEVICE_TAINT_RULE: Printer = Printer::new(
 );
 
 static RESOURCE_CLAIM: Printer = Printer::new(
-    &[
-        NAME,
-        Column::text("State", Doc::Own("Whether devices are allocated, and whether they are in use.")),
-        AGE,
-    ],
+    &[NAME, Column::text("State", Doc::Own("State of the claim: allocated, reserved or pending.")), AGE],
     |object, now| cells![name(object), claim_state(object), age(object, now)],
 );
 

@@ -1,6 +1,6 @@
-//! The group `scheduling.k8s.io`.
+//! Printers of the group `scheduling.k8s.io`.
 
-use super::cell::{age, int, name, truth};
+use super::cell::{age, bool_at, int, name};
 use super::{AGE, Column, NAME, Printer, cells, field};
 
 pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
@@ -19,7 +19,7 @@ static PRIORITY_CLASS: Printer = Printer::new(
         cells![
             name(object),
             int(object, &["value"]),
-            truth(object, &["globalDefault"]),
+            bool_at(object, &["globalDefault"]),
             age(object, now),
             object.str_at(&["preemptionPolicy"]),
         ]

@@ -1,6 +1,6 @@
-//! The group `storage.k8s.io`.
+//! Printers of the group `storage.k8s.io`.
 
-use super::cell::{age, annotation, count, joined, name, or, text_or, time, truth};
+use super::cell::{age, annotation, bool_at, count, joined, name, or, text_or, time};
 use super::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
@@ -31,7 +31,7 @@ static CSI_DRIVER: Printer = Printer::new(
 );
 
 fn csi_driver(object: &Value, now: Time) -> Vec<Cell> {
-    let spec = |field: &str| truth(object, &["spec", field]);
+    let spec = |field: &str| bool_at(object, &["spec", field]);
     let audiences = match object.at(&["spec", "tokenRequests"]) {
         Some(Value::List(requests)) => {
             requests.iter().map(|one| one.str_at(&["audience"])).collect::<Vec<_>>().join(",")
@@ -51,7 +51,7 @@ fn csi_driver(object: &Value, now: Time) -> Vec<Cell> {
 }
 
 static CSI_NODE: Printer = Printer::new(
-    &[NAME, Column::integer("Drivers", Doc::Own("How many storage drivers run on the node.")), AGE],
+    &[NAME, Column::integer("Drivers", Doc::Own("Number of CSI drivers on the node.")), AGE],
     |object, now| cells![name(object), count(object, &["spec", "drivers"]), age(object, now)],
 );
 
@@ -76,12 +76,12 @@ fn storage_class(object: &Value, now: Time) -> Vec<Cell> {
         object.str_at(&["provisioner"]),
         text_or(object, &["reclaimPolicy"], "Delete"),
         text_or(object, &["volumeBindingMode"], "Immediate"),
-        truth(object, &["allowVolumeExpansion"]),
+        bool_at(object, &["allowVolumeExpansion"]),
         age(object, now),
     ]
 }
 
-/// Marks the class that counts as the default: of those that say so the newest, then the first by name.
+/// Marks the effective default class: of those with the annotation the newest, then the first by name.
 fn mark_default(objects: &[&Value], rows: &mut [Vec<Cell>]) {
     let says_so = |object: &Value| {
         ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
@@ -117,7 +117,7 @@ static VOLUME_ATTACHMENT: Printer = Printer::new(
             object.str_at(&["spec", "attacher"]),
             object.str_at(&["spec", "source", "persistentVolumeName"]),
             object.str_at(&["spec", "nodeName"]),
-            truth(object, &["status", "attached"]),
+            bool_at(object, &["status", "attached"]),
             age(object, now),
         ]
     },

@@ -1,4 +1,4 @@
-//! The group `storagemigration.k8s.io`.
+//! Printers of the group `storagemigration.k8s.io`.
 
 use super::cell::{list, name};
 use super::{Column, Doc, NAME, Printer, cells};
@@ -11,8 +11,8 @@ pub(super) fn printer(kind: &str) -> Option<&'static Printer> {
 static MIGRATION: Printer = Printer::new(
     &[
         Column { format: "", ..NAME },
-        Column::text("Resource", Doc::Own("The resource whose objects are written anew.")),
-        Column::text("Status", Doc::Own("How far the migration has come.")),
+        Column::text("Resource", Doc::Own("Resource whose objects are migrated to the storage version.")),
+        Column::text("Status", Doc::Own("Status of the migration.")),
     ],
     |object, _| {
         let resource = match object.str_at(&["spec", "resource", "group"]) {
@@ -23,7 +23,7 @@ static MIGRATION: Printer = Printer::new(
     },
 );
 
-/// The last condition that says how far it has come.
+/// Last condition that describes the progress.
 fn status(object: &Value) -> &str {
     let holds = |one: &&Value| {
         one.str_at(&["status"]) == "True"

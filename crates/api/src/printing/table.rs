@@ -1,7 +1,7 @@
-//! Answers that show objects in another form: `Table`, `PartialObjectMetadata` and its list.
+//! Responses in another form: `Table`, `PartialObjectMetadata` and its list.
 //!
-//! They are written straight to bytes, since they are made for a client and then dropped. What clients also ask
-//! for in protobuf can be had as a value.
+//! They are encoded directly, since each is built for one response. Those that clients also request in
+//! protobuf are available as values.
 
 use crate::json;
 use crate::time::Time;
@@ -9,18 +9,18 @@ use crate::value::{Map, Value};
 
 use super::{Column, printer};
 
-/// The version of the group `meta.k8s.io` that a client asks for. They differ in name only.
+/// Requested version of the group `meta.k8s.io`. The versions differ in name only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetaVersion {
-    /// The present one.
+    /// Current version.
     #[default]
     V1,
-    /// That of old clients.
+    /// Version of old clients.
     V1Beta1,
 }
 
 impl MetaVersion {
-    /// The group and the version, as in `meta.k8s.io/v1`.
+    /// Group and version, as in `meta.k8s.io/v1`.
     #[must_use]
     pub const fn api_version(self) -> &'static str {
         match self {
@@ -30,20 +30,20 @@ impl MetaVersion {
     }
 }
 
-/// How much of the object stands beside its row.
+/// Part of the object that is embedded in its row, `includeObject`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
     None,
-    /// Its metadata.
+    /// Only metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl IncludeObject {
-    /// Reads the parameter `includeObject`; it may be empty.
+    /// Parses the parameter `includeObject`; it may be empty.
     #[must_use]
     pub fn parse(text: &str) -> Option<IncludeObject> {
         Some(match text {
@@ -55,19 +55,19 @@ impl IncludeObject {
     }
 }
 
-/// What a list says about itself.
+/// List metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListMeta<'a> {
-    /// The revision of the list.
+    /// `resourceVersion` of the list.
     pub resource_version: &'a str,
-    /// Where it goes on; empty at the end.
+    /// Continue token; empty on the last page.
     pub continue_token: &'a str,
-    /// How many objects follow, if that is known.
+    /// Number of remaining objects, if known.
     pub remaining_item_count: Option<i64>,
 }
 
 impl<'a> ListMeta<'a> {
-    /// What stands for a list where there is one object.
+    /// List metadata for the table of one object.
     #[must_use]
     pub fn of_object(object: &'a Value) -> ListMeta<'a> {
         ListMeta { resource_version: object.str_at(&["metadata", "resourceVersion"]), ..ListMeta::default() }
@@ -87,14 +87,14 @@ impl<'a> ListMeta<'a> {
     }
 }
 
-/// What a client asks for.
+/// Options of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// The version of the table.
+    /// Version of the table.
     pub version: MetaVersion,
-    /// How much of the objects it wants.
+    /// Embedded part of the objects.
     pub include: IncludeObject,
-    /// Whether it wants the columns: not with `noHeaders`, and in a watch only with the first event.
+    /// `true` to include column definitions: not with `noHeaders`, and in a watch only with the first event.
     pub with_columns: bool,
 }
 
@@ -104,12 +104,12 @@ impl Default for TableOptions {
     }
 }
 
-/// An object of a table, in two forms that are mostly the same value.
+/// An object of a table in two versions, which are mostly the same value.
 #[derive(Clone, Copy, Debug)]
 pub struct TableObject<'a> {
-    /// In the storage version, which its cells are made from.
+    /// Object in the storage version, from which cells are built.
     pub stored: &'a Value,
-    /// In the version that the client speaks, which stands beside the cells.
+    /// Object in the version of the request, which is embedded in the row.
     pub served: &'a Value,
 }
 
@@ -119,7 +119,8 @@ impl<'a> From<&'a Value> for TableObject<'a> {
     }
 }
 
-/// Writer of a table, row by row. Lists are encoded in chunks with it, so that a long one is never in memory whole.
+/// Streaming writer of a table. Lists are encoded in chunks, so that a long one is never in memory as a
+/// whole.
 #[derive(Debug)]
 pub struct TableWriter {
     kind: (&'static str, &'static str),
@@ -128,7 +129,7 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Appends what comes before the rows.
+    /// Appends the bytes before the rows.
     pub fn start(
         kind: (&'static str, &'static str),
         meta: ListMeta<'_>,
@@ -167,7 +168,7 @@ impl TableWriter {
         out.push(b'}');
     }
 
-    /// Appends what comes after the rows.
+    /// Appends the bytes after the rows.
     pub fn end(self, out: &mut Vec<u8>) {
         let end: &[u8] = match self.rows {
             0 if printer(self.kind.0, self.kind.1).is_null_without_rows => b"null}",
@@ -178,7 +179,7 @@ impl TableWriter {
     }
 }
 
-/// `true` if the row of an object depends on no other object of its list.
+/// `true` if the row of an object does not depend on other objects of its list.
 #[must_use]
 pub fn has_independent_rows(kind: (&str, &str)) -> bool {
     printer(kind.0, kind.1).list.is_none()
@@ -219,7 +220,7 @@ pub fn write_object_table(
     table.end(out);
 }
 
-/// Appends all that stands before the rows.
+/// Appends the bytes before the rows.
 fn write_head(columns: &[Column], meta: ListMeta<'_>, options: TableOptions, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":");
     json::write_str(options.version.api_version(), out);
@@ -243,7 +244,7 @@ fn definition(column: &Column) -> Value {
     Value::Map(map)
 }
 
-/// Appends the condition of a row whose pod has come to its end.
+/// Appends the condition of a row whose pod has terminated.
 fn write_completed(pod: &Value, out: &mut Vec<u8>) {
     let (reason, message) = match pod.str_at(&["status", "phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -258,7 +259,7 @@ fn write_completed(pod: &Value, out: &mut Vec<u8>) {
     json::write(&Value::List(vec![Value::Map(condition)]), out);
 }
 
-/// Appends the metadata of an object, as an object of its own.
+/// Appends an object's `PartialObjectMetadata`.
 pub fn write_partial(object: &Value, version: MetaVersion, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":");
     json::write_str(version.api_version(), out);
@@ -270,7 +271,7 @@ pub fn write_partial(object: &Value, version: MetaVersion, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends what comes before the items of a list of metadata.
+/// Appends the bytes before the items of a `PartialObjectMetadataList`.
 pub fn write_partial_list_head(meta: ListMeta<'_>, version: MetaVersion, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":");
     json::write_str(version.api_version(), out);
@@ -279,7 +280,7 @@ pub fn write_partial_list_head(meta: ListMeta<'_>, version: MetaVersion, out: &m
     out.extend_from_slice(b",\"items\":");
 }
 
-/// Appends the metadata of the objects of a list.
+/// Appends the `PartialObjectMetadataList` of some objects.
 pub fn write_partial_list<'v>(
     objects: impl IntoIterator<Item = &'v Value>,
     meta: ListMeta<'_>,
@@ -296,7 +297,7 @@ pub fn write_partial_list<'v>(
     out.extend_from_slice(if before == b"[" { b"null}" } else { b"]}" });
 }
 
-/// The metadata of an object, as an object of its own.
+/// `PartialObjectMetadata` of an object.
 #[must_use]
 pub fn partial(object: &Value, version: MetaVersion) -> Value {
     let metadata = object.get("metadata").filter(|metadata| metadata.as_map().is_some());
@@ -307,7 +308,7 @@ pub fn partial(object: &Value, version: MetaVersion) -> Value {
     Value::Map(map)
 }
 
-/// The metadata of the objects of a list.
+/// `PartialObjectMetadataList` of some objects.
 #[must_use]
 pub fn partial_list<'v>(
     objects: impl IntoIterator<Item = &'v Value>,

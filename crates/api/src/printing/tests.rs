@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of the cells of every kind, and of tables.
 
 use super::table::{
     IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, partial, partial_list,
@@ -16,7 +16,7 @@ fn now() -> Time {
     rfc3339::parse("2026-11-15T21:00:00Z").unwrap()
 }
 
-/// An object that is called `x` and five minutes old, with further metadata and fields.
+/// An object named `x` and five minutes old, with further metadata and fields.
 fn object_with(metadata: &str, fields: &str) -> Value {
     let comma = |text: &str| if text.is_empty() { String::new() } else { format!(",{text}") };
     value(&format!(
@@ -30,7 +30,7 @@ fn cells_of(group: &str, kind: &str, object: &Value) -> String {
     to_text(&Value::List(row(group, kind, object, now())))
 }
 
-/// Checks the cells of an object with these fields, its name and age not shown here as `x` and `5m`.
+/// Asserts the cells of an object with these fields; `x` and `5m` stand for its name and age.
 #[track_caller]
 fn check(group: &str, kind: &str, fields: &str, expected: &str) {
     assert_eq!(cells_of(group, kind, &object_with("", fields)), expected, "{kind}: {fields}");
@@ -65,7 +65,7 @@ fn durations_have_two_or_three_digits() {
 }
 
 #[test]
-fn every_resource_has_columns_that_are_explained_and_a_cell_for_each() {
+fn every_resource_has_described_columns_and_a_cell_for_each() {
     let mut by_default = Vec::new();
     for resource in resources::all() {
         let columns = columns(resource.group, resource.kind);
@@ -74,7 +74,7 @@ fn every_resource_has_columns_that_are_explained_and_a_cell_for_each() {
         }
         let names = columns.iter().filter(|column| column.name == "Name").count();
         assert_eq!(names, 1, "{}", resource.kind);
-        // One kind has a cell more than columns, as upstream has it.
+        // One kind has a cell more than columns, as upstream.
         let extra = usize::from(resource.kind == "IPAddress");
         let cells = row(resource.group, resource.kind, &Value::map(), now());
         assert_eq!(cells.len(), columns.len() + extra, "{}", resource.kind);
@@ -89,13 +89,13 @@ fn every_resource_has_columns_that_are_explained_and_a_cell_for_each() {
 }
 
 #[test]
-fn a_kind_without_printer_shows_name_and_time() {
+fn kind_without_printer_shows_name_and_creation_time() {
     check("example.org", "Widget", "", r#"["x","2026-11-15T20:55:00Z"]"#);
     assert_eq!(cells_of("example.org", "Widget", &Value::map()), r#"["","0001-01-01T00:00:00Z"]"#);
     assert_eq!(cells_of("", "ServiceAccount", &Value::map()), escaped(r#"["","<unknown>"]"#));
 }
 
-/// Checks the ready, status and restart cells of a pod.
+/// Asserts the ready, status and restart cells of a pod.
 #[track_caller]
 fn check_pod(metadata: &str, spec: &str, status: &str, expected: [&str; 3]) {
     let pod = object_with(metadata, &format!(r#""spec":{spec},"status":{status}"#));
@@ -108,7 +108,7 @@ const TWO: &str = r#"{"containers":[{"name":"a"},{"name":"b"}]}"#;
 const ONE: &str = r#"{"containers":[{"name":"a"}]}"#;
 
 #[test]
-fn the_status_of_a_pod_tells_what_its_containers_do() {
+fn pod_status_summarizes_its_containers() {
     check_pod("", ONE, r#"{"phase":"Pending"}"#, ["0/1", "Pending", "0"]);
     check_pod("", ONE, r#"{"phase":"Failed","reason":"Evicted"}"#, ["0/1", "Evicted", "0"]);
     let gated = r#"{"phase":"Pending","conditions":[{"type":"PodScheduled","reason":"SchedulingGated"}]}"#;
@@ -136,7 +136,7 @@ fn the_status_of_a_pod_tells_what_its_containers_do() {
 }
 
 #[test]
-fn a_pod_of_which_one_container_is_done_is_not_completed() {
+fn pod_with_one_completed_container_is_not_completed() {
     let half = |second: &str, conditions: &str| {
         format!(
             r#"{{"phase":"Running","conditions":{conditions},"containerStatuses":[
@@ -152,7 +152,7 @@ fn a_pod_of_which_one_container_is_done_is_not_completed() {
 }
 
 #[test]
-fn the_status_of_a_pod_tells_how_far_its_init_containers_are() {
+fn pod_status_shows_the_progress_of_init_containers() {
     let spec = r#"{"containers":[{"name":"m"}],"initContainers":[{"name":"a"},{"name":"b"}]}"#;
     let status = |second: &str| {
         format!(
@@ -170,7 +170,7 @@ fn the_status_of_a_pod_tells_how_far_its_init_containers_are() {
     ] {
         check_pod("", spec, &status(state), ["0/1", reason, "1"]);
     }
-    // A container that goes on beside the others counts with them.
+    // A sidecar counts with the main containers.
     let spec = r#"{"containers":[{"name":"m"}],"initContainers":[{"name":"a","restartPolicy":"Always"}]}"#;
     let status = r#"{"phase":"Running","initContainerStatuses":[
             {"name":"a","started":true,"ready":true,"restartCount":3,"state":{"running":{}}}],
@@ -179,7 +179,7 @@ fn the_status_of_a_pod_tells_how_far_its_init_containers_are() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_is_terminating_until_it_has_ended() {
+fn deleted_pod_is_terminating_until_it_has_finished() {
     let deleted = r#""deletionTimestamp":"2026-11-15T20:59:00Z""#;
     check_pod(deleted, ONE, r#"{"phase":"Running"}"#, ["0/1", "Terminating", "0"]);
     check_pod(deleted, ONE, r#"{"phase":"Running","reason":"NodeLost"}"#, ["0/1", "Unknown", "0"]);
@@ -187,7 +187,7 @@ fn a_pod_that_is_deleted_is_terminating_until_it_has_ended() {
 }
 
 #[test]
-fn wide_columns_of_pods_tell_where_they_are() {
+fn wide_columns_of_pods_show_ip_and_node() {
     let fields = r#""spec":{"nodeName":"n","readinessGates":[{"conditionType":"p"},{"conditionType":"q"}]},
         "status":{"phase":"Running","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}],"nominatedNodeName":"m",
             "conditions":[{"type":"p","status":"True"},{"type":"q","status":"False"}]}"#;
@@ -195,7 +195,7 @@ fn wide_columns_of_pods_tell_where_they_are() {
 }
 
 #[test]
-fn core_kinds_show_what_upstream_shows() {
+fn core_kinds_print_as_upstream() {
     check("", "ConfigMap", r#""data":{"a":"1"},"binaryData":{"b":"","c":""}"#, r#"["x",3,"5m"]"#);
     check("", "Secret", r#""type":"Opaque","data":{"a":""}"#, r#"["x","Opaque",1,"5m"]"#);
     check("", "Namespace", r#""status":{"phase":"Active"}"#, r#"["x","Active","5m"]"#);
@@ -277,7 +277,7 @@ fn services_and_endpoints_show_addresses_and_ports() {
 }
 
 #[test]
-fn nodes_show_state_roles_and_system() {
+fn nodes_show_status_roles_and_system_info() {
     let node = object_with(
         r#""labels":{"node-role.kubernetes.io/worker":"","node-role.kubernetes.io/control-plane":"","kubernetes.io/role":"db","a":"b"}"#,
         r#""spec":{"unschedulable":true},"status":{"conditions":[{"type":"Ready","status":"True"}],
@@ -335,13 +335,13 @@ fn volumes_and_claims_show_capacity_modes_and_class() {
     assert_eq!((cells[1].as_str(), cells[5].as_str()), (Some("Terminating"), Some("old")));
 }
 
-/// JSON with the brackets of `<none>` as our writer escapes them.
+/// JSON with the angle brackets of `<none>` escaped as the writer does.
 fn escaped(text: &str) -> String {
     text.replace('<', r"\u003c").replace('>', r"\u003e")
 }
 
 #[test]
-fn events_show_when_what_and_how_often_in_both_groups() {
+fn events_of_both_groups_show_time_message_and_count() {
     let old = r#""type":"Warning","reason":"Failed","message":" text\n","involvedObject":{"kind":"Pod","name":"p","fieldPath":"f"},
         "source":{"component":"kubelet","host":"n"},"firstTimestamp":"2026-11-15T20:50:00Z","lastTimestamp":"2026-11-15T20:59:30Z","count":4"#;
     let expected = r#"["30s","Warning","Failed","pod/p","f","kubelet, n","text","10m",4,"x"]"#;
@@ -423,7 +423,7 @@ fn jobs_show_status_completions_and_duration() {
 }
 
 #[test]
-fn autoscalers_show_what_is_and_what_should_be() {
+fn autoscalers_show_current_and_target_metrics() {
     let targets = |specs: &str, statuses: &str| {
         let fields = format!(r#""spec":{{"metrics":{specs}}},"status":{{"currentMetrics":{statuses}}}"#);
         let object = object_with("", &fields);
@@ -475,7 +475,7 @@ fn autoscalers_show_what_is_and_what_should_be() {
 }
 
 #[test]
-fn networking_kinds_show_what_upstream_shows() {
+fn networking_kinds_print_as_upstream() {
     let group = "networking.k8s.io";
     check(
         group,
@@ -505,7 +505,7 @@ fn networking_kinds_show_what_upstream_shows() {
 }
 
 #[test]
-fn storage_kinds_show_what_upstream_shows() {
+fn storage_kinds_print_as_upstream() {
     let group = "storage.k8s.io";
     check(
         group,
@@ -536,7 +536,7 @@ fn storage_kinds_show_what_upstream_shows() {
 }
 
 #[test]
-fn bindings_policies_and_classes_show_what_upstream_shows() {
+fn bindings_policies_and_classes_print_as_upstream() {
     let subjects = r#""roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"u"},{"kind":"User","name":"v"},{"kind":"Group","name":"g"},{"kind":"ServiceAccount","namespace":"n","name":"s"}]"#;
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
         check("rbac.authorization.k8s.io", kind, subjects, r#"["x","Role/r","5m","u, v","g","n/s"]"#);
@@ -578,7 +578,7 @@ fn bindings_policies_and_classes_show_what_upstream_shows() {
 }
 
 #[test]
-fn the_kinds_of_the_machinery_show_what_upstream_shows() {
+fn extension_and_flow_control_kinds_print_as_upstream() {
     check("resource.k8s.io", "ResourceClaim", "", r#"["x","pending","5m"]"#);
     check(
         "resource.k8s.io",
@@ -626,7 +626,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
 }
 
 #[test]
-fn a_table_has_columns_and_rows_with_as_much_of_the_object_as_was_asked_for() {
+fn table_rows_embed_the_requested_part_of_the_object() {
     let secret = value(
         r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","resourceVersion":"7"},"type":"Opaque"}"#,
     );
@@ -668,7 +668,7 @@ fn a_table_has_columns_and_rows_with_as_much_of_the_object_as_was_asked_for() {
 }
 
 #[test]
-fn the_row_of_a_pod_that_has_ended_says_so() {
+fn row_of_a_finished_pod_has_a_completed_condition() {
     let conditions = |phase: &str| {
         let pod = object_with("", &format!(r#""status":{{"phase":"{phase}"}}"#));
         let table = value(&text(|out| {
@@ -685,7 +685,7 @@ fn the_row_of_a_pod_that_has_ended_says_so() {
 }
 
 #[test]
-fn a_list_of_storage_classes_marks_the_newest_default() {
+fn list_of_storage_classes_marks_the_newest_default() {
     let class = |name: &str, created: &str, default: &str| {
         value(&format!(
             r#"{{"metadata":{{"name":"{name}","creationTimestamp":"{created}","annotations":{{"storageclass.kubernetes.io/is-default-class":"{default}"}}}}}}"#
@@ -715,7 +715,7 @@ fn a_list_of_storage_classes_marks_the_newest_default() {
 }
 
 #[test]
-fn metadata_alone_reads_the_same_as_bytes_and_as_value() {
+fn partial_metadata_is_equal_as_bytes_and_as_value() {
     let objects = [object_with(r#""labels":{"a":"1"}"#, r#""spec":{}"#), Value::map()];
     let meta = ListMeta { resource_version: "9", continue_token: "c", remaining_item_count: Some(3) };
     for object in &objects {

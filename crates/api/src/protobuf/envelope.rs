@@ -1,41 +1,41 @@
-//! What is around messages: the envelope that says what an object is, lists, and the events of a watch.
+//! Framing of messages: the envelope with the kind, lists, and watch events.
 //!
-//! Nothing here looks into a message, so an object that was encoded once serves alone, in lists and in events.
+//! Messages are not parsed here, so an object that was encoded once serves single responses, lists and events.
 
 use super::wire::{Payload, Reader, close, open as open_field, varint_len, write_bytes};
 use super::write::write_head;
-use super::{MAGIC, ProtoError, define};
+use super::{MAGIC, ProtoError, find_definition};
 use crate::decode;
 use crate::schema::Struct;
 use crate::value::Value;
 
-/// The end of an envelope: no encoding, no content type.
+/// End of an envelope: no content encoding, no content type.
 const TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// An envelope that was opened.
+/// A parsed envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// The group version of the object; empty where the client did not say.
+    /// Group version of the object; empty if the client omitted it.
     pub api_version: &'a str,
-    /// Its kind; empty where the client did not say.
+    /// Kind of the object; empty if the client omitted it.
     pub kind: &'a str,
     /// The message.
     pub raw: &'a [u8],
 }
 
 impl Envelope<'_> {
-    /// The definition of the object.
+    /// Definition of the object.
     ///
     /// # Errors
-    /// If there is none, or protobuf does not carry it.
+    /// If the kind is unknown, or has no protobuf form.
     pub fn definition(&self) -> Result<Struct<'static>, ProtoError> {
-        define(self.api_version, self.kind).ok_or_else(|| ProtoError::Kind {
+        find_definition(self.api_version, self.kind).ok_or_else(|| ProtoError::Kind {
             api_version: self.api_version.to_owned(),
             kind: self.kind.to_owned(),
         })
     }
 
-    /// Brings what was read in shape, with what the envelope says.
+    /// Decodes the value against its schema, with kind and version from the envelope.
     pub(super) fn shape(&self, mut value: Value) -> Result<Value, ProtoError> {
         let map = value.make_map();
         map.insert_first("apiVersion", self.api_version);
@@ -44,10 +44,10 @@ impl Envelope<'_> {
     }
 }
 
-/// Opens an envelope without reading the message.
+/// Parses an envelope without its message.
 ///
 /// # Errors
-/// If the bytes are none, in words that clients know.
+/// If the bytes are not an envelope, with upstream's text.
 pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, ProtoError> {
     if bytes.is_empty() {
         return Err(ProtoError::Empty);
@@ -83,7 +83,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, ProtoError> {
     std::str::from_utf8(bytes).map_err(|_| ProtoError::TypeMeta)
 }
 
-/// Appends the magic number and what says what the object is.
+/// Appends the magic number and the kind.
 fn write_front(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     let start = open_field(1, out);
@@ -92,7 +92,7 @@ fn write_front(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     close(start, out);
 }
 
-/// Appends an object that was encoded before, in its envelope.
+/// Appends an encoded object in its envelope.
 pub fn write_object(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
     out.reserve(message.len() + api_version.len() + kind.len() + 32);
     write_front(api_version, kind, out);
@@ -100,8 +100,8 @@ pub fn write_object(api_version: &str, kind: &str, message: &[u8], out: &mut Vec
     out.extend_from_slice(TAIL);
 }
 
-/// Appends an event of a watch, without the length that frames it in a stream. The object is in its envelope,
-/// the event is not.
+/// Appends a watch event, without the length that frames it in a stream. The object is in its envelope, the
+/// event is not.
 pub fn write_watch_event(event: &str, api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
     out.reserve(message.len() + api_version.len() + kind.len() + 48);
     write_bytes(1, event.as_bytes(), out);

@@ -1,10 +1,10 @@
-//! From messages to values: fields are found by number, pieces are put together, and
-//! [`decode`](crate::decode::decode) brings the result in shape.
+//! Protobuf decoder: finds fields by number, merges repeated messages, and normalizes the result with
+//! [`decode`](crate::decode::decode).
 
 use compact_str::CompactString;
 
 use super::wire::{Payload, Reader};
-use super::{DEPTH_MAX, MAGIC, PIECES_MAX, ProtoError, envelope};
+use super::{DEPTH_MAX, MAGIC, ProtoError, REPETITIONS_MAX, envelope};
 use crate::base64;
 use crate::json;
 use crate::rfc3339;
@@ -12,20 +12,20 @@ use crate::schema::{Field, SchemaOr, Shape, Struct};
 use crate::time::Time;
 use crate::value::{Map, Value};
 
-/// For how many fields there is room from the start; most objects have no more.
+/// Initial capacity for fields; enough for most objects.
 const ROOM: usize = 8;
 
-/// One run over a message and all that is in it.
+/// State of one decoding pass over a message.
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// How many messages came in more than one piece.
-    pieces: usize,
+    /// Number of repeated occurrences of messages.
+    repetitions: usize,
 }
 
-/// The fields of an object on the way.
+/// Fields of a partially decoded object.
 struct Fields {
     entries: Vec<(CompactString, Value)>,
-    /// Maps on the way, each with the index of its entry. They may be large, so they are made at the end.
+    /// Entries of maps, each with the index of its field. Maps may be large, so they are built at the end.
     maps: Vec<(usize, Vec<(CompactString, Value)>)>,
 }
 
@@ -34,7 +34,7 @@ impl Fields {
         self.entries.iter().rposition(|(key, _)| key == name)
     }
 
-    /// The value of a field, null where nothing is there yet. `fresh` says that nothing can be.
+    /// Index of a field, inserted with null if it is missing. `fresh` asserts that it is.
     fn slot(&mut self, name: &str, fresh: bool) -> usize {
         let found = if fresh { None } else { self.position(name) };
         found.unwrap_or_else(|| {
@@ -43,7 +43,7 @@ impl Fields {
         })
     }
 
-    /// Adds to the map in an entry.
+    /// Adds an entry to the map in a field.
     fn add(&mut self, index: usize, entry: (CompactString, Value)) {
         match self.maps.iter_mut().rfind(|(at, _)| *at == index) {
             Some((_, entries)) => entries.push(entry),
@@ -66,16 +66,16 @@ impl Fields {
     }
 }
 
-/// What a number means in a message.
+/// Meaning of a field number in a message.
 enum Meaning<'a> {
     Field(Field<'a>),
-    /// A message whose fields JSON shows among those of the one around it.
+    /// An embedded message, whose fields JSON inlines.
     Embedded,
     Unknown,
 }
 
 impl Decoder {
-    /// Reads a message; the value is not yet in shape.
+    /// Decodes a message; the value is not normalized yet.
     pub(super) fn message(
         &mut self,
         bytes: &[u8],
@@ -88,7 +88,7 @@ impl Decoder {
         Ok(Value::Map(fields.finish()))
     }
 
-    /// Reads the fields of a message, or of a message inside it that JSON does not show.
+    /// Decodes the fields of a message, or of an embedded message.
     fn fields(
         &mut self,
         bytes: &[u8],
@@ -104,7 +104,7 @@ impl Decoder {
         let mut reader = Reader::new(bytes);
         let (mut cursor, mut highest) = (0, 0);
         while let Some((number, payload)) = reader.next()? {
-            // Writers mostly go up the numbers, and then nothing of a field can be there yet.
+            // Encoders write fields by ascending number, and then a field cannot exist yet.
             let fresh = fresh && number > highest;
             highest = highest.max(number);
             match meaning(of, around, number, &mut cursor) {
@@ -121,7 +121,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes one occurrence of a field.
+    /// Decodes one occurrence of a field.
     fn field(
         &mut self,
         payload: Payload<'_>,
@@ -131,7 +131,7 @@ impl Decoder {
         depth: usize,
     ) -> Result<(), ProtoError> {
         let (ty, shape) = (field.ty(), field.ty().shape());
-        if fresh && says_nothing(payload, shape) && !field.is_pointer() {
+        if fresh && is_zero(payload, shape) && !field.is_pointer() {
             return Ok(());
         }
         let name = field.name();
@@ -154,9 +154,9 @@ impl Decoder {
                     fields.entries[index].1 = self.message(bytes, of, depth + 1)?;
                     return Ok(());
                 };
-                self.pieces += 1;
-                if self.pieces > PIECES_MAX {
-                    return Err(ProtoError::Pieces);
+                self.repetitions += 1;
+                if self.repetitions > REPETITIONS_MAX {
+                    return Err(ProtoError::Repetitions);
                 }
                 let mut inner = Fields { entries: before.into_entries(), maps: Vec::new() };
                 self.fields(bytes, of, &[], &mut inner, false, depth + 1)?;
@@ -167,7 +167,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes one item of a list, or a run of numbers packed together.
+    /// Decodes one list item, or packed numbers.
     fn items(
         &mut self,
         payload: Payload<'_>,
@@ -193,7 +193,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// An entry of a map: its key, and its value or null where there is none.
+    /// Decodes a map entry: its key, and its value or null.
     fn entry(
         &mut self,
         bytes: &[u8],
@@ -214,7 +214,7 @@ impl Decoder {
         Ok((key, value))
     }
 
-    /// A value that is not put together from pieces.
+    /// Decodes a value that is not merged from several occurrences.
     fn value(
         &mut self,
         payload: Payload<'_>,
@@ -246,7 +246,7 @@ impl Decoder {
         })
     }
 
-    /// A list that is a message of its own.
+    /// Decodes a list that is a message of its own.
     fn wrapped(
         &mut self,
         bytes: &[u8],
@@ -261,11 +261,12 @@ impl Decoder {
                 self.items(payload, of, name, &mut list, depth)?;
             }
         }
-        // Go does not tell an empty one from none.
+        // Go does not distinguish an empty one from an absent one.
         Ok(if list.is_empty() { Value::Null } else { Value::List(list) })
     }
 
-    /// A JSON schema, or what stands in its place. A list wins over a schema, a schema over a truth value.
+    /// Decodes a JSON schema or its alternative. A list takes precedence over a schema, a schema over a
+    /// boolean.
     fn schema_or(
         &mut self,
         bytes: &[u8],
@@ -296,7 +297,7 @@ impl Decoder {
         })
     }
 
-    /// A value that is carried as JSON, or an object in an envelope of its own.
+    /// Decodes an embedded JSON value, or an object in its own envelope.
     fn raw(&mut self, bytes: &[u8], name: &str, depth: usize) -> Result<Value, ProtoError> {
         let raw = only_bytes(bytes, name)?;
         if raw.is_empty() {
@@ -312,7 +313,7 @@ impl Decoder {
     }
 }
 
-/// What a number means in a definition. Fields mostly come in order, so the search goes on where it ended.
+/// Meaning of a number in a definition. Fields are usually in order, so the search continues where it ended.
 fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -> Meaning<'a> {
     let count = of.len();
     for step in 0..count {
@@ -336,9 +337,9 @@ fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -
     Meaning::Unknown
 }
 
-/// Whether an occurrence of a field that is no pointer leaves no trace. Go writes such fields even when they are
-/// zero, and most fields of most objects are. What must be shown anyway is added in the end.
-fn says_nothing(payload: Payload<'_>, shape: Shape<'_>) -> bool {
+/// `true` if an occurrence of a non-pointer field is its zero value. Go writes such fields, and most fields
+/// of most objects are zero. Those that must be encoded are added at the end.
+fn is_zero(payload: Payload<'_>, shape: Shape<'_>) -> bool {
     match payload {
         Payload::Varint(0) => matches!(shape, Shape::Int32 | Shape::Int64 | Shape::Bool),
         Payload::Bytes([]) => matches!(shape, Shape::String | Shape::Time | Shape::MicroTime),
@@ -346,19 +347,19 @@ fn says_nothing(payload: Payload<'_>, shape: Shape<'_>) -> bool {
     }
 }
 
-/// Text. Go takes any bytes and shows those that are no text as replacement characters.
+/// Decodes a string. Go accepts any bytes and shows invalid UTF-8 as replacement characters.
 fn text(bytes: &[u8]) -> CompactString {
     std::str::from_utf8(bytes).map_or_else(|_| CompactString::from_utf8_lossy(bytes), CompactString::from)
 }
 
-/// A double as JSON would bring it: whole numbers without a point.
+/// A double as in JSON: integral numbers become integers.
 fn double(number: f64) -> Result<Value, ProtoError> {
     let mut written = Vec::new();
     json::write_float(number, &mut written);
     json::parse(&written).map_err(ProtoError::Json)
 }
 
-/// The last value of field 1, which carries bytes.
+/// Last value of field 1, which holds bytes.
 fn only_bytes<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8], ProtoError> {
     let mut reader = Reader::new(bytes);
     let mut found = &[][..];
@@ -372,12 +373,12 @@ fn only_bytes<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8], ProtoError> {
     Ok(found)
 }
 
-/// The text of a quantity; one that says nothing is zero.
+/// Decodes a quantity; an empty one is zero.
 fn quantity(bytes: &[u8], name: &str) -> Result<Value, ProtoError> {
     Ok(if bytes.is_empty() { Value::from("0") } else { Value::Str(text(only_bytes(bytes, name)?)) })
 }
 
-/// A number or a text, as its type says.
+/// Decodes an integer or a string, depending on the type field.
 fn int_or_string(bytes: &[u8], name: &str) -> Result<Value, ProtoError> {
     let mut reader = Reader::new(bytes);
     let (mut kind, mut number, mut string) = (0, 0, CompactString::default());
@@ -397,7 +398,7 @@ fn int_or_string(bytes: &[u8], name: &str) -> Result<Value, ProtoError> {
     }
 }
 
-/// A time; nothing where there are no bytes. What is finer than JSON shows is cut off.
+/// Decodes a timestamp; null for an empty message. Truncated to the precision of JSON.
 fn time(bytes: &[u8], name: &str, micros: bool) -> Result<Value, ProtoError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -421,7 +422,7 @@ fn time(bytes: &[u8], name: &str, micros: bool) -> Result<Value, ProtoError> {
     })
 }
 
-/// How many objects and arrays are inside each other.
+/// Levels of nested objects and arrays.
 fn levels(value: &Value) -> usize {
     match value {
         Value::List(list) => 1 + list.iter().map(levels).max().unwrap_or(0),

@@ -1,19 +1,19 @@
-//! Claims about the module above, held by tests.
+//! Tests of the protobuf codec.
 
 use proptest::prelude::*;
 
 use super::wire::{Payload, Reader, varint_len, write_bytes, write_number, write_tag, write_varint};
 use super::*;
 use crate::schema::{Shape, builtin};
-use dice::Dice;
+use random::RandomObjects;
 
-pub(crate) mod dice;
+pub(crate) mod random;
 
 fn kind(group: &str, kind: &str) -> Struct<'static> {
     builtin().kind(group, "v1", kind).unwrap()
 }
 
-/// The object that a JSON text means.
+/// Decodes a JSON document.
 fn object(of: Struct<'_>, text: &str) -> Value {
     crate::decode::decode(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap().value
 }
@@ -28,12 +28,12 @@ fn read(of: Struct<'_>, bytes: &[u8]) -> String {
     json::to_text(&decode_message(bytes, of).unwrap())
 }
 
-/// Kinds that protobuf carries.
-fn carried() -> Vec<Struct<'static>> {
-    builtin().kinds().filter(|of| is_carried(*of)).collect()
+/// Kinds with a protobuf form.
+fn kinds_with_protobuf_form() -> Vec<Struct<'static>> {
+    builtin().kinds().filter(|of| has_protobuf_form(*of)).collect()
 }
 
-/// Checks that numbers go up in every message.
+/// Asserts that field numbers ascend in every message.
 fn check_order(bytes: &[u8], of: Struct<'_>, around: &[u8]) {
     let mut reader = Reader::new(bytes);
     let mut last = 0;
@@ -66,10 +66,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn every_kind_comes_back_as_it_went_out(seed: u64) {
-        let mut dice = Dice(seed);
-        for of in carried() {
-            let mut drawn = dice.object(of, 0);
+    fn every_kind_decodes_to_the_encoded_object(seed: u64) {
+        let mut random = RandomObjects(seed);
+        for of in kinds_with_protobuf_form() {
+            let mut drawn = random.object(of, 0);
             let api_version = if of.group().is_empty() { of.version().to_owned() } else { format!("{}/{}", of.group(), of.version()) };
             drawn.make_map().insert("apiVersion", api_version.clone());
             drawn.make_map().insert("kind", of.name());
@@ -84,12 +84,12 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_never_panic(seed: u64, at: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
-        let mut dice = Dice(seed);
-        let kinds = carried();
-        let of = kinds[usize::try_from(dice.roll(kinds.len() as u64)).unwrap()];
+    fn corrupted_messages_never_panic(seed: u64, at: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
+        let mut random = RandomObjects(seed);
+        let kinds = kinds_with_protobuf_form();
+        let of = kinds[usize::try_from(random.below(kinds.len() as u64)).unwrap()];
         let mut bytes = Vec::new();
-        encode(&crate::decode::decode(dice.object(of, 0), of, &[]).unwrap().value, of, &mut bytes);
+        encode(&crate::decode::decode(random.object(of, 0), of, &[]).unwrap().value, of, &mut bytes);
         if !bytes.is_empty() {
             let at = at.index(bytes.len());
             bytes[at] = byte;
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_take_as_many_bytes_as_they_say(number: u64, shift in 0_u32..64) {
+    fn varint_len_equals_the_encoded_length(number: u64, shift in 0_u32..64) {
         let number = number >> shift;
         let mut out = Vec::new();
         write_varint(number, &mut out);
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_keep_their_base64(bytes: Vec<u8>) {
+    fn bytes_round_trip_through_base64(bytes: Vec<u8>) {
         let mut back = Vec::new();
         crate::base64::decode_into(&crate::base64::encode(&bytes), &mut back);
         prop_assert_eq!(back, bytes);
@@ -129,8 +129,8 @@ proptest! {
 }
 
 #[test]
-fn bytes_are_those_of_go() {
-    // Go writes texts, numbers and structs that are no pointers even when they say nothing.
+fn encoding_equals_that_of_go() {
+    // Go writes non-pointer strings, numbers and structs even if they are zero.
     assert_eq!(
         message(kind("", "ConfigMap"), r#"{"metadata":{"name":"n"},"data":{"b":"2","a":"1"}}"#),
         b"\x0a\x11\x0a\x01n\x12\0\x1a\0\x22\0\x2a\0\x32\0\x38\0\x42\0\x12\x06\x0a\x01a\x12\x011\x12\x06\x0a\x01b\x12\x012"
@@ -150,7 +150,7 @@ fn bytes_are_those_of_go() {
 }
 
 #[test]
-fn lengths_of_more_than_one_byte_are_right() {
+fn multi_byte_lengths_are_encoded() {
     let of = kind("", "ConfigMap");
     for len in [0, 100, 127, 128, 129, 16_000, 16_383, 16_384, 2_100_000] {
         let mut value = object(of, "{}");
@@ -162,7 +162,7 @@ fn lengths_of_more_than_one_byte_are_right() {
 }
 
 #[test]
-fn the_envelope_says_what_is_inside() {
+fn envelope_contains_kind_and_version() {
     let of = kind("", "Namespace");
     let bytes = to_vec(&object(of, r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}"#), of);
     assert!(bytes.starts_with(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12"));
@@ -182,20 +182,20 @@ fn the_envelope_says_what_is_inside() {
 }
 
 #[test]
-fn shared_kinds_are_known_in_every_group_and_tables_in_none() {
-    let options = define("apps/v1", "DeleteOptions").unwrap();
+fn meta_kinds_are_known_in_every_group_and_tables_in_none() {
+    let options = find_definition("apps/v1", "DeleteOptions").unwrap();
     let bytes = message(options, r#"{"gracePeriodSeconds":0,"propagationPolicy":"Orphan"}"#);
     assert_eq!(bytes, b"\x08\0\x22\x06Orphan");
     let mut enveloped = Vec::new();
     write_object("apps/v1", "DeleteOptions", &bytes, &mut enveloped);
     assert_eq!(decode(&enveloped).unwrap().value.get("gracePeriodSeconds"), Some(&Value::Int(0)));
-    assert!(define("v1", "Status").is_some());
-    assert!(define("meta.k8s.io/v1", "Table").is_none());
-    assert!(define("meta.k8s.io/v1", "PartialObjectMetadataList").is_some());
+    assert!(find_definition("v1", "Status").is_some());
+    assert!(find_definition("meta.k8s.io/v1", "Table").is_none());
+    assert!(find_definition("meta.k8s.io/v1", "PartialObjectMetadataList").is_some());
 }
 
 #[test]
-fn a_status_reads_as_its_json() {
+fn status_decodes_to_its_json() {
     let resource = crate::status::Qualified { group: "apps", name: "deployments" };
     for status in [Status::not_found(resource, "web"), Status::deleted(resource, "web", "u1")] {
         let read = decode(&status_to_vec(&status)).unwrap();
@@ -205,7 +205,7 @@ fn a_status_reads_as_its_json() {
 }
 
 #[test]
-fn a_list_made_of_messages_is_the_list_made_of_objects() {
+fn list_of_encoded_messages_equals_the_encoded_list() {
     let (of, list) = (kind("", "ConfigMap"), kind("", "ConfigMapList"));
     let data = "x".repeat(300);
     let items = [r#"{"metadata":{"name":"a"}}"#.to_owned(), format!(r#"{{"data":{{"k":"{data}"}}}}"#)];
@@ -225,7 +225,7 @@ fn a_list_made_of_messages_is_the_list_made_of_objects() {
 }
 
 #[test]
-fn an_event_holds_the_object_in_its_envelope() {
+fn watch_event_contains_the_object_in_its_envelope() {
     let of = kind("", "ConfigMap");
     let bytes = message(of, r#"{"metadata":{"name":"a"}}"#);
     let mut out = Vec::new();
@@ -238,7 +238,7 @@ fn an_event_holds_the_object_in_its_envelope() {
 }
 
 #[test]
-fn what_is_unknown_is_passed_over() {
+fn unknown_fields_are_skipped() {
     let mut bytes = Vec::new();
     write_number(99, 7, &mut bytes);
     write_tag(98, 1, &mut bytes);
@@ -265,7 +265,7 @@ fn what_is_unknown_is_passed_over() {
 }
 
 #[test]
-fn numbers_may_be_packed_and_the_last_of_many_wins() {
+fn packed_numbers_decode_and_the_last_occurrence_wins() {
     let context = builtin().definition("io.k8s.api.core.v1.PodSecurityContext").unwrap();
     let groups = context.field("supplementalGroups").unwrap().number().unwrap().into();
     let mut bytes = Vec::new();
@@ -277,23 +277,24 @@ fn numbers_may_be_packed_and_the_last_of_many_wins() {
 }
 
 #[test]
-fn a_message_in_pieces_is_put_together() {
+fn repeated_messages_are_merged() {
     let of = kind("", "ConfigMap");
     let mut bytes = message(of, r#"{"metadata":{"name":"a","labels":{"x":"1","y":"1"}},"data":{"k":"1"}}"#);
     write_bytes(1, b"\x5a\x06\x0a\x01y\x12\x012", &mut bytes);
     bytes.extend_from_slice(b"\x12\x06\x0a\x01k\x12\x012");
     assert_eq!(read(of, &bytes), r#"{"metadata":{"name":"a","labels":{"x":"1","y":"2"}},"data":{"k":"2"}}"#);
-    assert!(decode_message(&b"\x0a\0".repeat(PIECES_MAX + 1), of).is_ok());
-    assert_eq!(decode_message(&b"\x0a\0".repeat(PIECES_MAX + 2), of), Err(ProtoError::Pieces));
+    assert!(decode_message(&b"\x0a\0".repeat(REPETITIONS_MAX + 1), of).is_ok());
+    assert_eq!(decode_message(&b"\x0a\0".repeat(REPETITIONS_MAX + 2), of), Err(ProtoError::Repetitions));
 }
 
 #[test]
-fn absent_values_read_as_go_shows_them() {
+fn absent_values_decode_as_in_go() {
     assert_eq!(
         read(kind("apps", "Deployment"), b""),
         r#"{"metadata":{},"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}"#
     );
-    // An entry without a value, a text that is no UTF-8, a time with a fraction, a number that is too long.
+    // An entry without a value, a string that is not UTF-8, a timestamp with a fraction, a number that is too
+    // long.
     let of = kind("", "Secret");
     assert_eq!(
         read(of, b"\x12\x03\x0a\x01a\x1a\x01\xff"),
@@ -319,7 +320,7 @@ fn nesting_is_bounded() {
     };
     assert!(nest(DEPTH_MAX - 1, Vec::new()).is_ok());
     assert_eq!(nest(DEPTH_MAX, Vec::new()), Err(ProtoError::Depth));
-    // JSON inside counts too.
+    // Embedded JSON counts too.
     let mut example = Vec::new();
     let json = format!("{}{}", "[".repeat(300), "]".repeat(300));
     let mut raw = Vec::new();
@@ -330,7 +331,7 @@ fn nesting_is_bounded() {
 }
 
 #[test]
-fn paths_of_numbers_fit() {
+fn field_number_paths_fit_into_the_slot() {
     for of in builtin().definitions() {
         assert!(of.fields().all(|field| field.embedded_numbers().len() < 4), "{of:?}");
     }

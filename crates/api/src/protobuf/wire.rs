@@ -1,8 +1,8 @@
-//! The wire form of protobuf: numbers of variable length, tags, and what follows them.
+//! Protobuf wire format: varints, tags and payloads.
 
 use super::ProtoError;
 
-/// Kinds of payload on the wire.
+/// Wire types.
 pub(super) mod payload {
     pub(in crate::protobuf) const VARINT: u8 = 0;
     pub(in crate::protobuf) const FIXED64: u8 = 1;
@@ -12,18 +12,18 @@ pub(super) mod payload {
     pub(in crate::protobuf) const FIXED32: u8 = 5;
 }
 
-/// What a field carries.
+/// Payload of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payload<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
-    /// A group or a number of 32 bits, which no kind uses: passed over.
+    /// A group or a 32-bit number, which no kind uses: skipped.
     Other(u8),
 }
 
 impl Payload<'_> {
-    /// The error that this is not what the field carries.
+    /// Error for a payload of the wrong wire type.
     pub(super) fn mismatch(self, field: &str) -> ProtoError {
         let wire_type = match self {
             Payload::Varint(_) => payload::VARINT,
@@ -35,7 +35,7 @@ impl Payload<'_> {
     }
 }
 
-/// Reads the fields of one message.
+/// Reader of the fields of one message.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next field: its number and what it carries; none at the end.
+    /// Reads the next field: its number and payload; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -63,14 +63,14 @@ impl<'a> Reader<'a> {
             payload::FIXED64 => Payload::Fixed64(self.fixed64()?),
             payload::BYTES => Payload::Bytes(self.bytes()?),
             other => {
-                self.pass_over(other)?;
+                self.skip(other)?;
                 Payload::Other(other)
             }
         };
         Ok(Some((number, payload)))
     }
 
-    /// A number of variable length.
+    /// Reads a varint.
     pub(super) fn varint(&mut self) -> Result<u64, ProtoError> {
         let mut number = 0;
         for (at, byte) in self.rest.iter().enumerate().take(10) {
@@ -83,14 +83,14 @@ impl<'a> Reader<'a> {
         Err(if self.rest.len() < 10 { ProtoError::Short } else { ProtoError::Overflow })
     }
 
-    /// A number of 64 bits.
+    /// Reads a 64-bit number.
     pub(super) fn fixed64(&mut self) -> Result<u64, ProtoError> {
         let (eight, rest) = self.rest.split_first_chunk::<8>().ok_or(ProtoError::Short)?;
         self.rest = rest;
         Ok(u64::from_le_bytes(*eight))
     }
 
-    /// Bytes after their length.
+    /// Reads length-prefixed bytes.
     fn bytes(&mut self) -> Result<&'a [u8], ProtoError> {
         let len = self.varint()?;
         let taken = usize::try_from(len).ok().and_then(|len| self.rest.split_at_checked(len));
@@ -99,8 +99,8 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Passes over a payload that nobody wants; a group with all that is in it, without recursion.
-    fn pass_over(&mut self, wire_type: u8) -> Result<(), ProtoError> {
+    /// Skips an unused payload; a group with its contents, without recursion.
+    fn skip(&mut self, wire_type: u8) -> Result<(), ProtoError> {
         let mut groups = 0_usize;
         let mut wire_type = wire_type;
         loop {
@@ -121,12 +121,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many bytes a number takes.
+/// Encoded bytes of a varint.
 pub(super) const fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Appends a number.
+/// Appends a varint.
 pub(crate) fn write_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -147,20 +147,20 @@ pub(crate) fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a field with a number.
+/// Appends a varint field.
 pub(crate) fn write_number(number: u32, value: u64, out: &mut Vec<u8>) {
     write_tag(number, payload::VARINT, out);
     write_varint(value, out);
 }
 
-/// Starts a message in a field: the length takes one byte until [`close`] knows better.
+/// Starts a message field: reserves one byte for the length until [`close`] fills it in.
 pub(crate) fn open(number: u32, out: &mut Vec<u8>) -> usize {
     write_tag(number, payload::BYTES, out);
     out.push(0);
     out.len()
 }
 
-/// Ends the message that started at `start`. A length of more than one byte pushes the message back.
+/// Ends the message that started at `start`. A length of more than one byte moves the message back.
 pub(crate) fn close(start: usize, out: &mut Vec<u8>) {
     let len = (out.len() - start) as u64;
     let extra = varint_len(len) - 1;

@@ -1,5 +1,5 @@
-//! From values to messages, byte for byte as Go writes them: fields go up by number, numbers and texts that are
-//! no pointers are written even when they say nothing, and the keys of maps are in order.
+//! Protobuf encoder with the bytes of Go: ascending field numbers, zero values of non-pointer numbers and
+//! strings, and sorted map keys.
 
 use super::wire::{close, open, payload, write_bytes, write_number, write_tag, write_varint};
 use crate::base64;
@@ -11,18 +11,18 @@ use crate::value::{Map, Value};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// One run over a value.
+/// State of one encoding pass.
 pub(super) struct Encoder<'v, 's, 'o> {
     out: &'o mut Vec<u8>,
-    /// The fields of all messages on the way down, so that no message needs a vector of its own.
+    /// Stack of the fields of all enclosing messages, so that no message allocates a vector of its own.
     slots: Vec<Slot<'v, 's>>,
 }
 
 /// A field of a message and its value.
 #[derive(Clone, Copy)]
 struct Slot<'v, 's> {
-    /// The numbers of the messages around the field and its own, from the upper bits down; 0 for fields that
-    /// protobuf does not carry.
+    /// Field numbers of the enclosing embedded messages and of the field itself, from the upper bits down; 0
+    /// for fields without a protobuf number.
     path: u64,
     field: Field<'s>,
     value: Option<&'v Value>,
@@ -43,7 +43,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
         Encoder { out, slots: Vec::with_capacity(128) }
     }
 
-    /// Appends the fields of a message. A value that is no object is taken for one without fields.
+    /// Appends the fields of a message. A value that is no object has no fields.
     pub(super) fn message(&mut self, value: Option<&'v Value>, of: Struct<'s>) {
         let first = self.slots.len();
         self.slots.extend(of.fields().map(|field| Slot { path: path(field), field, value: None }));
@@ -60,7 +60,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
         self.slots.truncate(first);
     }
 
-    /// Appends the fields in some slots; those that share the number of a message around them go into it.
+    /// Appends the fields in some slots; those in a common embedded message go into it.
     fn fields(&mut self, mut at: usize, end: usize, level: u32) {
         while at < end {
             let slot = self.slots[at];
@@ -73,7 +73,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
                 close(start, self.out);
                 at += count;
             } else {
-                // Nothing is written for a pointer that is nil.
+                // Nil pointers are not written.
                 if slot.value.is_some() || !slot.field.is_pointer() {
                     self.field(slot.number(level), slot.value, slot.field.ty());
                 }
@@ -90,7 +90,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
                 }
             }
             (Shape::Map(of), Some(Value::Map(map))) => self.map(number, map, of),
-            // Go writes nothing for a list, a map or bytes that are nil, and zero for all else.
+            // Go writes nothing for a nil list, map or byte slice, and zero for all else.
             (Shape::List(_) | Shape::Map(_) | Shape::Bytes, None) => {}
             (_, value) => self.value(number, value, ty),
         }
@@ -107,7 +107,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
         }
     }
 
-    /// Appends a field with a value, or with zero where it has none of the right type.
+    /// Appends a field with a value, or with zero if the value is absent or of the wrong type.
     fn value(&mut self, number: u32, value: Option<&'v Value>, ty: TypeRef<'s>) {
         match ty.shape() {
             Shape::String => {
@@ -138,7 +138,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
         }
     }
 
-    /// Appends what is behind a length.
+    /// Appends the content of a length-delimited field.
     fn content(&mut self, value: Option<&'v Value>, ty: TypeRef<'s>) {
         let text = value.and_then(Value::as_str);
         match ty.shape() {
@@ -155,7 +155,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
             Shape::IntOrString => int_or_string(value, self.out),
             Shape::Fields | Shape::Raw | Shape::Any => raw(value, self.out),
             Shape::SchemaOr(or, schema) => self.schema_or(value, or, schema),
-            // These have no length; a map is a list of entries and stands in fields only.
+            // These are not length-delimited, or occur as fields only.
             Shape::Map(_) | Shape::String | Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double => {}
         }
     }
@@ -185,8 +185,8 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
     }
 }
 
-/// Finds the values of fields. They are mostly in the order of the definition, so the search for each goes on
-/// where the one before ended.
+/// Finds the values of fields. These are usually in schema order, so each search continues where the previous
+/// one ended.
 fn fill<'v>(slots: &mut [Slot<'v, '_>], map: &'v Map) {
     let mut cursor = 0;
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
@@ -224,7 +224,7 @@ fn int_or_string(value: Option<&Value>, out: &mut Vec<u8>) {
     write_bytes(3, text.unwrap_or_default().as_bytes(), out);
 }
 
-/// A value that is carried as JSON; nothing for null.
+/// Encodes an embedded JSON value; empty for null.
 fn raw(value: Option<&Value>, out: &mut Vec<u8>) {
     if let Some(value) = value.filter(|value| !value.is_null()) {
         let start = open(1, out);
@@ -233,7 +233,7 @@ fn raw(value: Option<&Value>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field with a number as bytes, for those who frame messages.
+/// Appends tag and length of a field of bytes, for callers that frame messages.
 pub(super) fn write_head(number: u32, len: usize, out: &mut Vec<u8>) {
     write_tag(number, payload::BYTES, out);
     write_varint(len as u64, out);

@@ -1,18 +1,18 @@
-//! Exact decimal numbers of bounded length.
+//! Exact decimal numbers of bounded precision.
 
 use std::cmp::Ordering;
 
-/// How many digits an amount keeps.
+/// Maximum number of digits of an amount.
 pub const DIGITS_MAX: u32 = 37;
-/// One more than the largest mantissa: two mantissas can be added without a check.
+/// One more than the largest mantissa: two mantissas can be added without overflow.
 const MANTISSA_END: i128 = 10_i128.pow(DIGITS_MAX);
-/// The finest scale: billionths.
+/// Finest scale: billionths.
 pub(super) const SCALE_MIN: i64 = -9;
 
 /// `mantissa × 10^scale`.
 ///
-/// The mantissa is below `MANTISSA_END` and does not end in a zero digit, the scale is at least `SCALE_MIN`, and
-/// nothing has the scale 0: so equal amounts have equal parts.
+/// The mantissa is below `MANTISSA_END` and does not end in a zero digit, the scale is at least `SCALE_MIN`,
+/// and zero has the scale 0: so the representation is unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     mantissa: i128,
@@ -22,7 +22,7 @@ pub(super) struct Amount {
 impl Amount {
     pub(super) const ZERO: Amount = Amount { mantissa: 0, scale: 0 };
 
-    /// `mantissa × 10^scale`, rounded away from zero to what can be kept.
+    /// Creates `mantissa × 10^scale`, rounded away from zero to the supported precision.
     pub(super) fn new(mantissa: i128, scale: i64) -> Amount {
         let (mut mantissa, mut scale) = (mantissa, scale);
         while mantissa.unsigned_abs() >= MANTISSA_END.unsigned_abs() {
@@ -63,7 +63,7 @@ impl Amount {
         Amount { mantissa: -self.mantissa, ..self }
     }
 
-    /// The amount as an integer, if it is one and not huge.
+    /// Amount as an integer, if it is one and fits.
     pub(super) fn to_integer(self) -> Option<i128> {
         if self.scale < 0 { None } else { shift_left(self.mantissa, self.scale) }
     }
@@ -73,8 +73,8 @@ impl Amount {
         if coarse.mantissa == 0 || fine.mantissa == 0 {
             return if self.mantissa == 0 { other } else { self };
         }
-        // Bring the coarse one as near to the scale of the fine one as its digits allow; what is left of the
-        // distance is taken from the fine one by rounding.
+        // Moves the coarser scale as near to the finer one as the digits allow; the rest is rounded off the
+        // finer amount.
         let (mut mantissa, mut scale) = (coarse.mantissa, coarse.scale);
         while scale > fine.scale && mantissa.unsigned_abs() < MANTISSA_END.unsigned_abs() / 10 {
             mantissa *= 10;
@@ -84,7 +84,7 @@ impl Amount {
         Amount::new(mantissa + rounded, scale)
     }
 
-    /// The amount in units of `10^scale`, rounded away from zero, bounded by what an `i64` holds.
+    /// Amount in units of `10^scale`, rounded away from zero and saturating at the bounds of `i64`.
     pub(super) fn to_i64(self, scale: i64) -> i64 {
         let bound = if self.mantissa < 0 { i64::MIN } else { i64::MAX };
         if self.scale >= scale {
@@ -119,7 +119,7 @@ impl Ord for Amount {
         }
         match shift_left(self.mantissa, self.scale - other.scale) {
             Some(mantissa) => mantissa.cmp(&other.mantissa),
-            // Too large to write out at the other's scale, hence larger in size than any that can be.
+            // Too large to represent at the other scale, hence of greater magnitude than the other amount.
             None => self.mantissa.cmp(&0),
         }
     }
@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_amounts_have_equal_parts() {
+    fn equal_amounts_have_one_representation() {
         assert_eq!(Amount::new(1000, -3), Amount::new(1, 0));
         assert_eq!(Amount::new(0, 77), Amount::ZERO);
         assert_eq!(Amount::new(10_i128.pow(38), -38), Amount::new(1, 0));
     }
 
     #[test]
-    fn what_cannot_be_kept_is_rounded_away_from_zero() {
+    fn excess_precision_is_rounded_away_from_zero() {
         assert_eq!(Amount::new(1, -100), Amount::new(1, -9));
         assert_eq!(Amount::new(-11, -10), Amount::new(-2, -9));
         let long = 10_i128.pow(37) + 1;

@@ -1,4 +1,4 @@
-//! Printing quantities.
+//! Canonical form of quantities.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use super::{Format, Quantity};
 
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-/// The scale of the largest decimal suffix.
+/// Scale of the largest decimal suffix.
 const DECIMAL_SCALE_MAX: i64 = 18;
-/// The largest scale that is written out in zeros before the largest suffix. Beyond it, an exponent is shown
-/// whatever the family: a short text could ask for billions of zeros.
+/// Maximum scale that is written as zeros before the largest suffix. Beyond it, an exponent is printed in
+/// every format: otherwise a short quantity could print as billions of zeros.
 const WRITTEN_SCALE_MAX: i64 = 2 * DECIMAL_SCALE_MAX;
 
 impl fmt::Display for Quantity {
-    /// The canonical form.
+    /// Canonical form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_zero() {
             return f.write_str("0");
@@ -22,7 +22,7 @@ impl fmt::Display for Quantity {
         match self.format {
             Format::BinarySi => match self.amount.to_integer() {
                 Some(whole) if whole.unsigned_abs() >= 1024 => write_binary(f, whole),
-                // Binary suffixes cannot show this without rounding, or have none so small.
+                // Binary suffixes would round this amount, or have none small enough.
                 _ => write_decimal_si(f, self.amount),
             },
             Format::DecimalSi => write_decimal_si(f, self.amount),
@@ -53,7 +53,7 @@ fn write_decimal_si(f: &mut fmt::Formatter<'_>, amount: Amount) -> fmt::Result {
     f.write_str(DECIMAL_SUFFIXES[index])
 }
 
-/// Writes the mantissa that goes with a scale which is not larger than the amount's own.
+/// Writes the mantissa at a scale that is not larger than the amount's own.
 fn write_digits(f: &mut fmt::Formatter<'_>, amount: Amount, scale: i64) -> fmt::Result {
     write!(f, "{}", amount.mantissa())?;
     (scale..amount.scale()).try_for_each(|_| f.write_str("0"))

@@ -1,31 +1,31 @@
-//! Reading quantities.
+//! Quantity parser.
 
 use thiserror::Error;
 
 use super::amount::{Amount, DIGITS_MAX, SCALE_MIN};
 use super::{Format, Quantity};
 
-/// Why a text is no quantity.
+/// Invalid quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// It does not look like one.
+    /// The text does not match the pattern.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Shape,
-    /// There is no digit in it.
+    /// The text has no digits.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// No family has this suffix.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
-/// A quantity, and whether its text is kept as it is.
+/// A quantity, and whether its spelling is stored unchanged.
 pub(super) struct Parsed {
     pub(super) quantity: Quantity,
     pub(super) kept: bool,
 }
 
-/// How a suffix scales what stands before it.
+/// Scale of a suffix.
 #[derive(Clone, Copy)]
 enum Unit {
     /// `2^n`.
@@ -34,7 +34,7 @@ enum Unit {
     Decimal(Format, i64),
 }
 
-/// The parts of a text such as `-1.5Gi`. Zeros before the first digit of the whole part are gone.
+/// Parts of a text such as `-1.5Gi`. Leading zeros of the integer part are removed.
 struct Parts<'a> {
     negative: bool,
     has_digits: bool,
@@ -55,17 +55,17 @@ pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
         Unit::Decimal(_, exponent) => decimal_amount(&parts, exponent),
     };
     let format = match unit {
-        // Less than one of anything is shown in thousandths rather than rounded.
+        // An amount below one is printed in thousandths instead of being rounded.
         Unit::Binary(_) if amount > Amount::ZERO && amount < Amount::new(1, 0) => Format::DecimalSi,
         Unit::Binary(_) => Format::BinarySi,
         Unit::Decimal(format, _) => format,
     };
     let amount = if parts.negative { amount.negated() } else { amount };
-    Ok(Parsed { quantity: Quantity { amount, format }, kept: simple && is_tidy(&parts, unit) })
+    Ok(Parsed { quantity: Quantity { amount, format }, kept: simple && has_canonical_suffix(&parts, unit) })
 }
 
-/// Splits a text into its parts. Either number may be absent, as in `.5` and `1.`; even both may be, as in `Ki`,
-/// which is nothing.
+/// Splits a text into its parts. Integer and fraction may be absent, as in `.5` and `1.`; even both, as in
+/// `Ki`, which is zero.
 fn split(text: &str) -> Option<Parts<'_>> {
     if text.is_empty() {
         return None;
@@ -113,7 +113,7 @@ fn unit(suffix: &str) -> Option<Unit> {
         "Ei" => Some(Unit::Binary(60)),
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // An exponent beyond 32 bits has no use; the nearest one that fits does as well.
+            // Exponents beyond 32 bits are clamped: the result is the same.
             let exponent = exponent.clamp(i32::MIN.into(), i32::MAX.into());
             Some(Unit::Decimal(Format::DecimalExponent, exponent))
         }
@@ -125,7 +125,7 @@ fn decimal_amount(parts: &Parts<'_>, exponent: i64) -> Amount {
     let mut scale = exponent.saturating_sub(length(parts.fraction));
     let digits = || parts.whole.iter().chain(parts.fraction);
     let leading_zeros = digits().take_while(|digit| **digit == b'0').count();
-    // Keep the digits that fit; one more stands for all that follow, so that they round up as they should.
+    // Keeps the digits that fit; one more digit represents all that follow, so that they round up.
     let beyond_scale = usize::try_from(SCALE_MIN.saturating_sub(scale)).unwrap_or(0);
     let beyond_digits = (count - leading_zeros).saturating_sub(DIGITS_MAX as usize);
     let dropped = beyond_scale.max(beyond_digits).min(count);
@@ -138,11 +138,11 @@ fn decimal_amount(parts: &Parts<'_>, exponent: i64) -> Amount {
     Amount::new(mantissa, scale)
 }
 
-/// Fractions with binary suffixes are counted in billionths: amounts are capped so low that these fit.
+/// Fractions with binary suffixes are computed in billionths: amounts are capped so that these fit.
 fn binary_amount(parts: &Parts<'_>, bits: u32) -> Amount {
     const CAP: i128 = i64::MAX as i128;
     const BILLION: i128 = 1_000_000_000;
-    // Digits so far behind the point only decide whether to round up, so one of them does for all.
+    // Digits this far behind the point only decide about rounding up, so one of them represents all.
     const FRACTION_DIGITS_MAX: usize = 64;
     let whole = if parts.whole.len() > 19 { CAP + 1 } else { fold(parts.whole.iter()) };
     let Some(whole) = whole.checked_mul(1 << bits).filter(|whole| *whole <= CAP) else {
@@ -154,7 +154,7 @@ fn binary_amount(parts: &Parts<'_>, bits: u32) -> Amount {
     let (near, far) = parts.fraction.split_at(parts.fraction.len().min(FRACTION_DIGITS_MAX));
     let mut billionths = i128::from(far.iter().any(|digit| *digit != b'0'));
     for digit in near.iter().rev() {
-        // Rounding up at each step rounds the same as rounding up once.
+        // Rounding up at each step gives the same result as rounding up once.
         let sum = billionths + i128::from(digit - b'0') * (1 << bits) * BILLION;
         billionths = sum / 10 + i128::from(sum % 10 != 0);
     }
@@ -162,8 +162,8 @@ fn binary_amount(parts: &Parts<'_>, bits: u32) -> Amount {
     Amount::new(total.min(CAP * BILLION), SCALE_MIN)
 }
 
-/// Whether the text has few digits and a common suffix. Only simple texts are kept as they are, and only these
-/// may do without digits.
+/// `true` if the text has few digits and a common suffix. Only simple texts keep their spelling, and only
+/// these may omit all digits.
 fn is_simple(parts: &Parts<'_>, unit: Unit) -> bool {
     let whole_digits = parts.whole.len().max(1);
     match unit {
@@ -175,8 +175,8 @@ fn is_simple(parts: &Parts<'_>, unit: Unit) -> bool {
     }
 }
 
-/// Whether a simple text needs no other suffix.
-fn is_tidy(parts: &Parts<'_>, unit: Unit) -> bool {
+/// `true` if the suffix of a simple text is the canonical one.
+fn has_canonical_suffix(parts: &Parts<'_>, unit: Unit) -> bool {
     match unit {
         Unit::Binary(_) => fold(parts.whole.iter()) % 8 != 0,
         Unit::Decimal(_, exponent) => {

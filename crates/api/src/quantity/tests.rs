@@ -1,4 +1,4 @@
-//! Amounts, forms and limits.
+//! Amounts, formats and bounds.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn q(text: &str) -> Quantity {
 }
 
 #[test]
-fn texts_mean_amounts() {
+fn quantities_parse_to_their_amounts() {
     use Format::{BinarySi as B, DecimalExponent as E, DecimalSi as D};
     for (text, value, scale, format) in [
         ("0", 0, 0, D),
@@ -54,7 +54,7 @@ fn texts_mean_amounts() {
 }
 
 #[test]
-fn texts_that_are_no_quantity_are_refused() {
+fn invalid_quantities_are_rejected() {
     for text in ["", "1.1.M", "1+1.0M", "0.1am", "aoeu", " 1", "1 ", "1e5x", "é", "1é"] {
         assert_eq!(Quantity::parse(text), Err(QuantityError::Shape), "{text}");
     }
@@ -103,7 +103,7 @@ fn amounts_print_in_canonical_form() {
 }
 
 #[test]
-fn other_families_print_the_same_amount() {
+fn other_formats_print_the_same_amount() {
     let gib = q("1Gi");
     assert_eq!(gib.with_format(Format::DecimalSi).to_string(), "1073741824");
     assert_eq!(Quantity::milli(1_234_567, Format::BinarySi).to_string(), "1234567m");
@@ -113,7 +113,7 @@ fn other_families_print_the_same_amount() {
 }
 
 #[test]
-fn spelling_is_kept_where_the_value_is_canonical() {
+fn spelling_is_kept_if_value_and_suffix_are_canonical() {
     for text in ["1", "+5", "007", "1.500", "1E3", "0100m", "1.Ki", "-1Gi", "1e-9"] {
         assert_eq!(stored_text(text), Ok(Cow::Borrowed(text)), "{text}");
     }
@@ -133,7 +133,7 @@ fn spelling_is_kept_where_the_value_is_canonical() {
 }
 
 #[test]
-fn sums_take_the_suffixes_of_the_first_that_is_not_nothing() {
+fn sums_take_the_format_of_the_first_nonzero_operand() {
     let mut sum = Quantity::ZERO;
     sum += q("1Gi");
     assert_eq!(sum.to_string(), "1Gi");
@@ -149,7 +149,7 @@ fn sums_take_the_suffixes_of_the_first_that_is_not_nothing() {
 }
 
 #[test]
-fn values_round_away_from_zero_and_stop_at_the_bounds() {
+fn values_round_away_from_zero_and_saturate() {
     assert_eq!((q("1.1").value(), q("-1.1").value(), q("1n").value()), (2, -2, 1));
     assert_eq!((q("1.1m").milli_value(), q("2").milli_value()), (2, 2000));
     assert_eq!((q("1e30").value(), q("-1e30").milli_value()), (i64::MAX, i64::MIN));
@@ -158,7 +158,7 @@ fn values_round_away_from_zero_and_stop_at_the_bounds() {
 }
 
 #[test]
-fn a_text_of_many_digits_costs_no_more_than_its_length() {
+fn long_quantities_parse_in_linear_time() {
     let long = "9".repeat(1_000_000);
     assert_eq!(q(&format!("0.{long}")), q("1"));
     assert_eq!(q(&format!("0.{long}Ki")), q("1Ki"));
@@ -181,7 +181,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn canonical_form_means_the_same_amount_and_is_its_own_canonical_form(text in texts()) {
+    fn canonicalization_keeps_the_amount_and_is_idempotent(text in texts()) {
         let quantity = q(&text);
         let canonical = quantity.to_string();
         prop_assert_eq!(q(&canonical), quantity);
@@ -189,14 +189,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_stored_means_the_same_amount_and_is_stored_as_it_is(text in texts()) {
+    fn stored_form_keeps_the_amount_and_is_idempotent(text in texts()) {
         let stored = stored_text(&text).unwrap().into_owned();
         prop_assert_eq!(q(&stored), q(&text));
         prop_assert_eq!(stored_text(&stored).unwrap(), stored.as_str());
     }
 
     #[test]
-    fn adding_and_subtracting_undo_each_other(a in -1_000_000_000_i64..1_000_000_000, b in any::<i32>(), s in -9..12) {
+    fn subtraction_reverts_addition(a in -1_000_000_000_i64..1_000_000_000, b in any::<i32>(), s in -9..12) {
         let (a, b) = (Quantity::scaled(a, s, Format::DecimalSi), Quantity::from(b));
         let mut sum = a;
         sum += b;
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC*") {
+    fn arbitrary_text_never_panics(text in "\\PC*") {
         let _ = Quantity::parse(&text).map(|quantity| quantity.to_string());
     }
 }

@@ -1,33 +1,35 @@
-//! The form of the schema table, known to the build that writes it and to the code that reads it.
+//! Binary layout of the schema table, shared by the build script that writes it and the code that reads it.
 //!
-//! All numbers are little endian. The header holds, for each section, its offset and its number of records;
-//! then the sections follow. Texts lie apart, one after the other, and are named by their offset times 256 plus
-//! their length; 0 is the empty text. Names of fields lie there as they are written before a value, in quotes and with a
-//! colon. Structs are sorted by definition name, kinds by group, version and kind. The fields of a struct lie in the order
-//! in which they are written out; besides, each struct has a hash table of their names.
+//! All numbers are little endian. The header has the offset and the number of records of each section; the
+//! sections follow. Texts are stored apart, back to back, and referenced by offset times 256 plus length; 0
+//! is the empty text. Field names are stored as they are written before a value, quoted and with a colon.
+//! Structs are sorted by definition name, kinds by group, version and kind. The fields of a struct are in
+//! encoding order; in addition, each struct has a hash table of their names.
+//!
+//! Example: a text of 4 bytes at offset 100 has the reference 100 × 256 + 4 = 25604.
 
-/// The sections, in the order of the header.
+/// Sections in the order of the header.
 #[derive(Clone, Copy)]
 pub enum Section {
     /// Definitions.
     Structs,
     /// Fields of all structs.
     Fields,
-    /// The hash tables of all structs: indexes of fields within their struct, plus one; zero where there is none.
+    /// Hash tables of all structs: index of the field within its struct plus one; zero for an empty slot.
     Slots,
     /// Types of fields and items.
     Nodes,
-    /// Lists of texts: keys and values that are allowed.
+    /// Lists of texts: list map keys and enum values.
     Lists,
     /// Texts of the lists.
     Items,
-    /// Ways through embedded structs.
+    /// Paths through embedded structs.
     Embeds,
-    /// Indexes of structs that are kinds.
+    /// Indexes of the structs that are kinds.
     Kinds,
 }
 
-/// How many sections there are.
+/// Number of sections.
 pub const SECTIONS: usize = 8;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = SECTIONS * 8;
@@ -47,8 +49,8 @@ pub const LIST_BYTES: usize = 8;
 /// path of Go names: text; up to four protobuf numbers u8, zero where there are fewer.
 pub const EMBED_BYTES: usize = 8;
 
-/// The slot, of a number that is a power of two, at which the search for a name begins; it goes on to the next one. This
-/// looks at few bytes of the name: it only has to tell the fields of one struct apart, mostly.
+/// Slot at which the search for a name begins; it continues with linear probing. `slots` is a power of two.
+/// Hashes few bytes of the name, which is enough to distinguish most fields of one struct.
 pub fn first_slot(name: &str, slots: usize) -> usize {
     let bytes = name.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return 0 };
@@ -62,24 +64,24 @@ pub fn first_slot(name: &str, slots: usize) -> usize {
 
 /// Flags of a field.
 pub mod flag {
-    /// OpenAPI says that the field must be there.
+    /// The field is required by OpenAPI.
     pub const REQUIRED: u16 = 1;
-    /// Left out when empty.
+    /// `omitempty`.
     pub const OMIT_EMPTY: u16 = 2;
-    /// Left out when all of it is zero.
+    /// `omitzero`.
     pub const OMIT_ZERO: u16 = 4;
-    /// Absent and empty are told apart.
+    /// Pointer in Go: absent and empty differ.
     pub const POINTER: u16 = 8;
-    /// A strategic merge patch merges the field.
+    /// Patch strategy `merge`.
     pub const PATCH_MERGE: u16 = 16;
-    /// A strategic merge patch drops the keys it does not name.
+    /// Patch strategy `retainKeys`.
     pub const PATCH_RETAIN_KEYS: u16 = 32;
-    /// A strategic merge patch replaces the field.
+    /// Patch strategy `replace`.
     pub const PATCH_REPLACE: u16 = 64;
-    /// Written even when nothing was said about it.
+    /// Encoded even if absent.
     pub const ALWAYS: u16 = 128;
-    /// Empty is as good as absent once it is stored, but not while it is decided upon.
-    pub const EMPTY_COUNTS: u16 = 256;
+    /// Validation distinguishes an empty value from an absent one, although both are stored as absent.
+    pub const DISTINGUISHES_EMPTY: u16 = 256;
 }
 
 /// Tags of a node.
@@ -90,7 +92,7 @@ pub mod tag {
     pub const MAP: u8 = 1;
     /// `of` is the node of the items.
     pub const LIST: u8 = 2;
-    /// Text.
+    /// String.
     pub const STRING: u8 = 3;
     /// Bytes, base64 in JSON.
     pub const BYTES: u8 = 4;
@@ -100,17 +102,17 @@ pub mod tag {
     pub const INT64: u8 = 6;
     /// Double.
     pub const DOUBLE: u8 = 7;
-    /// Truth value.
+    /// Boolean.
     pub const BOOL: u8 = 8;
-    /// Number or text.
+    /// Integer or string.
     pub const INT_OR_STRING: u8 = 9;
     /// Quantity.
     pub const QUANTITY: u8 = 10;
-    /// Time to the second.
+    /// Timestamp with seconds.
     pub const TIME: u8 = 11;
-    /// Time to the microsecond.
+    /// Timestamp with microseconds.
     pub const MICRO_TIME: u8 = 12;
-    /// Set of fields.
+    /// Field set (`fieldsV1`).
     pub const FIELDS: u8 = 13;
     /// Any object.
     pub const RAW: u8 = 14;
@@ -118,20 +120,20 @@ pub mod tag {
     pub const ANY: u8 = 15;
     /// A JSON schema (`of` is its node) or a list of them.
     pub const SCHEMA_OR_ARRAY: u8 = 16;
-    /// A JSON schema or a truth value.
+    /// A JSON schema or a boolean.
     pub const SCHEMA_OR_BOOL: u8 = 17;
-    /// A JSON schema or a list of texts.
+    /// A JSON schema or a list of strings.
     pub const SCHEMA_OR_STRINGS: u8 = 18;
 }
 
-/// List types and map types; zero is none.
+/// List types and map types; zero is unmarked.
 pub mod marker {
-    /// One whole.
+    /// Replaced as a whole.
     pub const ATOMIC: u8 = 1;
-    /// Items are unique.
+    /// Unique items.
     pub const SET: u8 = 2;
-    /// Items have keys.
+    /// Items with keys.
     pub const MAP: u8 = 3;
-    /// Keys are owned one by one.
+    /// Fields are owned one by one.
     pub const GRANULAR: u8 = 4;
 }

@@ -1,4 +1,4 @@
-//! The table against the project's own facts.
+//! Comparison of the schema table with the source tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ fn field(definition_name: &str, name: &str) -> Field<'static> {
     definition(definition_name).field(name).unwrap_or_else(|| panic!("no field {definition_name}.{name}"))
 }
 
-/// The tables as they are written, read by the shortest reader that can: definition, field, rest of the line.
+/// Source tables, parsed by a minimal parser: definition, field, rest of the line.
 fn written() -> Vec<(String, String, String)> {
     let mut lines = Vec::new();
     let mut paths: Vec<_> = std::fs::read_dir("tables").unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -39,7 +39,7 @@ fn attribute<'a>(rest: &'a str, key: &str) -> Option<&'a str> {
     rest.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// The markers of a field as the tables would write them.
+/// Markers of a field in the syntax of the source tables.
 fn markers_of(field: Field<'_>) -> (Option<String>, Option<String>, Option<String>) {
     let ty = field.ty();
     let keys = ty.list_keys().collect::<Vec<_>>().join(",");
@@ -50,7 +50,7 @@ fn markers_of(field: Field<'_>) -> (Option<String>, Option<String>, Option<Strin
     });
     let map =
         ty.map_type().map(|kind| if kind == MapType::Atomic { "atomic" } else { "granular" }.to_owned());
-    let Patch { merge, retain_keys, replace } = field.patch();
+    let PatchStrategy { merge, retain_keys, replace } = field.patch_strategy();
     let words = [(merge, "merge"), (retain_keys, "retainKeys"), (replace, "replace")];
     let words: Vec<&str> = words.into_iter().filter_map(|(set, word)| set.then_some(word)).collect();
     let key = field.merge_key().map_or(String::new(), |key| format!(":{key}"));
@@ -58,7 +58,7 @@ fn markers_of(field: Field<'_>) -> (Option<String>, Option<String>, Option<Strin
 }
 
 #[test]
-fn every_line_of_the_tables_is_in_the_schema() {
+fn every_table_line_is_in_the_schema() {
     let lines = written();
     assert!(lines.len() > 2500, "{}", lines.len());
     for (definition, name, rest) in &lines {
@@ -82,7 +82,7 @@ fn every_line_of_the_tables_is_in_the_schema() {
             (field.omits_empty(), 'o'),
             (field.omits_zero(), 'z'),
             (field.is_pointer(), 'p'),
-            (field.counts_empty(), 'e'),
+            (field.distinguishes_empty(), 'e'),
         ];
         let flags: String = flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect();
         assert_eq!(
@@ -94,7 +94,7 @@ fn every_line_of_the_tables_is_in_the_schema() {
 }
 
 #[test]
-fn known_markers_are_there() {
+fn well_known_markers_are_present() {
     for (definition, name, list, patch) in [
         ("core.v1.PodSpec", "containers", "map:name", "merge:name"),
         ("core.v1.PodSpec", "initContainers", "map:name", "merge:name"),
@@ -150,7 +150,7 @@ fn known_markers_are_there() {
 }
 
 #[test]
-fn keys_of_items_have_their_defaults() {
+fn list_map_keys_have_their_defaults() {
     let ports = field("core.v1.Container", "ports").ty();
     assert_eq!(ports.list_key_default("protocol"), Some("\"TCP\""));
     assert_eq!(ports.list_key_default("containerPort"), None);
@@ -179,8 +179,8 @@ fn protobuf_numbers_are_unique_in_their_message() {
 }
 
 #[test]
-fn every_field_that_protobuf_can_carry_has_a_number() {
-    // Tables are not served as protobuf; everything else is, but for what the envelope says.
+fn every_protobuf_field_has_a_number() {
+    // Tables are not served as protobuf; `kind` and `apiVersion` are in the envelope.
     for definition in builtin().definitions().filter(|of| !of.name().starts_with("Table")) {
         for field in definition.fields().filter(|field| !matches!(field.name(), "kind" | "apiVersion")) {
             assert!(field.number().is_some(), "{definition:?} {field:?}");
@@ -189,7 +189,7 @@ fn every_field_that_protobuf_can_carry_has_a_number() {
 }
 
 #[test]
-fn shapes_are_those_of_the_wire() {
+fn shapes_match_the_json_form() {
     for (definition, name, shape, go) in [
         ("core.v1.Secret", "type", Shape::String, "v1.SecretType"),
         ("core.v1.ContainerPort", "containerPort", Shape::Int32, "int32"),
@@ -215,7 +215,7 @@ fn shapes_are_those_of_the_wire() {
 }
 
 #[test]
-fn descriptions_and_requirements_come_with_the_structure() {
+fn descriptions_and_required_fields_are_present() {
     let pod_spec = definition("core.v1.PodSpec");
     assert!(!pod_spec.description().is_empty());
     assert!(pod_spec.field("containers").unwrap().is_required());
@@ -225,7 +225,7 @@ fn descriptions_and_requirements_come_with_the_structure() {
 }
 
 #[test]
-fn fields_are_found_by_name_and_lie_in_their_own_order() {
+fn fields_are_found_by_name_and_keep_encoding_order() {
     for definition in builtin().definitions() {
         for (index, field) in definition.fields().enumerate() {
             assert_eq!(definition.position(field.name()), Some(index));
@@ -250,7 +250,7 @@ fn defaults_are_json() {
 }
 
 #[test]
-fn shared_types_are_found_by_their_short_name() {
+fn meta_types_are_found_by_their_short_name() {
     for name in ["Status", "DeleteOptions", "ObjectMeta", "Table", "PartialObjectMetadata", "APIGroupList"] {
         assert_eq!(builtin().meta(name).unwrap().name(), name);
     }

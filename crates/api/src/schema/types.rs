@@ -1,4 +1,4 @@
-//! Views into the table: definitions, fields and types.
+//! Typed views of the schema table: definitions, fields and types.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub struct Field<'a> {
     record: &'a [u8; FIELD_BYTES],
 }
 
-/// The type of a field or of an item. Cheap to copy.
+/// Type of a field or item. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct TypeRef<'a> {
     schemas: &'a Schemas,
     record: &'a [u8; NODE_BYTES],
 }
 
-/// What values of a type look like in JSON.
+/// JSON form of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape<'a> {
     /// An object with known fields.
@@ -35,75 +35,75 @@ pub enum Shape<'a> {
     Map(TypeRef<'a>),
     /// An array of items of one type.
     List(TypeRef<'a>),
-    /// Text.
+    /// A string.
     String,
     /// Bytes, as base64.
     Bytes,
-    /// An integer of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int64,
     /// A double.
     Double,
-    /// A truth value.
+    /// A boolean.
     Bool,
-    /// An integer of 32 bits or a text.
+    /// A 32-bit integer or a string.
     IntOrString,
-    /// A quantity: a text or a number.
+    /// A quantity: a string or a number.
     Quantity,
-    /// A time to the second, RFC 3339.
+    /// An RFC 3339 timestamp with seconds.
     Time,
-    /// A time to the microsecond, RFC 3339.
+    /// An RFC 3339 timestamp with microseconds.
     MicroTime,
-    /// A set of field paths, kept as it is.
+    /// A field set (`fieldsV1`), kept unparsed.
     Fields,
-    /// An object of a kind that the schema does not know.
+    /// An object of unknown kind.
     Raw,
     /// Any JSON value.
     Any,
-    /// A JSON schema, or something simpler in its place.
+    /// A JSON schema, or its alternative.
     SchemaOr(SchemaOr, TypeRef<'a>),
 }
 
-/// What may stand in place of a JSON schema.
+/// Alternative to a JSON schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaOr {
     /// An array of schemas.
     Array,
-    /// A truth value.
+    /// A boolean.
     Bool,
-    /// An array of texts.
+    /// An array of strings.
     Strings,
 }
 
-/// How the items of a list are told apart when it is merged.
+/// Merge behavior of a list, `x-kubernetes-list-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
-    /// Not at all: the list is one whole.
+    /// The list is replaced as a whole.
     Atomic,
-    /// By their value.
+    /// Items are identified by their value.
     Set,
-    /// By their keys.
+    /// Items are identified by their keys.
     Map,
 }
 
-/// Whether the fields of an object are owned one by one.
+/// Merge behavior of an object, `x-kubernetes-map-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
-    /// The object is one whole.
+    /// The object is replaced as a whole.
     Atomic,
-    /// Each field has its owners.
+    /// Each field has its own managers.
     Granular,
 }
 
-/// What a strategic merge patch does with a field.
+/// Strategic merge patch strategy of a field, `x-kubernetes-patch-strategy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Patch {
-    /// It is merged.
+pub struct PatchStrategy {
+    /// The field is merged.
     pub merge: bool,
-    /// It keeps only the keys that the patch names.
+    /// Keys that the patch does not list are removed.
     pub retain_keys: bool,
-    /// It is replaced.
+    /// The field is replaced.
     pub replace: bool,
 }
 
@@ -113,26 +113,26 @@ impl<'a> Struct<'a> {
         Struct { schemas, record }
     }
 
-    /// The full name, as in `io.k8s.api.core.v1.PodSpec`.
+    /// Full name, as in `io.k8s.api.core.v1.PodSpec`.
     #[must_use]
     pub fn definition(self) -> &'a str {
         self.schemas.text(u32_in(self.record, 0))
     }
 
-    /// The last part of the name, as in `PodSpec`; of a kind it is the kind.
+    /// Last segment of the name, as in `PodSpec`; for a kind, the kind.
     #[must_use]
     pub fn name(self) -> &'a str {
         let full = self.definition();
         full.rsplit_once('.').map_or(full, |(_, name)| name)
     }
 
-    /// The API group of the package that has the definition.
+    /// API group of the definition's package.
     #[must_use]
     pub fn group(self) -> &'a str {
         self.schemas.text(u32_in(self.record, 4))
     }
 
-    /// The version of the package that has the definition.
+    /// Version of the definition's package.
     #[must_use]
     pub fn version(self) -> &'a str {
         self.schemas.text(u32_in(self.record, 8))
@@ -142,58 +142,58 @@ impl<'a> Struct<'a> {
         u32_in(self.record, 12) as usize
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     #[must_use]
     pub fn len(self) -> usize {
         u16_in(self.record, 16).into()
     }
 
-    /// Whether there are no fields.
+    /// `true` if the definition has no fields.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The marker on the definition itself.
+    /// Map type of the definition itself.
     #[must_use]
     pub fn map_type(self) -> Option<MapType> {
         map_type(self.record[18])
     }
 
-    /// Whether it has fields that are written even when nothing was said about them.
+    /// `true` if it has fields that are encoded even if absent.
     #[must_use]
     pub fn has_always_written(self) -> bool {
         self.record[19] != 0
     }
 
-    /// The text for people, empty where there is none.
+    /// Description; may be empty.
     #[must_use]
     pub fn description(self) -> &'a str {
         self.schemas.description(u32_in(self.record, 28), u32_in(self.record, 32))
     }
 
-    /// The fields in the order in which they are written out.
+    /// Fields in encoding order.
     pub fn fields(self) -> impl ExactSizeIterator<Item = Field<'a>> {
         (0..self.len()).map(move |index| self.field_at(index))
     }
 
-    /// The field at a place in that order.
+    /// Field at a position in encoding order.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If the position is out of range.
     #[must_use]
     pub fn field_at(self, index: usize) -> Field<'a> {
         assert!(index < self.len(), "{} has no field {index}", self.definition());
         Field { schemas: self.schemas, record: self.schemas.field_record(self.first_field() + index) }
     }
 
-    /// The field with this name.
+    /// Field with this name.
     #[must_use]
     pub fn field(self, name: &str) -> Option<Field<'a>> {
         self.position(name).map(|index| self.field_at(index))
     }
 
-    /// The place of the field with this name in the order in which fields are written out.
+    /// Position of the field with this name in encoding order.
     #[must_use]
     pub fn position(self, name: &str) -> Option<usize> {
         let first = self.first_field();
@@ -209,14 +209,14 @@ impl<'a> Struct<'a> {
         }
     }
 
-    /// The places of the fields that are written even when nothing was said about them.
+    /// Positions of the fields that are encoded even if absent.
     pub(crate) fn always_written(self) -> impl Iterator<Item = usize> {
         let count = usize::from(self.record[19]);
         let len = if count == 0 { 0 } else { self.len() };
         (0..len).filter(move |at| self.field_at(*at).is_always_written()).take(count)
     }
 
-    /// The field with this protobuf number, among those that are not inside an embedded message.
+    /// Field with this protobuf number, except fields inside an embedded message.
     #[must_use]
     pub fn field_by_number(self, number: u16) -> Option<Field<'a>> {
         self.fields().find(|field| field.number() == Some(number) && field.embedded_numbers().is_empty())
@@ -224,40 +224,40 @@ impl<'a> Struct<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The name in JSON.
+    /// JSON name.
     #[must_use]
     pub fn name(self) -> &'a str {
         self.schemas.text(u32_in(self.record, 0))
     }
 
-    /// The name as it is written before a value: in quotes and with a colon.
+    /// Name as written before a value: quoted and with a colon.
     #[inline]
     #[must_use]
     pub(crate) fn quoted_name(self) -> &'a [u8] {
         self.schemas.quoted(u32_in(self.record, 0))
     }
 
-    /// The type.
+    /// Type of the field.
     #[inline]
     #[must_use]
     pub fn ty(self) -> TypeRef<'a> {
         TypeRef { schemas: self.schemas, record: self.schemas.node_record(u16_in(self.record, 4)) }
     }
 
-    /// The protobuf number; none for fields that protobuf does not carry here.
+    /// Protobuf number; `None` for fields that are not part of the message.
     #[must_use]
     pub fn number(self) -> Option<u16> {
         Some(u16_in(self.record, 6)).filter(|number| *number != 0)
     }
 
-    /// The protobuf numbers of the embedded messages around the field, from the outside in; mostly none.
+    /// Protobuf numbers of the embedded messages around the field, outermost first; mostly empty.
     #[must_use]
     pub fn embedded_numbers(self) -> &'a [u8] {
         let four = &self.schemas.embed_record(u16_in(self.record, 20))[4..];
         &four[..four.iter().position(|number| *number == 0).unwrap_or(four.len())]
     }
 
-    /// The Go names of the embedded structs around the field, joined by points; mostly empty.
+    /// Go names of the embedded structs around the field, joined by dots; mostly empty.
     #[must_use]
     pub fn embedded_path(self) -> &'a str {
         self.schemas.text(u32_in(self.schemas.embed_record(u16_in(self.record, 20)), 0))
@@ -267,70 +267,71 @@ impl<'a> Field<'a> {
         u16_in(self.record, 8) & flag != 0
     }
 
-    /// Whether OpenAPI says that it must be there.
+    /// `true` if OpenAPI requires the field.
     #[must_use]
     pub fn is_required(self) -> bool {
         self.flag(flag::REQUIRED)
     }
 
-    /// Whether it is left out when it is empty.
+    /// `true` if the field has `omitempty`.
     #[must_use]
     pub fn omits_empty(self) -> bool {
         self.flag(flag::OMIT_EMPTY)
     }
 
-    /// Whether it is left out when all of it is zero, struct or not.
+    /// `true` if the field has `omitzero`.
     #[must_use]
     pub fn omits_zero(self) -> bool {
         self.flag(flag::OMIT_ZERO)
     }
 
-    /// Whether an empty value is told apart from an absent one.
+    /// `true` if Go has a pointer: an empty value differs from an absent one.
     #[must_use]
     pub fn is_pointer(self) -> bool {
         self.flag(flag::POINTER)
     }
 
-    /// Whether rules tell an empty list or map from an absent one, though both are stored as absent.
+    /// `true` if validation distinguishes an empty list or map from an absent one, although both are stored
+    /// as absent.
     #[must_use]
-    pub fn counts_empty(self) -> bool {
-        self.flag(flag::EMPTY_COUNTS)
+    pub fn distinguishes_empty(self) -> bool {
+        self.flag(flag::DISTINGUISHES_EMPTY)
     }
 
-    /// Whether it is written even when nothing was said about it, as null, zero or a struct without content.
+    /// `true` if the field is encoded even if absent, as null, zero or an empty struct.
     #[must_use]
     pub fn is_always_written(self) -> bool {
         self.flag(flag::ALWAYS)
     }
 
-    /// What a strategic merge patch does with it.
+    /// Strategic merge patch strategy.
     #[must_use]
-    pub fn patch(self) -> Patch {
-        Patch {
+    pub fn patch_strategy(self) -> PatchStrategy {
+        PatchStrategy {
             merge: self.flag(flag::PATCH_MERGE),
             retain_keys: self.flag(flag::PATCH_RETAIN_KEYS),
             replace: self.flag(flag::PATCH_REPLACE),
         }
     }
 
-    /// The key by which a strategic merge patch matches items.
+    /// Merge key of a strategic merge patch.
     #[must_use]
     pub fn merge_key(self) -> Option<&'a str> {
         Some(self.schemas.text(u32_in(self.record, 12))).filter(|key| !key.is_empty())
     }
 
-    /// The values that are allowed, if only some are.
+    /// Enum values; empty if any value is allowed.
     pub fn values(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
         self.schemas.list(u16_in(self.record, 10))
     }
 
-    /// The default that the schema shows, as JSON.
+    /// Default in the schema, as JSON.
     #[must_use]
     pub fn default_json(self) -> Option<&'a str> {
         Some(self.schemas.text(u32_in(self.record, 16))).filter(|json| !json.is_empty())
     }
 
-    /// The text for people, empty where there is none.
+    /// Description; may be empty.
     #[must_use]
     pub fn description(self) -> &'a str {
         self.schemas.description(u32_in(self.record, 24), u32_in(self.record, 28))
@@ -346,10 +347,10 @@ impl<'a> TypeRef<'a> {
         TypeRef { schemas: self.schemas, record: self.schemas.node_record(self.of()) }
     }
 
-    /// What values look like.
+    /// JSON form of the type.
     ///
     /// # Panics
-    /// If the table is not one that the build made.
+    /// If the table was not written by the build script.
     #[must_use]
     pub fn shape(self) -> Shape<'a> {
         match self.record[0] {
@@ -376,13 +377,13 @@ impl<'a> TypeRef<'a> {
         }
     }
 
-    /// Whether a JSON schema or something simpler stands here.
+    /// `true` for a JSON schema with an alternative.
     #[inline]
     pub(crate) fn is_schema_or(self) -> bool {
         matches!(self.record[0], tag::SCHEMA_OR_ARRAY | tag::SCHEMA_OR_BOOL | tag::SCHEMA_OR_STRINGS)
     }
 
-    /// The list type, if it is marked.
+    /// List type, if marked.
     #[must_use]
     pub fn list_type(self) -> Option<ListType> {
         match self.record[1] {
@@ -393,14 +394,14 @@ impl<'a> TypeRef<'a> {
         }
     }
 
-    /// The map type that is marked at the place of use.
+    /// Map type at the place of use, if marked.
     #[must_use]
     pub fn map_type(self) -> Option<MapType> {
         map_type(self.record[2])
     }
 
-    /// Whether merging takes a value of this type as one whole: a list without another mark, and an object that
-    /// is marked so here or at its definition.
+    /// `true` if merging replaces a value of this type as a whole: a list that is not marked otherwise, and
+    /// an object that is marked atomic here or at its definition.
     #[must_use]
     pub fn is_atomic(self) -> bool {
         match self.shape() {
@@ -411,18 +412,18 @@ impl<'a> TypeRef<'a> {
         }
     }
 
-    /// Whether protobuf has the list as a message of one repeated field.
+    /// `true` if the protobuf form of the list is a message with one repeated field.
     #[must_use]
     pub fn is_wrapped(self) -> bool {
         self.record[3] != 0
     }
 
-    /// The keys of the items of a list of type map.
+    /// Keys of the items of a list of type map.
     pub fn list_keys(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
         self.schemas.list(u16_in(self.record, 6))
     }
 
-    /// The default of a key of the items, as JSON: an item that lacks the key has that one.
+    /// Default of an item key, as JSON, for items that lack the key.
     #[must_use]
     pub fn list_key_default(self, key: &str) -> Option<&'a str> {
         match self.shape() {
@@ -434,7 +435,7 @@ impl<'a> TypeRef<'a> {
         }
     }
 
-    /// The Go type that decoding errors name.
+    /// Go type in decoding errors.
     #[must_use]
     pub fn go_type(self) -> &'a str {
         self.schemas.text(u32_in(self.record, 8))

@@ -1,23 +1,23 @@
-//! What a status tells programs.
+//! Details of a `Status`.
 
 use std::borrow::Cow;
 
 use super::Qualified;
 
-/// What a status is about, and why, in parts that programs can read. Empty parts are not shown.
+/// Object and causes of a failure. Empty fields are not shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The name of the object.
+    /// Name of the object.
     pub name: Box<str>,
-    /// The group of the resource or kind.
+    /// Group of the resource or kind.
     pub group: Box<str>,
-    /// The plural of the resource, or the kind.
+    /// Plural of the resource, or the kind.
     pub kind: Box<str>,
-    /// The uid of the object.
+    /// UID of the object.
     pub uid: Box<str>,
-    /// The causes.
+    /// Causes of the failure.
     pub causes: Vec<Cause>,
-    /// When to try again; 0 is not shown.
+    /// Seconds after which to retry; 0 is not shown.
     pub retry_after_seconds: i32,
 }
 
@@ -27,13 +27,13 @@ impl Details {
     }
 }
 
-/// One cause of a failure. Empty parts are not shown.
+/// One cause of a failure. Empty fields are not shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// What sort of cause, in one word.
+    /// Machine-readable reason.
     pub reason: Cow<'static, str>,
-    /// What to tell people.
+    /// Human-readable message.
     pub message: Box<str>,
-    /// The field that it is about.
+    /// Field that caused the failure.
     pub field: Box<str>,
 }

@@ -1,32 +1,31 @@
-//! Answers that are made from an HTTP status code alone.
+//! `Status` for a plain HTTP status code, upstream's `NewGenericServerResponse`.
 
 use crate::quote::Quoted;
 
 use super::{CAUSE_UNEXPECTED_SERVER_RESPONSE, Cause, Details, Qualified, Reason, Status};
 
-/// What is known about an answer beside its code.
+/// Context of the response beside its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generic<'a> {
-    /// The HTTP method.
+    /// HTTP method.
     pub method: &'a str,
-    /// The resource, if there is one.
+    /// Resource, if there is one.
     pub resource: Qualified<'a>,
-    /// The name of the object, if there is one.
+    /// Name of the object, if there is one.
     pub name: &'a str,
-    /// What the server said.
+    /// Message of the server.
     pub message: &'a str,
-    /// When to try again, if the server said so.
+    /// Seconds after which to retry; 0 if not given.
     pub retry_after_seconds: i32,
-    /// Whether the server's words are worth a cause of their own.
+    /// `true` if the message becomes a cause of its own.
     pub unexpected: bool,
 }
 
 impl Status {
-    /// The answer for a path, a method or a form that the server does not know, and for any other code that has
-    /// nothing to say for itself.
+    /// Status for an unknown path, method or media type, and for any other code without a reason of its own.
     #[must_use]
     pub fn generic(code: u16, about: &Generic<'_>) -> Status {
-        let (reason, mut message) = words(code, about);
+        let (reason, mut message) = reason_and_message(code, about);
         if !about.resource.is_empty() {
             let space = if about.name.is_empty() { "" } else { " " };
             let method = about.method.to_lowercase();
@@ -45,7 +44,7 @@ impl Status {
     }
 }
 
-fn words(code: u16, about: &Generic<'_>) -> (Reason, String) {
+fn reason_and_message(code: u16, about: &Generic<'_>) -> (Reason, String) {
     let (reason, message) = match code {
         400 => (Reason::BadRequest, "the server rejected our request for an unknown reason"),
         401 => (Reason::Unauthorized, "the server has asked for the client to provide credentials"),

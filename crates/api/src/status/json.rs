@@ -1,4 +1,4 @@
-//! The JSON of a status.
+//! JSON encoding of a `Status`.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Details, Status};
 use crate::json::write_str;
 
 impl Status {
-    /// Appends the JSON to `out`, without a line break at its end.
+    /// Appends the JSON to `out`, without a trailing newline.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
         if let Some(token) = &self.continue_token {
@@ -15,18 +15,18 @@ impl Status {
         }
         out.extend_from_slice(br#"},"status":"#);
         write_str(if self.success { "Success" } else { "Failure" }, out);
-        let mut fields = Fields { out, first: false };
-        fields.text("message", &self.message);
-        fields.text("reason", self.reason.as_str());
+        let mut fields = FieldWriter { out, first: false };
+        fields.write_text("message", &self.message);
+        fields.write_text("reason", self.reason.as_str());
         if let Some(details) = &self.details {
-            fields.name("details");
+            fields.write_name("details");
             write_details(fields.out, details);
         }
-        fields.number("code", self.code.into());
+        fields.write_number("code", self.code.into());
         out.push(b'}');
     }
 
-    /// The JSON.
+    /// Returns the JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.message.len());
@@ -37,36 +37,36 @@ impl Status {
 
 fn write_details(out: &mut Vec<u8>, details: &Details) {
     out.push(b'{');
-    let mut fields = Fields { out, first: true };
-    fields.text("name", &details.name);
-    fields.text("group", &details.group);
-    fields.text("kind", &details.kind);
-    fields.text("uid", &details.uid);
+    let mut fields = FieldWriter { out, first: true };
+    fields.write_text("name", &details.name);
+    fields.write_text("group", &details.group);
+    fields.write_text("kind", &details.kind);
+    fields.write_text("uid", &details.uid);
     if !details.causes.is_empty() {
-        fields.name("causes");
+        fields.write_name("causes");
         fields.out.push(b'[');
         for (i, cause) in details.causes.iter().enumerate() {
             fields.out.extend_from_slice(if i == 0 { b"{" } else { b",{" });
-            let mut fields = Fields { out: fields.out, first: true };
-            fields.text("reason", &cause.reason);
-            fields.text("message", &cause.message);
-            fields.text("field", &cause.field);
+            let mut fields = FieldWriter { out: fields.out, first: true };
+            fields.write_text("reason", &cause.reason);
+            fields.write_text("message", &cause.message);
+            fields.write_text("field", &cause.field);
             fields.out.push(b'}');
         }
         fields.out.push(b']');
     }
-    fields.number("retryAfterSeconds", details.retry_after_seconds);
+    fields.write_number("retryAfterSeconds", details.retry_after_seconds);
     out.push(b'}');
 }
 
-/// Writes the fields of one object; empty ones are left out.
-struct Fields<'a> {
+/// Writes the fields of one object and omits empty ones.
+struct FieldWriter<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
 }
 
-impl Fields<'_> {
-    fn name(&mut self, name: &str) {
+impl FieldWriter<'_> {
+    fn write_name(&mut self, name: &str) {
         if !self.first {
             self.out.push(b',');
         }
@@ -75,17 +75,17 @@ impl Fields<'_> {
         self.out.push(b':');
     }
 
-    fn text(&mut self, name: &str, text: &str) {
+    fn write_text(&mut self, name: &str, text: &str) {
         if !text.is_empty() {
-            self.name(name);
+            self.write_name(name);
             write_str(text, self.out);
         }
     }
 
-    fn number(&mut self, name: &str, number: i32) {
+    fn write_number(&mut self, name: &str, number: i32) {
         if number != 0 {
-            self.name(name);
-            write!(self.out, "{number}").expect("a Vec takes all bytes");
+            self.write_name(name);
+            write!(self.out, "{number}").expect("writing to a Vec cannot fail");
         }
     }
 }

@@ -1,53 +1,53 @@
-//! Why a request failed.
+//! Machine-readable reasons of failures.
 
-/// Why a request failed, in one word.
+/// Reason of a failure, upstream's `StatusReason`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// Not known; shown as nothing at all.
+    /// Unknown; shown as an empty string.
     #[default]
     Unknown,
-    /// The client did not say who it is.
+    /// The client is not authenticated.
     Unauthorized,
-    /// The client may not do this.
+    /// The request is not authorized, or rejected by admission.
     Forbidden,
-    /// There is no such thing.
+    /// The object or path does not exist.
     NotFound,
-    /// There is one already.
+    /// The object exists already.
     AlreadyExists,
-    /// The object is not as the client took it to be.
+    /// The object was modified, or a precondition does not hold.
     Conflict,
-    /// It is gone for good.
+    /// The requested state is gone.
     Gone,
-    /// The object is not valid.
+    /// The object failed validation.
     Invalid,
-    /// It could not be done in time, and was not.
+    /// The request timed out before it had any effect.
     ServerTimeout,
     /// The stored object cannot be read.
     StoreReadError,
-    /// It was not done in time, and may be done yet.
+    /// The request timed out and may still take effect.
     Timeout,
-    /// The client, or all clients, ask too much.
+    /// The client, or all clients together, exceed a limit.
     TooManyRequests,
-    /// The request makes no sense.
+    /// The request is malformed.
     BadRequest,
-    /// The resource has no such verb.
+    /// The resource does not support this verb.
     MethodNotAllowed,
-    /// The server has no form that the client takes.
+    /// The server has no media type that the client accepts.
     NotAcceptable,
     /// The request is too large.
     RequestEntityTooLarge,
-    /// The server does not understand the form of the request.
+    /// The media type of the request is not supported.
     UnsupportedMediaType,
-    /// The server is at fault.
+    /// Internal error of the server.
     InternalError,
-    /// The revision is too old.
+    /// The `resourceVersion` is too old.
     Expired,
-    /// The server cannot do this now.
+    /// The server is temporarily unavailable.
     ServiceUnavailable,
 }
 
 impl Reason {
-    /// The word; empty if the reason is not known.
+    /// Name of the reason; empty if unknown.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Reason {
         }
     }
 
-    /// The HTTP status code that goes with it.
+    /// HTTP status code of the reason.
     #[must_use]
     pub const fn code(self) -> u16 {
         match self {

@@ -1,4 +1,4 @@
-//! Texts, codes and reasons of every Status.
+//! Messages, codes and reasons of every Status.
 
 use super::*;
 use crate::field_error::{FieldError, Path};
@@ -11,7 +11,7 @@ fn json(status: &Status) -> String {
 }
 
 #[test]
-fn answers_are_what_clients_know() {
+fn statuses_encode_as_upstream() {
     for (status, expected) in [
         (
             Status::not_found(DEPLOYMENTS, "one"),
@@ -54,7 +54,7 @@ fn answers_are_what_clients_know() {
 }
 
 #[test]
-fn each_fault_of_an_object_is_a_cause() {
+fn each_field_error_is_a_cause() {
     let spec = Path::root("spec");
     let errors = ErrorList::from(vec![
         FieldError::invalid(&spec.child("replicas"), -2, "must be greater than or equal to 0").into(),
@@ -69,7 +69,7 @@ fn each_fault_of_an_object_is_a_cause() {
 }
 
 #[test]
-fn messages_are_what_clients_know() {
+fn messages_have_the_texts_of_upstream() {
     for (status, code, message) in [
         (Status::already_exists(PODS, "a"), 409, "pods \"a\" already exists"),
         (
@@ -127,7 +127,7 @@ fn messages_are_what_clients_know() {
 }
 
 #[test]
-fn a_list_that_expired_says_where_to_go_on() {
+fn expired_list_contains_a_continue_token() {
     let with = Status::continue_expired(Some("to<ken"));
     assert!(json(&with).contains(r#""metadata":{"continue":"to\u003cken"},"status":"Failure""#));
     assert!(with.message.ends_with("and now may show up in the list."));
@@ -138,7 +138,7 @@ fn a_list_that_expired_says_where_to_go_on() {
 }
 
 #[test]
-fn generic_answers_name_what_was_asked() {
+fn generic_statuses_name_the_resource_and_method() {
     let about =
         Generic { method: "POST", resource: DEPLOYMENTS, name: "web", message: "why", ..Generic::default() };
     assert_eq!(
@@ -156,7 +156,7 @@ fn generic_answers_name_what_was_asked() {
 }
 
 #[test]
-fn a_fault_that_was_found_twice_is_one_cause() {
+fn duplicate_field_errors_are_one_cause() {
     let mut errors = ErrorList::new();
     for _ in 0..2 {
         errors.push(FieldError::required(&Path::root("spec"), ""));

@@ -1,7 +1,8 @@
-//! Values written as they look.
+//! The `value!` macro: values as JSON literals.
 
-/// A value written as JSON looks: `value!({"kind": "Pod", "spec": {"nodeName": (name)}, "x": [1, (y)]})`. What
-/// is not a literal stands in parentheses and is anything that becomes a [`Value`](crate::Value).
+/// Builds a [`Value`](crate::Value) from a JSON literal: `value!({"kind": "Pod", "spec": {"nodeName":
+/// (name)}, "x": [1, (y)]})`. An expression stands in parentheses and has any type that converts into a
+/// `Value`.
 #[macro_export]
 macro_rules! value {
     (null) => { $crate::Value::Null };
@@ -21,7 +22,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_value_looks_as_it_is_written() {
+    fn macro_builds_the_value_of_its_literal() {
         let name = String::from("n");
         let built = value!({"a": [1, true, null, {}], "b": {"c": (name), "d": (Some(2_i64))}});
         assert_eq!(json::to_text(&built), r#"{"a":[1,true,null,{}],"b":{"c":"n","d":2}}"#);

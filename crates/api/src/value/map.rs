@@ -1,45 +1,46 @@
-//! Objects: fields in the order they came.
+//! JSON objects with insertion order.
 
 use compact_str::CompactString;
 
 use super::Value;
 
-/// Up to this many fields, duplicates are sought by comparing each with each, which is faster than to sort.
+/// Maximum number of fields for which duplicates are found by pairwise comparison, which is then faster than
+/// sorting.
 const PAIRWISE_LEN_MAX: usize = 16;
 
-/// Up to this many fields, a field is found by comparing each key; larger maps have an index.
+/// Maximum number of fields for which a lookup is a linear scan; larger maps have an index.
 const SCAN_LEN_MAX: usize = 32;
 
-/// The fields of an object, each key once, in the order they were first inserted.
+/// Fields of a JSON object: unique keys in insertion order.
 ///
-/// Most objects of the API are small, and a field is found by looking at each. Labels, annotations and data can have
-/// 100,000 fields in one request, and rules look up one field for each of another list: those maps keep their fields'
-/// places in the order of the keys, and a lookup costs O(log n). Insertion into such a map moves half of the places (4
-/// bytes each), removal renumbers them: build large maps with [`Map::from_entries`], and shrink them with
-/// [`Map::retain`].
+/// Most objects of the API are small, and a lookup is a linear scan. Labels, annotations and data can have
+/// 100,000 fields in one request, and validation looks up one field per entry of another list, so larger maps
+/// keep an index of positions sorted by key and a lookup costs O(log n). Insertion into an indexed map moves
+/// half of the index (4 bytes per field) and removal renumbers it: build large maps with
+/// [`Map::from_entries`], and shrink them with [`Map::retain`].
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     entries: Vec<(CompactString, Value)>,
-    /// Places of the entries in the order of their keys, if there are more than [`SCAN_LEN_MAX`].
+    /// Positions of the entries sorted by key, if there are more than [`SCAN_LEN_MAX`].
     #[expect(clippy::box_collection, reason = "a pointer, so that a value stays small")]
     index: Option<Box<Vec<u32>>>,
 }
 
 impl Map {
-    /// No fields.
+    /// Returns an empty map.
     #[must_use]
     pub const fn new() -> Map {
         Map { entries: Vec::new(), index: None }
     }
 
-    /// No fields, with room for some.
+    /// Returns an empty map with room for `len` fields.
     #[must_use]
     pub fn with_capacity(len: usize) -> Map {
         Map { entries: Vec::with_capacity(len), index: None }
     }
 
-    /// A map of these fields, and whether a key came more than once. The last value of a key wins, at the
-    /// place of the first.
+    /// Builds a map from these fields; `true` if a key occurred more than once. The last value of a key wins
+    /// and takes the position of the first.
     #[must_use]
     pub fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
         if has_duplicates(&entries) {
@@ -49,7 +50,7 @@ impl Map {
         }
     }
 
-    /// A map of fields whose keys are known to differ.
+    /// Builds a map from fields whose keys are known to be unique.
     pub(crate) fn from_unique(entries: Vec<(CompactString, Value)>) -> Map {
         debug_assert!(!has_duplicates(&entries), "keys differ");
         Map::indexed(entries)
@@ -66,7 +67,7 @@ impl Map {
         self.index = (self.entries.len() > SCAN_LEN_MAX).then(|| Box::new(sorted(&self.entries)));
     }
 
-    /// Appends a field whose key is not there yet.
+    /// Appends a field whose key is not in the map.
     fn push(&mut self, key: CompactString, value: Value) {
         if let Some(index) = &mut self.index {
             let at = index.partition_point(|at| self.entries[*at as usize].0 < key);
@@ -78,19 +79,19 @@ impl Map {
         }
     }
 
-    /// How many fields.
+    /// Number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no fields.
+    /// `true` if the map has no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The place of a field in the order.
+    /// Position of a field in insertion order.
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
         let Some(index) = &self.index else { return self.scan(key.as_bytes()) };
@@ -98,7 +99,7 @@ impl Map {
         Some(index[at] as usize)
     }
 
-    /// Finds a field by comparing each key. Length and first byte tell most keys apart without a call that compares them.
+    /// Linear scan for a key. Length and first byte distinguish most keys without a call to `memcmp`.
     fn scan(&self, key: &[u8]) -> Option<usize> {
         self.entries.iter().position(|(other, _)| {
             let other = other.as_bytes();
@@ -106,41 +107,41 @@ impl Map {
         })
     }
 
-    /// The field at a place in the order.
+    /// Returns the field at a position.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If the position is out of range.
     #[must_use]
     pub fn at(&self, place: usize) -> (&str, &Value) {
         let (key, value) = &self.entries[place];
         (key, value)
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.position(key).map(|at| &self.entries[at].1)
     }
 
-    /// The value of a field, to change it.
+    /// Returns the value of a field for modification.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.position(key)?;
         Some(&mut self.entries[at].1)
     }
 
-    /// The text of a field, if it is there and text.
+    /// Returns the string in a field, if the field exists and is a string.
     #[must_use]
     pub fn get_str(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str()
     }
 
-    /// Whether there is such a field.
+    /// `true` if the field exists.
     #[must_use]
     pub fn contains(&self, key: &str) -> bool {
         self.position(key).is_some()
     }
 
-    /// Sets a field, and hands back what it was. A new field goes to the end.
+    /// Sets a field and returns its old value. A new field is appended.
     pub fn insert(
         &mut self,
         key: impl Into<CompactString> + AsRef<str>,
@@ -156,7 +157,7 @@ impl Map {
         }
     }
 
-    /// Sets a field at the front unless it is there already, when it keeps its place.
+    /// Inserts a field at the front; an existing field gets the value and keeps its position.
     pub fn insert_first(&mut self, key: impl Into<CompactString> + AsRef<str>, value: impl Into<Value>) {
         match self.get_mut(key.as_ref()) {
             Some(old) => *old = value.into(),
@@ -167,7 +168,7 @@ impl Map {
         }
     }
 
-    /// Takes a field out; the others keep their order.
+    /// Removes a field; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let at = self.position(key)?;
         let (_, value) = self.entries.remove(at);
@@ -180,8 +181,8 @@ impl Map {
         Some(value)
     }
 
-    /// Takes a field out of a map whose order does not matter: in a large one, the last field takes its place, and no
-    /// other moves.
+    /// Removes a field from a map whose order does not matter: in an indexed map the last field takes its
+    /// position, and no other field moves.
     pub(crate) fn swap_remove(&mut self, key: &str) -> Option<Value> {
         if self.entries.len() <= SCAN_LEN_MAX + 1 {
             return self.remove(key);
@@ -192,7 +193,7 @@ impl Map {
         };
         let found = place_in(index, entries, key)?;
         let at = index[found];
-        // While the last field still stands at its old place, the index finds it.
+        // The index finds the last field by its old position, so it is updated before the entry moves.
         if let Some((last, _)) = entries.last()
             && let Some(moved) = place_in(index, entries, last)
         {
@@ -202,7 +203,7 @@ impl Map {
         Some(entries.swap_remove(at as usize).1)
     }
 
-    /// The value of a field, made by `make` where it is missing.
+    /// Returns the value of a field; a missing field is inserted with the result of `make`.
     pub fn ensure(&mut self, key: &str, make: impl FnOnce() -> Value) -> &mut Value {
         let at = self.position(key).unwrap_or_else(|| {
             self.push(key.into(), make());
@@ -211,12 +212,12 @@ impl Map {
         &mut self.entries[at].1
     }
 
-    /// The object in a field, made where there is none. A value of another type is replaced.
+    /// Returns the object in a field. Inserts an empty one if the field is missing or of another type.
     pub fn ensure_map(&mut self, key: &str) -> &mut Map {
         self.ensure(key, Value::map).make_map()
     }
 
-    /// Keeps the fields for which `keep` says so.
+    /// Keeps the fields for which `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         let before = self.entries.len();
         self.entries.retain_mut(|(key, value)| keep(key, value));
@@ -225,13 +226,13 @@ impl Map {
         }
     }
 
-    /// Drops all fields.
+    /// Removes all fields.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.index = None;
     }
 
-    /// Brings the fields into the order of their keys' bytes, as Go writes maps.
+    /// Sorts the fields by the bytes of their keys, the order in which Go encodes maps.
     pub fn sort(&mut self) {
         self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         if let Some(index) = &mut self.index {
@@ -239,28 +240,28 @@ impl Map {
         }
     }
 
-    /// The fields in order.
+    /// Iterates over the fields in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> + DoubleEndedIterator + Clone {
         self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The fields in order, their values to change.
+    /// Iterates over the fields in order, with mutable values.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Value)> {
         self.entries.iter_mut().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The keys in order.
+    /// Iterates over the keys in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         self.entries.iter().map(|(key, _)| key.as_str())
     }
 
-    /// The fields themselves, in order, to rebuild a map from.
+    /// Returns the fields in order, for rebuilding a map.
     #[must_use]
     pub fn into_entries(self) -> Vec<(CompactString, Value)> {
         self.entries
     }
 
-    /// The places of the fields in the order of their keys.
+    /// Positions of the fields sorted by key.
     fn sorted(&self) -> Vec<u32> {
         sorted(&self.entries)
     }
@@ -271,7 +272,7 @@ impl PartialEq for Map {
         if self.len() != other.len() {
             return false;
         }
-        // Mostly the order is the same, and then one walk is enough.
+        // The order is usually the same, and then one pass is enough.
         if self.entries == other.entries {
             return true;
         }
@@ -300,13 +301,12 @@ impl IntoIterator for Map {
     }
 }
 
-/// A place in a map as its index keeps it.
+/// Position as it is stored in the index.
 fn place_of(at: usize) -> u32 {
     u32::try_from(at).expect("no request has four billion fields")
 }
 
-/// Places in the order of the keys; those of equal keys in the order they came. Fields that are sorted already cost
-/// one walk.
+/// Positions sorted by key; equal keys stay in insertion order. Fields that are sorted already cost one pass.
 fn sorted(entries: &[(CompactString, Value)]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..place_of(entries.len())).collect();
     order.sort_by(|a, b| entries[*a as usize].0.cmp(&entries[*b as usize].0));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_of_a_key_wins_at_the_first_place() {
+    fn last_value_of_a_key_wins_at_the_first_position() {
         for padding in [0, PAIRWISE_LEN_MAX] {
             let mut entries: Vec<(CompactString, Value)> =
                 [("a", 1), ("b", 2), ("a", 3), ("a", 4)].map(|(k, v)| (k.into(), Value::Int(v))).into();
@@ -399,7 +399,7 @@ mod tests {
             assert!(map.get("k").is_none() && map.index.is_some() == (map.len() > SCAN_LEN_MAX));
         };
         for step in 0..400_i64 {
-            // Keys come in no order, grow past the bound, and are removed again.
+            // Unordered keys that grow the map past the bound and shrink it again.
             let key = format!("k{}", step * 37 % 61);
             match step % 11 {
                 4 | 9 if step > 150 => {

@@ -1,4 +1,4 @@
-//! Values out of whatever serde reads.
+//! `Deserialize` for [`Value`], for any serde format.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        // What does not fit is kept as the parser keeps it: as a float.
+        // Integers beyond `i64` become floats, as in the JSON parser.
         #[expect(clippy::cast_precision_loss, reason = "numbers beyond 2^63 are floats in the API")]
         Ok(i64::try_from(number).map_or(Value::Float(number as f64), Value::Int))
     }
@@ -69,7 +69,7 @@ mod tests {
     use crate::{Value, json};
 
     #[test]
-    fn serde_reads_what_the_parser_reads() {
+    fn serde_and_the_parser_read_equal_values() {
         let text = r#"{"a":[1,-2,3.5,true,null,"x\n"],"b":{"c":{}},"d":9223372036854775807}"#;
         let read: Value = serde_json::from_str(text).unwrap();
         assert_eq!(read, json::parse(text.as_bytes()).unwrap());

@@ -1,4 +1,4 @@
-//! Keys that a document has twice in one place, told by their lines, as people find them.
+//! Duplicate mapping keys with their line numbers, for error messages.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,8 +9,8 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::DEPTH_MAX;
 
-/// A text about each key that was there before, in the order of the document. It is for documents that were read
-/// already, within their bounds, and were found to have some.
+/// Returns a message for each duplicate key, in document order. For documents that were parsed before, within
+/// the bounds, and that have duplicates.
 #[must_use]
 pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
     let options = serde_saphyr::options! {
@@ -29,7 +29,7 @@ pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
     }
 }
 
-/// Walks through one value.
+/// Visits one value.
 struct Keys<'a>(&'a mut Vec<String>);
 
 impl<'de> DeserializeSeed<'de> for Keys<'_> {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_comes_twice_is_told_by_its_line() {
+    fn duplicate_keys_are_reported_with_their_lines() {
         let text =
             "metadata:\n  name: x\ndata:\n  a: \"1\"\n  a: \"2\"\n  b: {c: 1, c: [1, {d: ~, d: true}]}\n";
         let expected = [

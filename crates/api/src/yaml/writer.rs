@@ -1,7 +1,7 @@
-//! YAML out, as upstream's server writes it: keys in order, lists flush with their key, text without quotes where it
-//! reads back as text, and text of several lines as a block.
+//! YAML encoder with the output of upstream's server: sorted keys, lists at the indentation of their key,
+//! plain scalars where they parse back as strings, and block scalars for multi-line strings.
 //!
-//! Whatever is written reads back as the same value by every YAML 1.1 or 1.2 parser; so in doubt there are quotes.
+//! Every YAML 1.1 or 1.2 parser reads the output back as the same value; strings are quoted in doubt.
 
 use std::cmp::Ordering;
 use std::str::Chars;
@@ -25,10 +25,10 @@ fn indent(depth: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + depth, b' ');
 }
 
-/// Writes the entries of a map; the first starts where the text is.
+/// Writes the entries of a map; the first starts at the current column.
 fn write_map(map: &Map, depth: usize, out: &mut Vec<u8>) {
     let mut entries: Vec<(&str, &Value)> = map.iter().collect();
-    entries.sort_by(|(a, _), (b, _)| natural(a, b));
+    entries.sort_by(|(a, _), (b, _)| compare_naturally(a, b));
     for (i, (key, value)) in entries.into_iter().enumerate() {
         if i > 0 {
             indent(depth, out);
@@ -55,7 +55,7 @@ fn write_map(map: &Map, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the items of a list; the first starts where the text is.
+/// Writes the items of a list; the first starts at the current column.
 fn write_list(list: &[Value], depth: usize, out: &mut Vec<u8>) {
     for (i, value) in list.iter().enumerate() {
         if i > 0 {
@@ -81,9 +81,9 @@ fn write_scalar(value: &Value, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes text in one line.
+/// Writes a single-line string.
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    if text.chars().any(|char| !is_printable(char)) || reads_as_another_type(text) {
+    if text.chars().any(|char| !is_printable(char)) || parses_as_another_type(text) {
         write_double_quoted(text, out);
     } else if is_plain(text) {
         out.extend_from_slice(text.as_bytes());
@@ -94,7 +94,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// JSON's quotes are YAML's, but for what YAML does not take unescaped.
+/// JSON's quoting is valid YAML, except for characters that YAML requires to be escaped.
 fn write_double_quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     for char in text.chars() {
@@ -117,7 +117,7 @@ fn write_double_quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes text of several lines as they are, each set in.
+/// Writes a multi-line string as an indented block scalar.
 fn write_block(text: &str, depth: usize, out: &mut Vec<u8>) {
     out.push(b'|');
     if text.starts_with([' ', '\n']) {
@@ -129,7 +129,7 @@ fn write_block(text: &str, depth: usize, out: &mut Vec<u8>) {
         1 if !body.is_empty() => {}
         _ => out.push(b'+'),
     }
-    // The line end after the last line is written with whatever follows.
+    // The newline after the last line is written with the next token.
     let lines = text.strip_suffix('\n').unwrap_or(text);
     for line in lines.split('\n') {
         out.push(b'\n');
@@ -140,19 +140,19 @@ fn write_block(text: &str, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether text can stand in a block: nothing in it needs an escape, and no line ends in a space.
+/// `true` if a string can be a block scalar: no character needs an escape, and no line ends in a space.
 fn is_block(text: &str) -> bool {
     text.chars().all(|char| char == '\n' || is_printable(char))
         && !text.contains(" \n")
         && !text.ends_with(' ')
 }
 
-/// What may stand in a document as it is. Tabs may, but not everywhere, and not every parser agrees where.
+/// `true` if a character may appear unescaped. Tabs are excluded: parsers disagree on where they are allowed.
 fn is_printable(char: char) -> bool {
     !char.is_control() && !matches!(char, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether printable text can stand without quotes.
+/// `true` if a printable string can be a plain scalar.
 fn is_plain(text: &str) -> bool {
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return false };
@@ -173,8 +173,8 @@ fn is_plain(text: &str) -> bool {
         || text.contains(" #"))
 }
 
-/// Whether text without quotes would be read as a number, a truth value, a time or nothing.
-fn reads_as_another_type(text: &str) -> bool {
+/// `true` if a plain scalar would be parsed as a number, boolean, timestamp or null.
+fn parses_as_another_type(text: &str) -> bool {
     const WORDS: [&str; 12] = ["", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "<<"];
     if text.len() <= 5 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return true;
@@ -194,7 +194,7 @@ fn is_number(text: &str) -> bool {
     if matches!(unsigned, ".inf" | ".nan") {
         return true;
     }
-    // Old parsers take `1:30` for ninety.
+    // YAML 1.1 parsers read `1:30` as ninety.
     if unsigned.contains(':') {
         return unsigned.split([':', '.']).all(|part| part.is_empty() || digits(part, 10));
     }
@@ -211,8 +211,8 @@ fn is_time(text: &str) -> bool {
     year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()) && is_date
 }
 
-/// The order of keys: letters last, and numbers within by their size.
-fn natural(a: &str, b: &str) -> Ordering {
+/// Order of keys: letters last, and embedded numbers by value.
+fn compare_naturally(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.chars(), b.chars());
     loop {
         let (x, y) = match (left.clone().next(), right.clone().next()) {
@@ -222,7 +222,7 @@ fn natural(a: &str, b: &str) -> Ordering {
         if x.is_ascii_digit() && y.is_ascii_digit() {
             let (m, n) = (number(&mut left), number(&mut right));
             if m != n {
-                // Fewer zeros in front come first where the numbers are the same.
+                // Of equal numbers, the one with fewer leading zeros comes first.
                 return m.cmp(&n);
             }
             continue;
@@ -235,7 +235,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Takes the digits in front: the count of those that matter, the digits, the count of all.
+/// Takes leading digits: the number of significant ones, those digits, and the number of all.
 fn number<'a>(chars: &mut Chars<'a>) -> (usize, &'a str, usize) {
     let text = chars.as_str();
     let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_looks_as_people_know_it() {
+    fn objects_are_written_as_by_upstream() {
         let object = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","creationTimestamp":"2026-01-02T03:04:05Z",
             "labels":{},"finalizers":[],"uid":"0123"},"data":{"b10":"1","b9":"yes","a":"one\ntwo\n","c":"x: y","d":"it's","e":"","f":" f",
             "g":"- a","h":"tail \nx","i":"tab\there","j":"\n lead","k":"end\n\n"},
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_another_type_is_quoted_and_nothing_else() {
+    fn only_strings_that_parse_as_another_type_are_quoted() {
         let quoted = [
             "",
             "~",
@@ -298,7 +298,7 @@ mod tests {
             "<<",
         ];
         for text in quoted {
-            assert!(reads_as_another_type(text), "{text}");
+            assert!(parses_as_another_type(text), "{text}");
         }
         for text in [
             "v1",
@@ -314,7 +314,7 @@ mod tests {
             "inf",
             "nan",
         ] {
-            assert!(!reads_as_another_type(text), "{text}");
+            assert!(!parses_as_another_type(text), "{text}");
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_reads_back(value in value()) {
+        fn written_values_parse_back(value in value()) {
             let mut out = Vec::new();
             write(&value, &mut out);
             let text = String::from_utf8(out).unwrap();

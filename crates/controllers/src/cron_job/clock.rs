@@ -3,7 +3,7 @@
 //! A time that the clock skips never comes; one that it shows twice comes twice.
 
 use setpoint_api::Time;
-use setpoint_api::kinds::batch::schedule::{Fields, Schedule};
+use setpoint_api::kinds::batch::schedule::{CronFields, Schedule};
 
 use super::zone::Zone;
 
@@ -33,7 +33,7 @@ impl Clock {
         }
     }
 
-    fn next_of(&self, fields: &Fields, now: i64) -> Option<i64> {
+    fn next_of(&self, fields: &CronFields, now: i64) -> Option<i64> {
         let mut at = now - (now + self.zone.offset(now)).rem_euclid(MINUTE) + MINUTE;
         while at - now < HORIZON {
             let local = at + self.zone.offset(at);
@@ -78,7 +78,7 @@ impl Clock {
 }
 
 /// Whether a schedule is due on a day, counted from the epoch.
-fn fits_day(fields: &Fields, day: i64) -> bool {
+fn fits_day(fields: &CronFields, day: i64) -> bool {
     let (_, month, of_month) = civil(day);
     let of_week = (day + 4).rem_euclid(7);
     if fields.month & (1 << month) == 0 {

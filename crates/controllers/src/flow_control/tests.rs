@@ -73,7 +73,7 @@ fn what_follows_is_restored_and_what_was_taken_over_is_left_alone() {
     cluster.settle();
     assert_eq!(precedence(&cluster), Some(2));
     let mut taken = other;
-    taken.ensure_map("metadata").insert("annotations", builtin::follows(false));
+    taken.ensure_map("metadata").insert("annotations", builtin::auto_update_annotation(false));
     cluster.patch(SCHEMAS, "probes", "", taken).unwrap();
     cluster.settle();
     assert_eq!(precedence(&cluster), Some(77));
@@ -89,7 +89,9 @@ fn what_follows_is_restored_and_what_was_taken_over_is_left_alone() {
 fn what_says_it_follows_us_but_is_nothing_of_ours_goes() {
     let mut cluster = cluster();
     let spec = value!({"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 7});
-    for (name, metadata) in [("stale", builtin::follows(true)), ("own", builtin::follows(false))] {
+    for (name, metadata) in
+        [("stale", builtin::auto_update_annotation(true)), ("own", builtin::auto_update_annotation(false))]
+    {
         let metadata = value!({"name": (name), "annotations": (metadata)});
         cluster.create(SCHEMAS, "", value!({"metadata": (metadata), "spec": (spec.clone())}));
     }

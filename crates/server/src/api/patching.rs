@@ -1,7 +1,7 @@
 //! What a patch makes of an object, whichever endpoint it came through.
 
 use setpoint_api::Value;
-use setpoint_api::decode::decode_sent;
+use setpoint_api::decode::decode_request;
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 
@@ -42,8 +42,8 @@ impl Patching {
     }
 
     /// Whether it is seen at once that the patch does not change this field of an object.
-    pub(super) fn leaves_alone(&self, field: &str) -> bool {
-        self.patch.leaves_alone(field)
+    pub(super) fn is_untouched(&self, field: &str) -> bool {
+        self.patch.is_untouched(field)
     }
 
     /// The object that comes of `live`, and what to warn the client of.
@@ -53,8 +53,8 @@ impl Patching {
     pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<Sent, Status> {
         let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
-        let patched = self.patch.typed(patched, (expected.api_version, expected.kind))?;
-        let decoded = decode_sent(patched.clone(), schema, &[])
+        let patched = self.patch.check_type(patched, (expected.api_version, expected.kind))?;
+        let decoded = decode_request(patched.clone(), schema, &[])
             .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
         let warnings = match self.strictness {
             Strictness::Strict if !decoded.strict.is_empty() || !self.patch.strict().is_empty() => {
@@ -66,6 +66,6 @@ impl Patching {
             }
             _ => Vec::new(),
         };
-        Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+        Ok(Sent { object: decoded.value, hollow: decoded.has_omitted_empty, warnings })
     }
 }

@@ -25,14 +25,14 @@ use crate::route::Measured;
 struct Wanted {
     about: Measured,
     labels: labels::Selector,
-    fields: fields::Selector,
+    fields: fields::FieldSelector,
 }
 
 impl Wanted {
     fn read(about: Measured, query: &Query) -> Result<Wanted, Status> {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        let fields = fields::Selector::parse(query.get("fieldSelector"))
+        let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
             .and_then(|fields| fields.translate(&FieldLabels::METADATA))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         Ok(Wanted { about, labels, fields })

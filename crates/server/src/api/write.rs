@@ -5,7 +5,7 @@ use setpoint_api::apply::manager_name;
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::json::Duplicate;
-use setpoint_api::metadata::delete::answers_with_object;
+use setpoint_api::metadata::delete::returns_deleted_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
 use setpoint_api::metadata::owners;
 use setpoint_api::schema::builtin;
@@ -117,7 +117,7 @@ impl Api {
         let served = target.served;
         let api_version = served.api_version();
         let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
-        let is_status = part(target) == Part::Status && patch.leaves_alone("spec") && !served.is_converted();
+        let is_status = part(target) == Part::Status && patch.is_untouched("spec") && !served.is_converted();
         let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let done = self
             .perform(|world| {
@@ -184,7 +184,7 @@ impl Api {
             .await;
         match done {
             Ok(Done::Removed(object))
-                if !answers_with_object(target.served.info.group, target.served.info.kind) =>
+                if !returns_deleted_object(target.served.info.group, target.served.info.kind) =>
             {
                 let uid = metadata::text(&object, "uid");
                 let status = Status::deleted(target.served.qualified(), &target.name, uid);

@@ -2,7 +2,7 @@
 
 use setpoint_api::ResourceType;
 use setpoint_api::Value;
-use setpoint_api::decode::decode_sent;
+use setpoint_api::decode::decode_request;
 use setpoint_api::status::Status;
 use setpoint_store::Record;
 
@@ -39,10 +39,10 @@ pub fn apply(
     let live = record.map(stored::object);
     let (object, owners) = ownership::merge(served, part, writer, world, live.as_ref(), says, force)?;
     let decoded =
-        decode_sent(object, served.schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?;
+        decode_request(object, served.schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?;
     let mut object = served.to_stored(decoded.value);
     place(&mut object, namespace, name)?;
-    let wish = Wish { object, hollow: decoded.hollow, owners: Some(owners) };
+    let wish = Wish { object, hollow: decoded.has_omitted_empty, owners: Some(owners) };
     match record.zip(live) {
         Some(seen) => update_live(served, part, wish, seen, writer, world),
         None if part == Part::Whole => create(served, namespace, wish, writer, world),

@@ -2,7 +2,7 @@
 
 mod in_place;
 
-use setpoint_api::apply::{FieldSet, Path};
+use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::pod;
 use setpoint_api::resource_types;
@@ -43,7 +43,7 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     let record = world.snapshot.get(&key).ok_or_else(missing)?;
     let now = Seconds(world.now).to_string();
     let commit = |draft| {
-        let node = Path::of_fields(&["spec", "nodeName"]);
+        let node = FieldPath::from_fields(&["spec", "nodeName"]);
         let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&node]));
         Step::Commit(Box::new(proposal.put(key.clone(), Expect::Revision(record.revision()), draft)))
     };

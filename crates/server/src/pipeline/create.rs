@@ -6,7 +6,7 @@ use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::validate;
 use setpoint_api::metadata::{
     self,
-    create::{Stamp, ensure_namespace, stamp, wipe},
+    create::{Stamp, clear_system_fields, ensure_namespace, stamp},
 };
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
@@ -75,7 +75,7 @@ pub(crate) fn make(
 ) -> Result<Made, Status> {
     let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
     admission::admit(served, &mut object, world)?;
-    wipe(&mut object);
+    clear_system_fields(&mut object);
     let uid = uid(world.entropy);
     stamp(
         &mut object,

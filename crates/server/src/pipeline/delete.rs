@@ -2,7 +2,7 @@
 
 use setpoint_api::ResourceType;
 use setpoint_api::Value;
-use setpoint_api::apply::{FieldSet, Path};
+use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::kinds::core::pod::deletion_grace_seconds;
@@ -66,7 +66,7 @@ pub fn delete_object(
     let policy = GarbagePolicy::of(served.info.group, served.info.kind);
     let deletion = if served.resource.as_str() == "namespaces" {
         namespace::delete(object, options, world.now)
-            .map_err(|error| Status::conflict(served.qualified(), &name, error.in_words_of_the_store()))?
+            .map_err(|error| Status::conflict(served.qualified(), &name, error.store_message()))?
     } else {
         decide(object, options, policy, grace, world.now)
             .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?
@@ -88,7 +88,7 @@ pub fn delete_object(
         Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
         Deletion::Mark(object) => {
             let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
-            let mark = Path::of_fields(&["metadata", "deletionTimestamp"]);
+            let mark = FieldPath::from_fields(&["metadata", "deletionTimestamp"]);
             let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }

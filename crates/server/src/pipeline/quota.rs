@@ -9,7 +9,7 @@
 //! A limit that is not in force yet, because the controller has not counted what it limits, lets everything pass. Its
 //! quota is then written as it is, so that a count which began before does not stand.
 
-use setpoint_api::apply::{FieldSet, Path};
+use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Value, json, metadata};
@@ -83,7 +83,7 @@ impl Charges {
             let live = world.snapshot.get(&key).map(stored::object);
             ownership::note(served, Part::Status, &server, world, live.as_ref(), &mut quota);
             let draft = stored::draft(served, quota, world.now).ok_or_else(unstorable)?;
-            let used = FieldSet::from_paths([&Path::of_fields(&["status", "used"])]);
+            let used = FieldSet::from_paths([&FieldPath::from_fields(&["status", "used"])]);
             Ok(proposal.after(writer.proposal_of(world, Part::Status, &used).put(
                 key,
                 Expect::Revision(seen),

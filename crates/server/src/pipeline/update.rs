@@ -5,7 +5,7 @@ use setpoint_api::apply::keep_times;
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
-use setpoint_api::metadata::update::{RevisionError, check_revision, count_generation, is_released, keep};
+use setpoint_api::metadata::update::{RevisionError, check_revision, is_released, keep, update_generation};
 use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json};
@@ -129,7 +129,7 @@ fn judge(
     let mut errors = ErrorList::new();
     validate::update(&mut errors, new, old, &metadata_rules(served));
     if part == Part::Whole || part.counts_generation() {
-        count_generation(new, old, rules);
+        update_generation(new, old, rules);
     }
     match part {
         Part::Whole => rules.check_update(new, old, &mut errors),

@@ -288,7 +288,7 @@ fn bodies() -> Vec<Scenario> {
             store: None,
             request: |len| {
                 let value = json::parse(data(len).1.as_bytes()).unwrap();
-                let body = protobuf::to_vec(&value, protobuf::define("v1", "ConfigMap").unwrap());
+                let body = protobuf::to_vec(&value, protobuf::find_definition("v1", "ConfigMap").unwrap());
                 Wanted {
                     method: Method::POST,
                     path: format!("{MAPS}?dryRun=All"),

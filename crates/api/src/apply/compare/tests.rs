@@ -1,8 +1,8 @@
-//! Claims about the module above, held by tests.
+//! Tests of object comparison.
 
 use proptest::prelude::*;
 
-use super::super::field_set::Path;
+use super::super::field_set::FieldPath;
 use super::*;
 use crate::json;
 use crate::schema::builtin;
@@ -15,7 +15,7 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// Removed, modified and added paths, as people read them.
+/// Asserts the removed, modified and added paths.
 fn check(old: &str, new: &str, removed: &[&str], modified: &[&str], added: &[&str]) {
     let found = compare(&value(old), &value(new), pod());
     let shown = |set: &FieldSet| set.paths().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -36,7 +36,7 @@ fn leaves_are_added_modified_and_removed() {
 }
 
 #[test]
-fn objects_that_come_or_go_are_told_with_their_parts() {
+fn added_and_removed_objects_include_their_parts() {
     let with = r#"{"metadata":{"labels":{"a":"1"}},"spec":{"containers":[{"name":"x"}]}}"#;
     let (labels, spec) = ([".metadata.labels", ".metadata.labels.a"], ".spec.containers[name=\"x\"]");
     check(
@@ -56,7 +56,7 @@ fn objects_that_come_or_go_are_told_with_their_parts() {
 }
 
 #[test]
-fn wholes_and_empty_values_are_leaves() {
+fn atomic_and_empty_values_are_leaves() {
     check(
         r#"{"spec":{"nodeSelector":{"a":"1"},"securityContext":{}}}"#,
         r#"{"spec":{"nodeSelector":{"a":"2","b":"3"},"volumes":[],"affinity":{}}}"#,
@@ -68,7 +68,7 @@ fn wholes_and_empty_values_are_leaves() {
 }
 
 #[test]
-fn the_order_of_items_and_fields_does_not_count_but_in_wholes() {
+fn order_counts_only_in_atomic_lists() {
     check(
         r#"{"spec":{"containers":[{"name":"a","image":"x","args":["1","2"]},{"name":"b"}],"hostPID":true}}"#,
         r#"{"spec":{"hostPID":true,"containers":[{"name":"b"},{"image":"x","args":["2","1"],"name":"a"}]}}"#,
@@ -86,7 +86,7 @@ fn the_order_of_items_and_fields_does_not_count_but_in_wholes() {
 }
 
 #[test]
-fn of_items_with_one_key_only_the_key_is_told() {
+fn duplicate_keys_are_reported_by_key_only() {
     let one = r#"{"spec":{"containers":[{"name":"a","image":"x"}]}}"#;
     let two = r#"{"spec":{"containers":[{"name":"a","image":"x"},{"name":"a","image":"y"}]}}"#;
     let three = r#"{"spec":{"containers":[{"name":"a","image":"z"},{"name":"a","image":"y"}]}}"#;
@@ -100,12 +100,12 @@ fn of_items_with_one_key_only_the_key_is_told() {
 }
 
 #[test]
-fn numbers_are_compared_as_numbers() {
+fn integers_and_floats_compare_by_value() {
     check(r#"{"spec":{"priority":1}}"#, r#"{"spec":{"priority":1.0}}"#, &[], &[], &[]);
 }
 
 #[test]
-fn what_the_server_keeps_about_owners_is_left_out() {
+fn managed_fields_are_not_compared() {
     check(
         r#"{"metadata":{"managedFields":[{"manager":"a"}]}}"#,
         r#"{"metadata":{"name":"x"}}"#,
@@ -116,14 +116,14 @@ fn what_the_server_keeps_about_owners_is_left_out() {
 }
 
 #[test]
-fn where_anything_goes_a_value_can_change_its_sort() {
-    // A schema's default allows anything, and the fields of objects in it have owners of their own.
+fn untyped_values_can_change_their_type() {
+    // The default of a JSON schema is untyped, and fields of objects in it have managers of their own.
     let schema = builtin()
         .definition("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
         .unwrap();
     let found = compare(&value(r#"{"default":1}"#), &value(r#"{"default":{"a":2}}"#), schema);
-    assert_eq!(found.modified.paths(), [Path::of_fields(&["default"])]);
-    assert_eq!(found.added.paths(), [Path::of_fields(&["default", "a"])]);
+    assert_eq!(found.modified.paths(), [FieldPath::from_fields(&["default"])]);
+    assert_eq!(found.added.paths(), [FieldPath::from_fields(&["default", "a"])]);
     assert!(found.removed.is_empty());
 }
 
@@ -150,7 +150,7 @@ fn pods() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_path_is_in_one_set_and_swapping_sides_swaps_added_and_removed(old in pods(), new in pods()) {
+    fn sets_are_disjoint_and_swapping_sides_swaps_added_and_removed(old in pods(), new in pods()) {
         let there = compare(&old, &new, pod());
         let back = compare(&new, &old, pod());
         prop_assert_eq!(&there.added, &back.removed);

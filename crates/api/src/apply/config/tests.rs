@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of server-side apply, including a comparison with a naive model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// A kind in two versions that differ in nothing but their name.
+/// A kind in two versions that differ only in name.
 struct Twins(Filter);
 
 impl Versions for Twins {
@@ -42,12 +42,12 @@ impl Versions for Twins {
 
 const VERSIONS: [&str; 2] = ["apps/v1", "apps/v2"];
 
-/// An object that several managers apply to, and what they are told.
+/// An object with several applying managers.
 #[derive(Clone)]
 struct World {
     live: Option<Value>,
     now: i64,
-    /// The version in which requests are made.
+    /// Version of the requests.
     version: &'static str,
 }
 
@@ -94,7 +94,7 @@ impl World {
         self.live = Some(object);
     }
 
-    /// Goes on in another version.
+    /// Switches to another version.
     fn turn_to(&mut self, version: &'static str) {
         self.version = version;
         if let Some(live) = &mut self.live {
@@ -106,7 +106,7 @@ impl World {
         managed_fields(self.live.as_ref().unwrap())
     }
 
-    /// What a manager owns, stored.
+    /// Stored field set of a manager.
     fn owned(&self, manager: &str) -> String {
         let entries = self.managed().as_list().unwrap_or_default();
         let entry = entries.iter().find(|entry| entry.str_at(&["manager"]) == manager);
@@ -127,7 +127,7 @@ fn message(outcome: Result<Applied, ApplyError>) -> String {
 }
 
 #[test]
-fn conflicts_name_each_owner_and_field_and_force_takes_them() {
+fn conflicts_name_manager_and_field_and_force_resolves_them() {
     let mut world = World::default();
     world.apply("one", &config(r#""spec":{"replicas":1,"paused":true}"#), false).unwrap();
     world.update("two", |object| *object.at_mut(&["spec", "replicas"]).unwrap() = 2.into());
@@ -167,7 +167,7 @@ fn conflicts_name_each_owner_and_field_and_force_takes_them() {
 }
 
 #[test]
-fn what_is_no_longer_applied_goes_unless_somebody_else_owns_it() {
+fn unapplied_fields_are_pruned_unless_another_manager_owns_them() {
     let mut world = World::default();
     world.apply("one", &config(r#""spec":{"replicas":1,"paused":true,"minReadySeconds":5}"#), false).unwrap();
     world.apply("two", &config(r#""spec":{"paused":true}"#), false).unwrap();
@@ -180,10 +180,10 @@ fn what_is_no_longer_applied_goes_unless_somebody_else_owns_it() {
 }
 
 #[test]
-fn what_nobody_owns_stays_where_its_parent_stays_and_goes_with_an_item() {
+fn unowned_fields_stay_with_their_parent_and_go_with_their_item() {
     let mut world = World::default();
     world.apply("one", &containers(r#"{"name":"a","image":"x"},{"name":"b","image":"y"}"#), false).unwrap();
-    // The server fills in defaults, which nobody owns.
+    // The server sets defaults, which have no manager.
     let mut object = world.live.clone().unwrap();
     for item in object.at_mut(&["spec", "template", "spec", "containers"]).unwrap().as_list_mut().unwrap() {
         item.make_map().insert("imagePullPolicy", "Always");
@@ -199,7 +199,7 @@ fn what_nobody_owns_stays_where_its_parent_stays_and_goes_with_an_item() {
 }
 
 #[test]
-fn an_applier_is_the_same_in_every_version() {
+fn applier_has_one_entry_across_versions() {
     let mut world = World::default();
     world.apply("one", &config(r#""spec":{"replicas":1,"paused":true}"#), false).unwrap();
     world.apply("two", &config(r#""spec":{"paused":true}"#), false).unwrap();
@@ -217,7 +217,7 @@ fn an_applier_is_the_same_in_every_version() {
 }
 
 #[test]
-fn an_apply_that_changes_nothing_changes_no_time() {
+fn no_op_apply_keeps_the_time() {
     let mut world = World::default();
     let one = config(r#""spec":{"replicas":1}"#);
     world.apply("one", &one, false).unwrap();
@@ -232,7 +232,7 @@ fn an_apply_that_changes_nothing_changes_no_time() {
 }
 
 #[test]
-fn an_empty_configuration_gives_everything_up() {
+fn empty_configuration_gives_up_all_fields() {
     let mut world = World::default();
     world.apply("one", &config(r#""spec":{"replicas":1}"#), false).unwrap();
     world.apply("one", &config(r#""status":{}"#), false).unwrap();
@@ -241,7 +241,7 @@ fn an_empty_configuration_gives_everything_up() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner_then() {
+fn fields_before_the_first_apply_get_a_manager() {
     let mut world = World::default();
     world.store(config(r#""spec":{"replicas":1,"paused":true}"#), Value::Null);
     let told = message(world.apply("one", &config(r#""spec":{"replicas":2}"#), false));
@@ -255,7 +255,7 @@ fn what_was_there_before_the_first_apply_has_an_owner_then() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_applied_by_itself() {
+fn kubectl_takes_over_fields_of_client_side_apply() {
     let annotation = last_applied::LAST_APPLIED;
     let last = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"replicas":1,"minReadySeconds":9}}"#;
     let mut created = config(r#""spec":{"replicas":1,"minReadySeconds":5}"#);
@@ -284,7 +284,7 @@ fn kubectl_takes_over_what_it_applied_by_itself() {
 }
 
 #[test]
-fn what_is_no_configuration_of_the_kind_is_refused() {
+fn invalid_configurations_are_rejected() {
     let mut world = World::default();
     for (text, expected) in [
         (r#"{"kind":"Deployment","metadata":{"name":"a"}}"#, "invalid object type: /, Kind=Deployment"),
@@ -311,13 +311,13 @@ fn what_is_no_configuration_of_the_kind_is_refused() {
 }
 
 #[test]
-fn a_status_that_is_applied_with_the_object_is_not_owned() {
+fn status_applied_with_the_object_is_not_owned() {
     let mut world = World::default();
     world.apply("one", &config(r#""spec":{"replicas":1},"status":{"replicas":1}"#), false).unwrap();
     assert_eq!(world.owned("one"), r#"{"f:spec":{"f:replicas":{}}}"#);
 }
 
-/// How the lists of the test configurations tell their items apart, said once more and in the simplest way.
+/// Item key of the lists in the test configurations, implemented independently.
 fn item_name(list: &str, item: &Value) -> Option<String> {
     let part = |key: &str| item.get(key).map(json::to_text);
     match list {
@@ -330,7 +330,7 @@ fn item_name(list: &str, item: &Value) -> Option<String> {
     }
 }
 
-/// Every leaf of a configuration by its path; an item of a list is a leaf too, beside its fields.
+/// Every leaf of a configuration by its path; a list item is a leaf too, beside its fields.
 fn flatten(path: &str, name: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
     let is_whole = matches!(name, "args" | "nodeSelector");
     match value {
@@ -356,7 +356,7 @@ fn flatten(path: &str, name: &str, value: &Value, leaves: &mut BTreeMap<String, 
     }
 }
 
-/// The leaves of an object, without what is always there.
+/// Leaves of an object, without those that are always present.
 fn leaves(object: &Value) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut object = object.clone();
@@ -364,13 +364,13 @@ fn leaves(object: &Value) -> BTreeMap<String, String> {
     object.ensure_map("metadata").retain(|key, _| !matches!(key, "name" | "uid" | "managedFields"));
     flatten("", "", &object, &mut found);
     found.retain(|path, value| {
-        // The server adds the key that a port was given by.
+        // The server adds the default protocol of a port.
         !(path.ends_with(".protocol") || value == "null")
     });
     found
 }
 
-/// The slow, obviously right model: a value for each path, and the managers that own it. All that is there is owned.
+/// Naive model: a value for each path, and the managers that own it. Every field is owned.
 #[derive(Default)]
 struct Model {
     values: BTreeMap<String, String>,
@@ -475,13 +475,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_applies_do_what_the_model_does(
+    fn applies_agree_with_the_naive_model(
         steps in prop::collection::vec((0..3usize, configs(), any::<bool>(), 0..4usize), 1..7)
     ) {
         let (mut world, mut model) = (World::default(), Model::default());
         for (manager, mut config, force, version) in steps {
             let manager = ["one", "two", "three"][manager];
-            // One of the versions is rare, so that both ways of pruning are gone.
+            // One of the versions is rare, so that both implementations of pruning run.
             world.turn_to(VERSIONS[version / 3]);
             config.make_map().insert("apiVersion", world.version);
             let outcome = world.apply(manager, &config, force);
@@ -499,7 +499,7 @@ proptest! {
     }
 
     #[test]
-    fn managers_with_fields_of_their_own_never_disturb_each_other(
+    fn managers_with_disjoint_fields_never_conflict(
         config in configs(), changes in prop::collection::vec(prop::collection::btree_map("[p-r]", "[xy]", 0..3), 1..4)
     ) {
         let mut world = World::default();

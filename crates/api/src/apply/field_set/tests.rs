@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of field sets, including a comparison with a naive set.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ fn text(set: &FieldSet) -> String {
     set.to_json().to_string()
 }
 
-/// The slow, obviously right set.
-type Naive = BTreeSet<Path>;
+/// Naive reference implementation.
+type Naive = BTreeSet<FieldPath>;
 
 fn naive(set: &FieldSet) -> Naive {
     set.paths().into_iter().collect()
@@ -40,13 +40,13 @@ fn element() -> impl Strategy<Value = Element> {
     ]
 }
 
-fn paths() -> impl Strategy<Value = Vec<Path>> {
-    prop::collection::vec(prop::collection::vec(element(), 1..4).prop_map(Path), 0..12)
+fn paths() -> impl Strategy<Value = Vec<FieldPath>> {
+    prop::collection::vec(prop::collection::vec(element(), 1..4).prop_map(FieldPath), 0..12)
 }
 
 proptest! {
     #[test]
-    fn a_set_has_the_paths_that_were_put_in(paths in paths(), other in paths()) {
+    fn set_contains_exactly_the_inserted_paths(paths in paths(), other in paths()) {
         let set = FieldSet::from_paths(&paths);
         let expected: Naive = paths.iter().cloned().collect();
         prop_assert_eq!(naive(&set), expected.clone());
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn the_stored_form_reads_back(paths in paths()) {
+    fn stored_form_parses_back(paths in paths()) {
         let set = FieldSet::from_paths(&paths);
         let stored = text(&set);
         let read = FieldSet::from_value(&json::parse(stored.as_bytes()).unwrap()).unwrap();
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn operations_are_those_of_sets(a in paths(), b in paths()) {
+    fn set_operations_agree_with_the_naive_set(a in paths(), b in paths()) {
         let (a, b) = (FieldSet::from_paths(&a), FieldSet::from_paths(&b));
         let (naive_a, naive_b) = (naive(&a), naive(&b));
         let mut union = a.clone();
@@ -81,11 +81,11 @@ proptest! {
         prop_assert_eq!(&intersection, &FieldSet::from_paths(&(&naive_a & &naive_b)));
         prop_assert_eq!(a.is_subset(&b), naive_a.is_subset(&naive_b));
         prop_assert!(intersection.is_subset(&a) && a.is_subset(&union));
-        let starts = |path: &Path| (1..=path.0.len()).any(|len| naive_b.contains(&Path(path.0[..len].to_vec())));
+        let starts = |path: &FieldPath| (1..=path.0.len()).any(|len| naive_b.contains(&FieldPath(path.0[..len].to_vec())));
         let mut trees = a.clone();
         trees.subtract_trees(&b);
         prop_assert_eq!(naive(&trees), naive_a.iter().filter(|path| !starts(path)).cloned().collect::<Naive>());
-        let is_leaf = |path: &Path| {
+        let is_leaf = |path: &FieldPath| {
             !naive_a.iter().any(|other| other.0.len() > path.0.len() && other.0.starts_with(&path.0))
         };
         let mut texts = a.leaf_texts(usize::MAX).unwrap();
@@ -98,8 +98,8 @@ proptest! {
 }
 
 #[test]
-fn the_stored_form_is_that_of_upstream() {
-    let one = |elements: Vec<Element>| Path(elements);
+fn stored_form_equals_upstream() {
+    let one = |elements: Vec<Element>| FieldPath(elements);
     let port = Element::key(vec![("protocol".into(), "TCP".into()), ("containerPort".into(), 80.into())]);
     let set = FieldSet::from_paths(&[
         one(vec![Element::field("spec"), Element::field("ports"), port.clone()]),
@@ -116,14 +116,14 @@ fn the_stored_form_is_that_of_upstream() {
 }
 
 #[test]
-fn steps_sort_by_sort_first_and_numbers_by_size() {
+fn elements_sort_by_type_and_numbers_by_value() {
     let stored = r#"{"f:a":{},"f:b":{},"k:{\"a\":2}":{},"k:{\"a\":10}":{},"k:{\"a\":\"1\"}":{},"v:2":{},"v:10":{},"v:\"a\"":{},"v:true":{},"i:2":{},"i:10":{}}"#;
     assert_eq!(text(&set(stored)), stored);
     assert_eq!(set(r#"{"v:1":{}}"#), set(r#"{"v:1.0":{}}"#));
 }
 
 #[test]
-fn sloppy_forms_are_read_as_upstream_reads_them() {
+fn noncanonical_forms_parse_as_upstream() {
     assert_eq!(set(r#"{"f:b":{},"f:a":{".":7},"q:new":{"f:a":{}}}"#), set(r#"{"f:a":{},"f:b":{}}"#));
     assert_eq!(set(r#"{"f:a":null}"#), set(r#"{"f:a":{}}"#));
     assert_eq!(set(r#"{"f:a":{"q:new":{}}}"#), set(r#"{"f:a":{}}"#));
@@ -144,7 +144,7 @@ fn sloppy_forms_are_read_as_upstream_reads_them() {
 }
 
 #[test]
-fn paths_read_as_in_conflicts() {
+fn paths_print_as_in_conflicts() {
     let set = set(
         r#"{"f:spec":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{"f:name":{}}},"f:b":{"v:\"x\"":{}},"f:c":{"i:0":{}}},"f:kind":{}}"#,
     );
@@ -155,7 +155,7 @@ fn paths_read_as_in_conflicts() {
 }
 
 #[test]
-fn paths_of_a_level_come_before_those_below() {
+fn paths_of_a_level_precede_those_below() {
     let set = set(r#"{"f:a":{".":{},"f:x":{}},"f:b":{}}"#);
     let shown: Vec<String> = set.paths().iter().map(ToString::to_string).collect();
     assert_eq!(shown, [".a", ".b", ".a.x"]);

@@ -1,20 +1,26 @@
-//! Claims about the module above, held by tests.
+//! Tests of `managedFields` entries.
 
-use super::super::field_set::{FieldSet, Path};
+use super::super::field_set::{FieldPath, FieldSet};
 use super::*;
 
 fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-fn entry(manager: &str, operation: Operation, api_version: &str, seconds: Option<u32>, field: &str) -> Entry {
+fn entry(
+    manager: &str,
+    operation: ManagedOperation,
+    api_version: &str,
+    seconds: Option<u32>,
+    field: &str,
+) -> Entry {
     Entry {
         manager: manager.into(),
         operation,
         api_version: api_version.into(),
         subresource: CompactString::default(),
         time: seconds.map(|seconds| compact_str::format_compact!("2026-01-01T00:00:{seconds:02}Z")),
-        fields: FieldSet::from_paths(&[Path::of_fields(&[field])]).into(),
+        fields: FieldSet::from_paths(&[FieldPath::from_fields(&[field])]).into(),
     }
 }
 
@@ -25,7 +31,7 @@ fn managers(entries: Vec<Entry>) -> Managers {
 }
 
 #[test]
-fn entries_read_back_in_stored_order() {
+fn entries_are_written_in_stored_order() {
     let stored = r#"[{"manager":"z","operation":"Apply","apiVersion":"v1","time":"2026-01-01T00:00:01Z","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}},{"manager":"a","operation":"Apply","apiVersion":"v1","time":"2026-01-01T00:00:02Z","fieldsType":"FieldsV1","fieldsV1":{}},{"manager":"none","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}},"subresource":"scale"},{"manager":"a","operation":"Update","apiVersion":"apps/v1","time":"2026-01-01T00:00:01Z","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}}},{"manager":"a","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:01Z","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}}},{"manager":"a","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:01Z","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}},"subresource":"status"},{"manager":"b","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:01Z","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}}}]"#;
     let Value::List(mut list) = value(stored) else { panic!() };
     list.reverse();
@@ -34,14 +40,14 @@ fn entries_read_back_in_stored_order() {
 }
 
 #[test]
-fn nobody_is_stored_as_nothing() {
+fn no_managers_are_stored_as_null() {
     assert_eq!(Managers::default().to_value(), Value::Null);
     assert!(Managers::from_value(&Value::Null).unwrap().is_empty());
     assert!(Managers::from_value(&value("[]")).unwrap().is_empty());
 }
 
 #[test]
-fn entries_that_cannot_be_understood_are_named() {
+fn invalid_entries_are_rejected() {
     for (stored, expected) in [
         (
             r#"[{"operation":"Patch","apiVersion":"v1","fieldsType":"FieldsV1"}]"#,
@@ -63,9 +69,9 @@ fn entries_that_cannot_be_understood_are_named() {
 }
 
 #[test]
-fn appliers_are_the_same_in_every_version_and_updaters_are_not() {
-    let apply = |version| entry("m", Operation::Apply, version, None, "a");
-    let update = |version| entry("m", Operation::Update, version, None, "a");
+fn identity_of_appliers_ignores_the_version() {
+    let apply = |version| entry("m", ManagedOperation::Apply, version, None, "a");
+    let update = |version| entry("m", ManagedOperation::Update, version, None, "a");
     assert_eq!(
         managers(vec![apply("v1"), apply("v2"), update("v1"), update("v2"), update("v1")]).entries().len(),
         3
@@ -75,16 +81,16 @@ fn appliers_are_the_same_in_every_version_and_updaters_are_not() {
 }
 
 #[test]
-fn the_oldest_updates_are_merged_when_there_are_too_many() {
+fn oldest_update_entries_are_merged_beyond_the_bound() {
     let update =
-        |at: u32| entry(&format!("m{at:02}"), Operation::Update, "v1", Some(at), &format!("f{at:02}"));
+        |at: u32| entry(&format!("m{at:02}"), ManagedOperation::Update, "v1", Some(at), &format!("f{at:02}"));
     let mut all =
-        managers((0..10).map(update).chain([entry("x", Operation::Apply, "v1", None, "z")]).collect());
+        managers((0..10).map(update).chain([entry("x", ManagedOperation::Apply, "v1", None, "z")]).collect());
     let before = all.clone();
-    all.cap();
+    all.merge_oldest();
     assert_eq!(all, before, "ten are not too many");
     all.put(update(10));
-    all.cap();
+    all.merge_oldest();
     let stored = all.to_value();
     let names: Vec<&str> = stored.as_list().unwrap().iter().map(|entry| entry.str_at(&["manager"])).collect();
     assert_eq!(
@@ -95,7 +101,7 @@ fn the_oldest_updates_are_merged_when_there_are_too_many() {
     assert_eq!(bucket.str_at(&["time"]), "2026-01-01T00:00:01Z", "the later of the two");
     assert_eq!(bucket.get("fieldsV1"), Some(&Value::Raw(r#"{"f:f00":{},"f:f01":{}}"#.into())));
     all.put(update(11));
-    all.cap();
+    all.merge_oldest();
     let stored = all.to_value();
     assert_eq!(
         stored.as_list().unwrap()[1].get("fieldsV1"),
@@ -104,15 +110,16 @@ fn the_oldest_updates_are_merged_when_there_are_too_many() {
 }
 
 #[test]
-fn updates_of_different_versions_are_not_merged() {
-    let update = |at: u32| entry(&format!("m{at:02}"), Operation::Update, &format!("v{at}"), Some(at), "f");
+fn update_entries_of_different_versions_are_not_merged() {
+    let update =
+        |at: u32| entry(&format!("m{at:02}"), ManagedOperation::Update, &format!("v{at}"), Some(at), "f");
     let mut all = managers((0..12).map(update).collect());
-    all.cap();
+    all.merge_oldest();
     assert_eq!(all.entries().len(), 12);
 }
 
 #[test]
-fn an_empty_list_or_one_empty_entry_is_a_reset() {
+fn empty_list_or_single_empty_entry_is_a_reset() {
     for (text, expected) in [
         ("[]", true),
         ("[{}]", true),

@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of merge and removal.
 
 use super::*;
 use crate::json;
@@ -17,7 +17,7 @@ fn check(live: &str, config: &str, expected: &str) {
     assert_eq!(json::to_text(&merged), expected, "{live} and {config}");
 }
 
-/// Names of containers before, in the configuration, and after.
+/// Asserts the order of containers after a merge.
 fn order(live: &str, config: &str, expected: &str) {
     let list = |names: &str| {
         let items: Vec<String> = names.chars().map(|name| format!(r#"{{"name":"{name}"}}"#)).collect();
@@ -27,7 +27,7 @@ fn order(live: &str, config: &str, expected: &str) {
 }
 
 #[test]
-fn leaves_come_from_the_configuration_and_nothing_goes() {
+fn merge_takes_leaves_from_the_configuration_and_removes_nothing() {
     check(
         r#"{"metadata":{"labels":{"a":"1","b":"2"}},"spec":{"hostname":"x"}}"#,
         r#"{"metadata":{"labels":{"b":"3","c":"4"}},"spec":{"subdomain":"y","hostname":null}}"#,
@@ -36,7 +36,7 @@ fn leaves_come_from_the_configuration_and_nothing_goes() {
 }
 
 #[test]
-fn wholes_are_replaced() {
+fn atomic_values_are_replaced() {
     check(
         r#"{"spec":{"nodeSelector":{"a":"1"},"tolerations":[{"key":"a"}]}}"#,
         r#"{"spec":{"nodeSelector":{"b":"2"},"tolerations":null}}"#,
@@ -45,7 +45,7 @@ fn wholes_are_replaced() {
 }
 
 #[test]
-fn empty_and_null_do_not_clear_what_has_parts() {
+fn empty_and_null_do_not_clear_granular_values() {
     for nothing in [
         r#"{"spec":{"containers":null},"metadata":{"labels":null}}"#,
         r#"{"spec":{"containers":[]},"metadata":{"labels":{}}}"#,
@@ -61,7 +61,7 @@ fn empty_and_null_do_not_clear_what_has_parts() {
 }
 
 #[test]
-fn items_are_merged_by_their_keys() {
+fn items_are_merged_by_key() {
     check(
         r#"{"spec":{"containers":[{"name":"a","image":"x","ports":[{"containerPort":80,"protocol":"TCP","name":"http"}]}]}}"#,
         r#"{"spec":{"containers":[{"name":"b"},{"name":"a","ports":[{"containerPort":80,"name":"web"},{"containerPort":80,"protocol":"UDP"}]}]}}"#,
@@ -70,7 +70,7 @@ fn items_are_merged_by_their_keys() {
 }
 
 #[test]
-fn shared_items_come_in_the_order_of_the_configuration() {
+fn shared_items_take_the_order_of_the_configuration() {
     order("abc", "abc", "abc");
     order("abc", "cba", "cba");
     order("abc", "b", "abc");
@@ -83,7 +83,7 @@ fn shared_items_come_in_the_order_of_the_configuration() {
 }
 
 #[test]
-fn of_items_with_one_key_none_is_merged() {
+fn items_with_duplicate_keys_are_not_merged() {
     check(
         r#"{"spec":{"containers":[{"name":"a","image":"x"},{"name":"a","image":"y"},{"name":"b"}]}}"#,
         r#"{"spec":{"containers":[{"name":"a","command":["c"]}]}}"#,
@@ -98,7 +98,7 @@ fn of_items_with_one_key_none_is_merged() {
 }
 
 #[test]
-fn owners_are_left_out() {
+fn managed_fields_are_not_merged() {
     check(
         r#"{"metadata":{"name":"a","managedFields":[{}]}}"#,
         r#"{"metadata":{"name":"a"}}"#,
@@ -107,7 +107,7 @@ fn owners_are_left_out() {
 }
 
 #[test]
-fn removing_takes_paths_out_and_leaves_null_where_nothing_is_left() {
+fn removal_leaves_null_for_emptied_values() {
     let mut object = value(
         r#"{"metadata":{"labels":{"a":"1"},"finalizers":["x","y"]},"spec":{"hostname":"h","containers":[{"name":"a","image":"x"},{"name":"b","image":"y"}]}}"#,
     );

@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of object field sets and schema violations.
 
 use super::*;
 use crate::json;
@@ -22,7 +22,7 @@ fn wrong(text: &str) -> String {
 }
 
 #[test]
-fn structs_are_no_members_but_leaves_keys_and_items_are() {
+fn leaves_keys_and_items_are_members_but_structs_are_not() {
     assert_eq!(
         of_pod(
             r#"{"metadata":{"labels":{"app":"x"},"finalizers":["f"]},"spec":{"containers":[{"name":"a","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":1}}}],"hostNetwork":true}}"#
@@ -32,7 +32,7 @@ fn structs_are_no_members_but_leaves_keys_and_items_are() {
 }
 
 #[test]
-fn wholes_are_one_path() {
+fn atomic_values_are_one_path() {
     assert_eq!(
         of_pod(
             r#"{"spec":{"nodeSelector":{"a":"b"},"tolerations":[{"key":"k"}],"containers":[{"name":"a","args":["x"]}]}}"#
@@ -42,7 +42,7 @@ fn wholes_are_one_path() {
 }
 
 #[test]
-fn what_is_empty_or_null_leaves_a_trace_but_for_empty_lists() {
+fn empty_and_null_values_are_members_except_empty_lists() {
     assert_eq!(
         of_pod(
             r#"{"metadata":{"labels":{},"annotations":null},"spec":{"containers":[],"volumes":null,"hostname":null,"securityContext":{}}}"#
@@ -52,7 +52,7 @@ fn what_is_empty_or_null_leaves_a_trace_but_for_empty_lists() {
 }
 
 #[test]
-fn of_items_with_one_key_only_the_key_is_told() {
+fn duplicate_keys_are_reported_by_key_only() {
     assert_eq!(
         of_pod(
             r#"{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b","image":"y"},{"name":"a"},{"name":"a"}]}}"#
@@ -62,7 +62,7 @@ fn of_items_with_one_key_only_the_key_is_told() {
 }
 
 #[test]
-fn values_of_any_type_are_taken_as_their_schema_says() {
+fn untyped_values_follow_the_schema() {
     let crd = value(
         r#"{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"default":{"a":{"b":1},"c":[1]},"properties":{"x":{"type":"string"}}}}}]}}"#,
     );
@@ -74,7 +74,7 @@ fn values_of_any_type_are_taken_as_their_schema_says() {
 }
 
 #[test]
-fn keys_that_are_missing_have_their_default_or_zero() {
+fn missing_keys_have_their_default_or_zero() {
     assert_eq!(
         of_pod(r#"{"spec":{"containers":[{"image":"x"}]}}"#),
         r#"{"f:spec":{"f:containers":{"k:{\"name\":\"\"}":{".":{},"f:image":{}}}}}"#
@@ -82,7 +82,7 @@ fn keys_that_are_missing_have_their_default_or_zero() {
 }
 
 #[test]
-fn what_names_the_object_is_not_owned() {
+fn identifying_fields_are_not_owned() {
     let text = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b","uid":"c","creationTimestamp":null,"labels":{"l":"1"},"resourceVersion":"1","generation":1,"managedFields":[],"selfLink":"","clusterName":"","generateName":"a-"}}"#;
     let mut set = paths(&value(text), kind("v1", "Pod"));
     set.subtract(unowned());
@@ -91,7 +91,7 @@ fn what_names_the_object_is_not_owned() {
 }
 
 #[test]
-fn violations_read_as_upstream_has_them() {
+fn violations_have_the_texts_of_upstream() {
     for (config, expected) in [
         (r#"{"spec":{"hostname":"a","containers":[{"name":"a"}]}}"#, "fine"),
         (r#"{"nope":1}"#, ".nope: field not declared in schema"),
@@ -147,14 +147,14 @@ fn violations_read_as_upstream_has_them() {
 }
 
 #[test]
-fn many_items_are_checked_for_duplicates_too() {
+fn duplicates_are_found_in_long_lists() {
     let names: Vec<String> = (0..40).chain([3]).map(|at| format!(r#"{{"name":"c{at}"}}"#)).collect();
     let config = format!(r#"{{"spec":{{"containers":[{}]}}}}"#, names.join(","));
     assert_eq!(wrong(&config), r#".spec.containers: duplicate entries for key [name="c3"]"#);
 }
 
 #[test]
-fn sets_of_an_older_schema_are_brought_in_line() {
+fn sets_of_an_older_schema_are_converted() {
     let read = |text: &str| FieldSet::from_value(&value(text)).unwrap();
     let mut set = read(
         r#"{"f:spec":{"f:nodeSelector":{"f:a":{}},"f:tolerations":{".":{},"i:0":{"f:key":{}}},"f:containers":{"k:{\"name\":\"a\"}":{"f:args":{"v:\"x\"":{}}}},"f:gone":{"f:x":{}}}}"#,
@@ -169,7 +169,7 @@ fn sets_of_an_older_schema_are_brought_in_line() {
 }
 
 #[test]
-fn fields_on_the_way_become_members_but_items_and_keys_do_not() {
+fn prefix_fields_become_members_but_items_and_keys_do_not() {
     let read = |text: &str| FieldSet::from_value(&value(text)).unwrap();
     let mut set = read(
         r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:env":{"k:{\"name\":\"X\"}":{"f:value":{}}}}}}}"#,
@@ -184,10 +184,10 @@ fn fields_on_the_way_become_members_but_items_and_keys_do_not() {
 }
 
 #[test]
-fn every_list_that_patches_merge_says_how_its_items_are_told_apart() {
-    // Upstream falls back to the markers of strategic merge where a list has no type; no built-in kind needs it.
+fn every_list_with_a_merge_patch_strategy_has_a_list_type() {
+    // Upstream falls back to the markers of strategic merge if a list has no type; no built-in kind needs it.
     for definition in builtin().definitions() {
-        for field in definition.fields().filter(|field| field.patch().merge) {
+        for field in definition.fields().filter(|field| field.patch_strategy().merge) {
             let ty = field.ty();
             let is_list = matches!(ty.shape(), crate::schema::Shape::List(_));
             assert!(!is_list || ty.list_type().is_some(), "{definition:?} {field:?}");

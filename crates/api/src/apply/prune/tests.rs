@@ -1,23 +1,23 @@
-//! Claims about the module above, held by tests.
+//! Comparison of one-pass pruning with upstream's algorithm.
 
 use proptest::prelude::*;
 
-use super::super::field_set::Path;
-use super::super::managers::Operation;
+use super::super::field_set::FieldPath;
+use super::super::managers::ManagedOperation;
 use super::super::writer::OneVersion;
 use super::*;
 use crate::json;
 use crate::schema::builtin;
 use crate::time::Time;
 
-/// Sets of paths into the objects below, whoever may have come to own them, members and not.
+/// Sets of paths into the objects below, members and non-members.
 fn sets() -> impl Strategy<Value = FieldSet> {
-    let field = |names: &[&str]| Path::of_fields(names);
+    let field = |names: &[&str]| FieldPath::from_fields(names);
     let below = |item: &str, field: Option<&str>| {
-        let mut path = Path::of_fields(&["spec", "containers"]).0;
+        let mut path = FieldPath::from_fields(&["spec", "containers"]).0;
         path.push(Element::key(vec![("name".into(), item.into())]));
         path.extend(field.map(Element::field));
-        Path(path)
+        FieldPath(path)
     };
     let mut all = vec![
         field(&["metadata"]),
@@ -37,7 +37,7 @@ fn sets() -> impl Strategy<Value = FieldSet> {
     let count = all.len();
     prop::sample::subsequence(all, 0..=count).prop_map(move |paths| {
         let mut set = FieldSet::from_paths(&paths);
-        // Who owns an item owns what it is told apart by.
+        // The owner of an item owns its key.
         for item in ["a", "b", "c"].into_iter().filter(|item| paths.contains(&below(item, None))) {
             set.insert(&below(item, Some("name")));
         }
@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn one_walk_does_what_the_long_way_does(
+    fn one_pass_pruning_equals_pruning_by_version(
         object in objects(), fields in sets(), last in sets(), others in prop::collection::vec(sets(), 0..3)
     ) {
         let of = builtin().kind("", "v1", "Pod").unwrap();
@@ -68,7 +68,7 @@ proptest! {
         let writer = Writer { versions: &versions, api_version: "v1", of, subresource: "", manager: "m", now: Time::EPOCH };
         let entry = |at: usize, fields: FieldSet| Entry {
             manager: format!("m{at}").into(),
-            operation: Operation::Update,
+            operation: ManagedOperation::Update,
             api_version: "v1".into(),
             subresource: "".into(),
             time: None,
@@ -79,7 +79,7 @@ proptest! {
         let last = entry(9, last);
         let (mut short, mut long) = (object.clone(), object);
         let owned: Vec<&FieldSet> = managers.entries().iter().map(|entry| &*entry.fields).chain([&fields]).collect();
-        Walk { in_last: false, gone: false }.value(&mut short, Type::Kind(of), &last.fields, &owned);
+        Pruner { in_last: false, gone: false }.prune_value(&mut short, Type::Kind(of), &last.fields, &owned);
         prune_versions(&writer, &mut long, &managers, &fields, &last);
         prop_assert_eq!(json::to_text(&short), json::to_text(&long));
     }

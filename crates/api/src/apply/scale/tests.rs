@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of managers of the `scale` subresource.
 
 use super::*;
 use crate::json;
@@ -12,8 +12,8 @@ fn managers(text: &str) -> Managers {
     Managers::from_value(&list).unwrap()
 }
 
-fn paths() -> Vec<(&'static str, Option<Path>)> {
-    vec![("apps/v1", Some(Path::of_fields(&["spec", "replicas"]))), ("apps/v2", None)]
+fn paths() -> Vec<(&'static str, Option<FieldPath>)> {
+    vec![("apps/v1", Some(FieldPath::from_fields(&["spec", "replicas"]))), ("apps/v2", None)]
 }
 
 const PARENT: &str = r#"[{"manager":"test","operation":"Apply","apiVersion":"apps/v1","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:spec":{"f:replicas":{},"f:selector":{}}}},{"manager":"other","operation":"Update","apiVersion":"apps/v1","fieldsV1":{"f:spec":{"f:selector":{}}}},{"manager":"old","operation":"Update","apiVersion":"apps/v0","fieldsV1":{"f:spec":{"f:replicas":{}}}},{"manager":"new","operation":"Update","apiVersion":"apps/v2","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#;
@@ -33,7 +33,7 @@ fn row(manager: &str, version: &str, fields: &str) -> (String, String, String) {
 }
 
 #[test]
-fn the_scale_has_the_owners_of_the_replicas() {
+fn scale_has_the_managers_of_the_replicas() {
     let scale = to_scale(&managers(PARENT), &paths());
     assert_eq!(
         shown(&scale),
@@ -42,7 +42,7 @@ fn the_scale_has_the_owners_of_the_replicas() {
 }
 
 #[test]
-fn who_takes_the_replicas_of_the_scale_takes_those_of_the_parent() {
+fn new_owner_of_scale_replicas_owns_those_of_the_parent() {
     for operation in ["Apply", "Update"] {
         let scale = managers(&format!(
             r#"[{{"manager":"test","operation":"{operation}","apiVersion":"autoscaling/v1","time":"2026-01-01T00:00:09Z","fieldsV1":{{"f:spec":{{"f:replicas":{{}}}}}},"subresource":"scale"}}]"#
@@ -62,7 +62,7 @@ fn who_takes_the_replicas_of_the_scale_takes_those_of_the_parent() {
 }
 
 #[test]
-fn a_scale_that_did_not_change_changes_no_owners() {
+fn unchanged_scale_keeps_the_managers() {
     let parent = managers(
         r#"[{"manager":"a","operation":"Apply","apiVersion":"apps/v1","fieldsV1":{"f:spec":{"f:replicas":{},"f:selector":{}}}},{"manager":"b","operation":"Update","apiVersion":"apps/v1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#,
     );
@@ -71,7 +71,7 @@ fn a_scale_that_did_not_change_changes_no_owners() {
 }
 
 #[test]
-fn who_owns_nothing_but_the_replicas_goes_with_them() {
+fn manager_without_remaining_fields_is_removed() {
     let parent = managers(
         r#"[{"manager":"a","operation":"Apply","apiVersion":"apps/v1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#,
     );

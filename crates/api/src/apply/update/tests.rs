@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of field ownership after updates.
 
 use super::super::filter::Filter;
 use super::super::writer::{OneVersion, manager_name};
@@ -32,7 +32,7 @@ fn write(live: Option<&Value>, new: &Value, manager: &str, at: i64, subresource:
     update(&writer, live, new)
 }
 
-/// The object as it is stored: with a uid and its owners.
+/// The stored object, with UID and managers.
 fn stored(mut object: Value, managed: Value) -> Value {
     let metadata = object.ensure_map("metadata");
     metadata.insert("uid", "u");
@@ -49,7 +49,7 @@ fn entries(managed: &Value) -> Vec<(String, String, String)> {
     managed.as_list().map(|list| list.iter().map(row).collect()).unwrap_or_default()
 }
 
-/// What an update changed.
+/// Paths that an update changed.
 fn changed(updated: &Updated) -> &Comparison {
     updated.changed.as_ref().unwrap()
 }
@@ -57,7 +57,7 @@ fn changed(updated: &Updated) -> &Comparison {
 const ONE: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","labels":{"l":"1"}},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},"status":{"replicas":1}}"#;
 
 #[test]
-fn a_create_owns_what_differs_from_nothing() {
+fn create_owns_fields_that_differ_from_the_zero_object() {
     let created = write(None, &object(ONE), "", 0, "");
     let fields = r#"{"f:metadata":{"f:labels":{".":{},"f:l":{}}},"f:spec":{"f:replicas":{},"f:selector":{},"f:template":{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}}}"#;
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_create_owns_what_differs_from_nothing() {
 }
 
 #[test]
-fn an_update_takes_what_it_changes_and_nothing_else() {
+fn update_owns_only_changed_fields() {
     let live = stored(object(ONE), write(None, &object(ONE), "a", 0, "").managed);
     let mut new = live.clone();
     *new.at_mut(&["spec", "replicas"]).unwrap() = 2.into();
@@ -89,7 +89,7 @@ fn an_update_takes_what_it_changes_and_nothing_else() {
 }
 
 #[test]
-fn an_update_that_changes_nothing_changes_no_owner_and_no_time() {
+fn no_op_update_keeps_managers_and_times() {
     let live = stored(object(ONE), write(None, &object(ONE), "a", 0, "").managed);
     let updated = write(Some(&live), &live, "b", 5, "");
     assert_eq!(Some(&updated.managed), live.at(&["metadata", "managedFields"]));
@@ -97,7 +97,7 @@ fn an_update_that_changes_nothing_changes_no_owner_and_no_time() {
 }
 
 #[test]
-fn the_same_manager_has_one_entry_for_each_subresource() {
+fn manager_has_one_entry_per_subresource() {
     let live = stored(object(ONE), write(None, &object(ONE), "a", 0, "").managed);
     let mut new = live.clone();
     *new.at_mut(&["status", "replicas"]).unwrap() = 2.into();
@@ -110,7 +110,7 @@ fn the_same_manager_has_one_entry_for_each_subresource() {
 }
 
 #[test]
-fn owners_that_were_sent_count_unless_they_make_no_sense() {
+fn managed_fields_of_the_request_are_used_if_valid() {
     let live = stored(object(ONE), write(None, &object(ONE), "a", 0, "").managed);
     let sent = |text: &str| {
         let mut new = live.clone();
@@ -126,7 +126,7 @@ fn owners_that_were_sent_count_unless_they_make_no_sense() {
 }
 
 #[test]
-fn who_asked_to_forget_is_not_tracked_until_the_next_apply() {
+fn reset_object_is_untracked_until_the_next_apply() {
     let live = stored(object(ONE), Value::Null);
     let mut new = live.clone();
     *new.at_mut(&["spec", "replicas"]).unwrap() = 2.into();
@@ -136,14 +136,14 @@ fn who_asked_to_forget_is_not_tracked_until_the_next_apply() {
 }
 
 #[test]
-fn entries_in_versions_that_are_gone_are_dropped() {
+fn entries_in_removed_versions_are_dropped() {
     let managed = r#"[{"manager":"x","operation":"Update","apiVersion":"apps/v1beta1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]"#;
     let live = stored(object(ONE), json::parse(managed.as_bytes()).unwrap());
     assert_eq!(write(Some(&live), &live, "b", 5, "").managed, Value::Null);
 }
 
 #[test]
-fn times_are_kept_where_nothing_else_changed() {
+fn times_are_kept_if_nothing_else_changed() {
     let owners = |time: &str, manager: &str| {
         let text = format!(
             r#"[{{"manager":"{manager}","operation":"Apply","apiVersion":"apps/v1","time":"{time}","fieldsType":"FieldsV1","fieldsV1":{{}}}}]"#
@@ -166,7 +166,7 @@ fn times_are_kept_where_nothing_else_changed() {
 }
 
 #[test]
-fn a_manager_without_a_name_is_called_by_its_user_agent() {
+fn manager_without_a_name_is_named_by_its_user_agent() {
     assert_eq!(manager_name("me", "kubectl/v1.32 (linux)"), "me");
     assert_eq!(manager_name("", "kubectl/v1.32 (linux)"), "kubectl");
     assert_eq!(manager_name("", "a\u{7}b"), "ab");

@@ -1,8 +1,8 @@
-//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding: where a policy holds.
+//! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding.
 
 use std::collections::BTreeSet;
 
-use super::{default_match, default_scopes, match_resources, refuse_static_name, static_name_warning};
+use super::{default_match, default_scopes, match_resources, reject_static_name, static_name_warning};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::names::{dns, key};
@@ -10,13 +10,13 @@ use crate::value::Value;
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 
-/// The rules of both kinds of bindings.
-pub struct Binding {
-    /// Whether the policy changes objects.
+/// Rules of both binding kinds.
+pub struct PolicyBinding {
+    /// `true` for MutatingAdmissionPolicyBinding.
     pub mutating: bool,
 }
 
-impl Rules for Binding {
+impl Rules for PolicyBinding {
     fn default(&self, object: &mut Value) {
         let resources = object.at_mut(&["spec", "matchResources"]);
         let Some(resources) = resources.filter(|value| !value.is_null()) else { return };
@@ -31,7 +31,7 @@ impl Rules for Binding {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let late = self.spec(errors, check::field(object, "spec"));
-        refuse_static_name(errors, object);
+        reject_static_name(errors, object);
         errors.append(late);
     }
 
@@ -49,8 +49,8 @@ impl Rules for Binding {
     }
 }
 
-impl Binding {
-    /// Checks a spec, and gives back the complaints that come last.
+impl PolicyBinding {
+    /// Validates a spec, and returns the errors that come last.
     fn spec(&self, errors: &mut ErrorList, spec: &Value) -> ErrorList {
         let path = Path::root("spec");
         let mut late = ErrorList::new();

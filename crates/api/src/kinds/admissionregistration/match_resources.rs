@@ -1,4 +1,4 @@
-//! What policies and their bindings match, and under which conditions.
+//! Validation of `matchResources` and `matchConditions` of policies and bindings.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::kinds::check;
 use crate::value::Value;
 
 const CONDITIONS_MAX: usize = 64;
-/// The operations that can be changed by a policy: all but deletes.
+/// Operations that a mutating policy can match: all but deletes.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// Checks which requests a policy or a binding matches.
+/// Validates the requests that a policy or binding matches.
 pub(super) fn resources(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
     match check::field(resources, "matchPolicy").as_str() {
         None => errors.push(FieldError::required(&path.child("matchPolicy"), "")),
@@ -31,7 +31,7 @@ pub(super) fn resources(errors: &mut ErrorList, path: &Path<'_>, resources: &Val
     }
 }
 
-/// Checks that what is matched can be changed.
+/// Checks that matched requests can be mutated.
 pub(super) fn mutable(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
     let path = path.child("resourceRules");
     let path = path.child("operations");
@@ -42,7 +42,7 @@ pub(super) fn mutable(errors: &mut ErrorList, path: &Path<'_>, resources: &Value
     }
 }
 
-/// Checks the conditions under which requests are matched.
+/// Validates the match conditions.
 pub(super) fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
     if conditions.len() > CONDITIONS_MAX {
         errors.push(FieldError::too_many(path, Some(conditions.len()), CONDITIONS_MAX));

@@ -1,13 +1,13 @@
-//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: rules about writes, as expressions.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
 
 use std::collections::BTreeSet;
 
 use super::{
     FAILURE_POLICIES, REINVOCATION_POLICIES, default_match, default_scopes, match_resources,
-    refuse_static_name, static_name_warning,
+    reject_static_name, static_name_warning,
 };
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
@@ -15,7 +15,7 @@ use crate::value::Value;
 const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 << 10;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// Words of the language of expressions.
+/// Reserved words of CEL.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -40,12 +40,14 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-const ANNOTATION: Go =
-    Go::Struct(&[("Key", "key", Go::Text), ("ValueExpression", "valueExpression", Go::Text)]);
+const ANNOTATION: GoLayout = GoLayout::Struct(&[
+    ("Key", "key", GoLayout::Text),
+    ("ValueExpression", "valueExpression", GoLayout::Text),
+]);
 
-/// The rules of both kinds of policies. Expressions are not compiled.
+/// Rules of both policy kinds. Expressions are not compiled.
 pub struct Policy {
-    /// Whether the policy changes objects.
+    /// `true` for MutatingAdmissionPolicy.
     pub mutating: bool,
 }
 
@@ -74,7 +76,7 @@ impl Rules for Policy {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         self.spec(errors, object, true);
-        refuse_static_name(errors, object);
+        reject_static_name(errors, object);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -216,7 +218,7 @@ fn validations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, name: &str
     }
     let at = path.child("auditAnnotations");
     if annotations.len() > ANNOTATIONS_MAX {
-        let value = check::shown_go(check::field(spec, "auditAnnotations"), &Go::List(&ANNOTATION));
+        let value = check::format_go(check::field(spec, "auditAnnotations"), &GoLayout::List(&ANNOTATION));
         let detail = format!("must not have more than {ANNOTATIONS_MAX} auditAnnotations");
         errors.push(FieldError::invalid(&at, value, detail));
     }

@@ -1,4 +1,4 @@
-//! Which requests are meant: operations, groups, versions, resources.
+//! Validation of admission rules: operations, groups, versions, resources.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::value::Value;
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 
-/// Checks a rule with its operations.
+/// Validates a rule with operations.
 pub(super) fn with_operations(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     let (operations, at) = (check::texts(rule, "operations"), path.child("operations"));
     if operations.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn with_operations(errors: &mut ErrorList, path: &Path<'_>, rule: &Va
     }
 }
 
-/// Checks a rule that may also name objects.
+/// Validates a rule that may also have resource names.
 pub(super) fn with_names(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     let at = path.child("resourceNames");
     let mut seen = BTreeSet::new();
@@ -56,13 +56,13 @@ fn star_alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str
     }
 }
 
-/// Checks resources and subresources: none may be covered by another twice.
+/// Validates resources and subresources: none may overlap with another.
 fn resources(errors: &mut ErrorList, path: &Path<'_>, resources: &[&str]) {
     if resources.is_empty() {
         errors.push(FieldError::required(path, ""));
     }
     let (mut all_below, mut below_all) = (BTreeSet::new(), BTreeSet::new());
-    // Only the last resource without a subresource counts, as it always has.
+    // As upstream, only the last resource without a subresource counts.
     let mut plain = false;
     for (i, one) in resources.iter().enumerate() {
         let path = path.index(i);

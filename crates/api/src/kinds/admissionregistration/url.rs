@@ -1,4 +1,4 @@
-//! Where a webhook is called: a URL, or a service.
+//! Validation of the client configuration of a webhook: a URL, or a service.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::check;
@@ -8,7 +8,7 @@ use crate::value::Value;
 
 const FORM: &str = "; desired format: https://host[/path]";
 
-/// Checks where to call.
+/// Validates the client configuration.
 pub(super) fn client_config(errors: &mut ErrorList, path: &Path<'_>, config: &Value) {
     let (address, target) = (check::field(config, "url").as_str(), check::field(config, "service"));
     match (address, target.is_null()) {
@@ -18,8 +18,8 @@ pub(super) fn client_config(errors: &mut ErrorList, path: &Path<'_>, config: &Va
     }
 }
 
-/// The parts of a URL that are looked at.
-struct Parts<'a> {
+/// Parts of a URL that are validated.
+struct UrlParts<'a> {
     scheme: String,
     user: Option<&'a str>,
     host: &'a str,
@@ -53,7 +53,7 @@ fn url(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     }
 }
 
-fn parse(text: &str) -> Result<Parts<'_>, String> {
+fn parse(text: &str) -> Result<UrlParts<'_>, String> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err("net/url: invalid control character in URL".to_owned());
     }
@@ -67,7 +67,7 @@ fn parse(text: &str) -> Result<Parts<'_>, String> {
             return Err("first path segment in URL cannot contain colon".to_owned());
         }
         escapes(rest)?;
-        return Ok(Parts { scheme, user: None, host: "", query, fragment });
+        return Ok(UrlParts { scheme, user: None, host: "", query, fragment });
     };
     let (authority, rest) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
     let (user, host) = match authority.rsplit_once('@') {
@@ -81,10 +81,10 @@ fn parse(text: &str) -> Result<Parts<'_>, String> {
         return Err(format!("invalid character {} in host name", Quoted(odd.encode_utf8(&mut [0; 4]))));
     }
     escapes(rest)?;
-    Ok(Parts { scheme, user, host, query, fragment })
+    Ok(UrlParts { scheme, user, host, query, fragment })
 }
 
-/// The scheme before the first colon, if what stands there can be one.
+/// Splits off the scheme before the first colon, if it is valid.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -98,7 +98,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     Ok(("", text))
 }
 
-/// Checks that what follows the name of a host is a port.
+/// Checks that a port follows the host name.
 fn port(host: &str) -> Result<(), String> {
     let after = match host.rsplit_once(']') {
         Some((_, after)) => after,
@@ -122,7 +122,7 @@ fn escapes(text: &str) -> Result<(), String> {
 }
 
 fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
-    // A missing namespace is reported at the name and the other way around, as it always has been.
+    // As upstream, a missing namespace is reported at the name and vice versa.
     for (missing, shown) in [("namespace", "name"), ("name", "namespace")] {
         if check::text(service, missing).is_empty() {
             errors.push(FieldError::required(&path.child(shown), ""));

@@ -1,10 +1,10 @@
-//! ValidatingWebhookConfiguration and MutatingWebhookConfiguration: whom to ask about writes.
+//! ValidatingWebhookConfiguration and MutatingWebhookConfiguration.
 
 use std::collections::BTreeSet;
 
 use super::{
     FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, default_match, default_scopes, match_resources,
-    refuse_static_name, rule, static_name_warning, url,
+    reject_static_name, rule, static_name_warning, url,
 };
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
@@ -14,8 +14,8 @@ use crate::value::Value;
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const SIDE_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
-/// Resources about which webhooks are never asked: that could lock everyone out.
-const NEVER_ASKED: [(&str, &str); 6] = [
+/// Resources for which webhooks are never called, because a webhook could lock out all clients.
+const NEVER_CALLED: [(&str, &str); 6] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
     ("authorization.k8s.io", "localsubjectaccessreviews"),
@@ -24,13 +24,13 @@ const NEVER_ASKED: [(&str, &str); 6] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-/// The rules of both kinds of webhook configurations.
+/// Rules of both webhook configuration kinds.
 pub struct Webhooks {
-    /// Whether the webhooks change objects.
+    /// `true` for MutatingWebhookConfiguration.
     pub mutating: bool,
 }
 
-/// What is asked of webhooks beyond what was always asked.
+/// Checks that apply to new webhooks only.
 #[derive(Clone, Copy)]
 struct Strictness {
     no_side_effects: bool,
@@ -49,7 +49,7 @@ impl Strictness {
         label_values: true,
     };
 
-    /// An update need not be better than what it replaces.
+    /// Strictness of an update: checks that the old webhooks fail are skipped.
     fn of_update(new: &[Value], old: &[Value]) -> Strictness {
         let has_no_effects = |hook: &Value| NO_SIDE_EFFECTS.contains(&check::text(hook, "sideEffects"));
         let versions = |hook| check::texts(hook, "admissionReviewVersions");
@@ -96,13 +96,13 @@ impl Rules for Webhooks {
         true
     }
 
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         !check::same(check::field(new, "webhooks"), check::field(old, "webhooks"))
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         self.hooks(errors, check::list(object, "webhooks"), Strictness::NEW);
-        refuse_static_name(errors, object);
+        reject_static_name(errors, object);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -114,7 +114,7 @@ impl Rules for Webhooks {
         let mut warnings: Vec<String> = static_name_warning(new, old).into_iter().collect();
         for (i, hook) in check::list(new, "webhooks").iter().enumerate() {
             for (j, rule) in check::list(hook, "rules").iter().enumerate() {
-                for (group, resource) in never_asked(rule) {
+                for (group, resource) in resources_never_called(rule) {
                     warnings.push(format!(
                         "webhooks[{i}].rules[{j}]: {resource}.{group} is excluded from admission webhooks; this rule will have no effect"
                     ));
@@ -129,8 +129,8 @@ impl Rules for Webhooks {
     }
 }
 
-/// The resources that a rule names although webhooks are never asked about them.
-fn never_asked(rule: &Value) -> Vec<(&str, &str)> {
+/// Resources of a rule for which webhooks are never called.
+fn resources_never_called(rule: &Value) -> Vec<(&str, &str)> {
     let (groups, resources) = (check::texts(rule, "apiGroups"), check::texts(rule, "resources"));
     let mut found = Vec::new();
     if groups.contains(&"*") || resources.contains(&"*") {
@@ -139,7 +139,7 @@ fn never_asked(rule: &Value) -> Vec<(&str, &str)> {
     for group in groups {
         for resource in &resources {
             let one = (group, *resource);
-            if NEVER_ASKED.contains(&one) && !found.contains(&one) {
+            if NEVER_CALLED.contains(&one) && !found.contains(&one) {
                 found.push(one);
             }
         }

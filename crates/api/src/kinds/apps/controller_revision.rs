@@ -1,11 +1,11 @@
-//! ControllerRevision: what a workload wanted at one time, kept so that it can be had again.
+//! ControllerRevision: an immutable snapshot of a workload's state, for rollbacks.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::workload::nonnegative;
 use crate::kinds::{Rules, check_immutable};
 use crate::value::Value;
 
-/// The rules of ControllerRevision.
+/// Rules of ControllerRevision.
 pub struct ControllerRevision;
 
 impl Rules for ControllerRevision {

@@ -1,25 +1,25 @@
-//! DaemonSet: one pod on each node that fits.
+//! DaemonSet: one pod on each eligible node.
 //!
-//! Upstream counts the changes of the template inside the spec; in this version the count is an annotation,
-//! which only the server writes.
+//! Upstream keeps the template generation in the internal spec; in this version it is an annotation that only
+//! the server writes.
 
 use super::TEMPLATE;
 use super::deployment::amount;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::core::pod_spec::{self, internal};
-use crate::kinds::read::{fill, fill_absent, part, shown, text};
+use crate::kinds::read::{fill, fill_absent, present, shown, text};
 use crate::kinds::workload::{
-    check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, has_invalid_values, int_or_percent, is_empty_selector,
-    nonnegative,
+    check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
+    check_selector, check_template, check_template_labels, has_invalid_values, int_or_percent,
+    is_empty_selector, nonnegative,
 };
 use crate::value::Value;
 
-/// How often the template changed, and 1 for the first.
+/// Annotation with the template generation, which starts at 1.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The rules of DaemonSet.
+/// Rules of DaemonSet.
 pub struct DaemonSet;
 
 impl DaemonSet {
@@ -31,7 +31,7 @@ impl DaemonSet {
         let template = spec.get("template").unwrap_or(&Value::Null);
         check_daemon_selector(errors, spec, old, &path);
         check_template(errors, template, old.and_then(|old| old.get("template")), &template_path);
-        check_runs_for_ever(errors, template, &template_path, "DaemonSet");
+        check_long_running(errors, template, &template_path, "DaemonSet");
         nonnegative(errors, spec, &path, &["minReadySeconds"]);
         check_update_strategy(errors, spec, &path.child("updateStrategy"));
         nonnegative(errors, spec, &path, &["revisionHistoryLimit"]);
@@ -48,7 +48,7 @@ impl Rules for DaemonSet {
     }
 
     fn default(&self, object: &mut Value) {
-        // Whoever writes the object owns the count, even one who does not speak of it.
+        // The annotation is always set, so that every writer owns it.
         set_template_generation(object, template_generation(object));
         let spec = object.ensure_map("spec");
         let strategy = spec.ensure_map("updateStrategy");
@@ -101,13 +101,13 @@ impl Rules for DaemonSet {
             ];
             nonnegative(errors, status, &Path::root("status"), &counters);
         }
-        collisions_only_rise(errors, new, old);
+        check_collision_count(errors, new, old);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if old.is_none_or(|old| new.at(&TEMPLATE) != old.at(&TEMPLATE)) {
-            super::warn_of_template(new, old, &mut warnings);
+            super::warn_about_template(new, old, &mut warnings);
         }
         warnings
     }
@@ -124,8 +124,8 @@ fn set_template_generation(object: &mut Value, generation: i64) {
 
 fn check_daemon_selector(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &Path<'_>) {
     let selector_path = path.child("selector");
-    let selector = part(spec, "selector");
-    let lenient = has_invalid_values(old.and_then(|old| part(old, "selector")));
+    let selector = present(spec, "selector");
+    let lenient = has_invalid_values(old.and_then(|old| present(old, "selector")));
     let valid = selector.is_none_or(|selector| check_selector(errors, &selector_path, selector, lenient));
     if valid {
         let template = spec.get("template").unwrap_or(&Value::Null);
@@ -158,8 +158,8 @@ fn check_rolling_update(errors: &mut ErrorList, rolling: &Value, path: &Path<'_>
     let (unavailable, surge) = (amount(rolling, "maxUnavailable"), amount(rolling, "maxSurge"));
     check_int_or_percent(errors, &unavailable, &unavailable_path);
     check_int_or_percent(errors, &surge, &surge_path);
-    check_at_most_whole(errors, &unavailable, &unavailable_path);
-    check_at_most_whole(errors, &surge, &surge_path);
+    check_at_most_100_percent(errors, &unavailable, &unavailable_path);
+    check_at_most_100_percent(errors, &surge, &surge_path);
     match (int_or_percent(Some(&unavailable)) != 0, int_or_percent(Some(&surge)) != 0) {
         (true, true) => {
             let detail = "may not be set when maxUnavailable is non-zero";

@@ -1,19 +1,19 @@
-//! Deployment: pods of one template, replaced step by step when the template changes.
+//! Deployment: replicated pods with rolling updates.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::core::pod_spec::{self, internal};
-use crate::kinds::read::{fill, fill_absent, number_part, part, shown, text};
+use crate::kinds::read::{fill, fill_absent, optional_number, present, shown, text};
 use crate::kinds::workload::{
-    check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, collisions_only_rise, int_or_percent, is_empty_selector, nonnegative,
+    check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
+    check_selector, check_template, check_template_labels, int_or_percent, is_empty_selector, nonnegative,
 };
 use crate::value::Value;
 
-/// The annotation by which a client asks for an older revision. It counts as a part of the spec.
+/// Annotation with the revision to roll back to. It counts as a part of the spec.
 const ROLLBACK_ANNOTATION: &str = "deprecated.deployment.rollback.to";
 
-/// The rules of Deployment.
+/// Rules of Deployment.
 pub struct Deployment;
 
 impl Deployment {
@@ -31,8 +31,8 @@ impl Deployment {
             errors.push(FieldError::invalid(&path.child("version"), revision, detail));
         }
         nonnegative(errors, spec, &path, &["progressDeadlineSeconds"]);
-        let deadline = number_part(spec, "progressDeadlineSeconds");
-        let ready = number_part(spec, "minReadySeconds").unwrap_or(0);
+        let deadline = optional_number(spec, "progressDeadlineSeconds");
+        let ready = optional_number(spec, "minReadySeconds").unwrap_or(0);
         if let Some(deadline) = deadline.filter(|deadline| *deadline <= ready) {
             let path = path.child("progressDeadlineSeconds");
             errors.push(FieldError::invalid(&path, deadline, "must be greater than minReadySeconds"));
@@ -53,8 +53,8 @@ impl Rules for Deployment {
         true
     }
 
-    /// Annotations count too, because they are copied to the replica sets.
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    /// Annotations count too, because they are copied to the ReplicaSets.
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         let annotations = ["metadata", "annotations"];
         new.get("spec") != old.get("spec") || new.at(&annotations) != old.at(&annotations)
     }
@@ -76,7 +76,7 @@ impl Rules for Deployment {
 
     fn default_status(&self, _object: &mut Value) {}
 
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &["template"]
     }
 
@@ -118,7 +118,7 @@ impl Rules for Deployment {
             let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
             super::check_parts(errors, status, &path, &parts, "cannot be greater than readyReplicas");
         }
-        collisions_only_rise(errors, new, old);
+        check_collision_count(errors, new, old);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -126,7 +126,7 @@ impl Rules for Deployment {
     }
 }
 
-/// Checks the selector and the template of a Deployment or ReplicaSet; both speak of themselves alike.
+/// Validates the selector and the template of a Deployment or ReplicaSet, which have the same messages.
 pub(super) fn check_selected_template(
     errors: &mut ErrorList,
     spec: &Value,
@@ -134,7 +134,7 @@ pub(super) fn check_selected_template(
     path: &Path<'_>,
 ) {
     let selector_path = path.child("selector");
-    let selector = part(spec, "selector");
+    let selector = present(spec, "selector");
     let valid = match selector {
         None => {
             errors.push(FieldError::required(&selector_path, ""));
@@ -157,7 +157,7 @@ pub(super) fn check_selected_template(
     let template_path = path.child("template");
     check_template_labels(errors, selector, template, &template_path);
     check_template(errors, template, old.and_then(|old| old.get("template")), &template_path);
-    check_runs_for_ever(errors, template, &template_path, "ReplicaSet");
+    check_long_running(errors, template, &template_path, "ReplicaSet");
 }
 
 fn check_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
@@ -183,9 +183,9 @@ fn check_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
     }
 }
 
-/// An amount that is 0 unless it is set.
+/// An int-or-percent value; 0 if absent.
 pub(super) fn amount(parent: &Value, field: &str) -> Value {
-    part(parent, field).cloned().unwrap_or(Value::Int(0))
+    present(parent, field).cloned().unwrap_or(Value::Int(0))
 }
 
 fn check_rolling_update(errors: &mut ErrorList, rolling: &Value, path: &Path<'_>) {
@@ -197,5 +197,5 @@ fn check_rolling_update(errors: &mut ErrorList, rolling: &Value, path: &Path<'_>
         let detail = "may not be 0 when `maxSurge` is 0";
         errors.push(FieldError::invalid(&unavailable_path, shown(Some(&unavailable)), detail));
     }
-    check_at_most_whole(errors, &unavailable, &unavailable_path);
+    check_at_most_100_percent(errors, &unavailable, &unavailable_path);
 }

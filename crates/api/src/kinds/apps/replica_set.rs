@@ -1,4 +1,4 @@
-//! ReplicaSet: so many pods of one template.
+//! ReplicaSet: a fixed number of pods of one template.
 
 use super::deployment::check_selected_template;
 use crate::field_error::{ErrorList, Path};
@@ -8,7 +8,7 @@ use crate::kinds::read::fill_absent;
 use crate::kinds::workload::nonnegative;
 use crate::value::Value;
 
-/// The rules of ReplicaSet.
+/// Rules of ReplicaSet.
 pub struct ReplicaSet;
 
 impl ReplicaSet {
@@ -37,7 +37,7 @@ impl Rules for ReplicaSet {
 
     fn default_status(&self, _object: &mut Value) {}
 
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &["template"]
     }
 

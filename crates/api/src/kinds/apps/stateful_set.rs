@@ -1,26 +1,26 @@
-//! StatefulSet: pods with names and volumes of their own.
+//! StatefulSet: pods with stable names and volumes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
-use crate::kinds::read::{fill, fill_absent, list, map_entries, number_part, part, shown, text};
+use crate::kinds::read::{fill, fill_absent, list, map_entries, optional_number, present, shown, text};
 use crate::kinds::workload::{
-    check_at_most_whole, check_int_or_percent, check_runs_for_ever, check_selector, check_template,
-    check_template_labels, check_unchanged, collisions_only_rise, int_or_percent, is_empty_selector,
-    nonnegative,
+    check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
+    check_selector, check_template, check_template_labels, check_unchanged, int_or_percent,
+    is_empty_selector, nonnegative,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::names::{NameRule, dns, metadata};
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-/// The rules of StatefulSet.
+/// Rules of StatefulSet.
 pub struct StatefulSet;
 
 impl Rules for StatefulSet {
-    /// Pods are named after it, and their names are those of hosts.
+    /// Pods are named after it, and their names are host names.
     fn name_rule(&self) -> NameRule {
         NameRule::Label
     }
@@ -84,8 +84,8 @@ impl Rules for StatefulSet {
         keep(errors, "podManagementPolicy");
     }
 
-    /// What was let through once is let through again: where the old object was wrong already, the template is
-    /// not judged. The old object is looked at only if the new one has faults.
+    /// Ratcheting: if the old object was invalid already, the template is not validated. The old object is
+    /// validated only if the new one has errors.
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         check_spec(new, Some(old), false, &mut found);
@@ -117,21 +117,21 @@ impl Rules for StatefulSet {
             let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
             super::check_parts(errors, status, &path, &parts, "cannot be greater than status.readyReplicas");
         }
-        collisions_only_rise(errors, new, old);
+        check_collision_count(errors, new, old);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if old.is_none_or(|old| self.desire_changed(new, old)) {
-            super::warn_of_template(new, old, &mut warnings);
+        if old.is_none_or(|old| self.has_new_generation(new, old)) {
+            super::warn_about_template(new, old, &mut warnings);
         }
         let Some(spec) = new.get("spec") else { return warnings };
         for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
-            // Clients know the path of an update with one step more.
+            // Upstream's path of an update has one more segment.
             let inner = if old.is_some() { ".Spec" } else { "" };
-            warn_of_claim(claim, &format!("spec.volumeClaimTemplates[{index}]{inner}"), &mut warnings);
+            warn_about_claim(claim, &format!("spec.volumeClaimTemplates[{index}]{inner}"), &mut warnings);
         }
-        if number_part(spec, "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+        if optional_number(spec, "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
             warnings.push(
                 "spec.revisionHistoryLimit: a negative value retains all historical revisions; \
                  a value >= 0 is recommended"
@@ -142,7 +142,7 @@ impl Rules for StatefulSet {
     }
 }
 
-/// A claim in the template is a whole object, so it says what it is.
+/// A claim template is a whole object, with kind and version.
 fn default_claim(claim: &mut Value) {
     let claim = claim.make_map();
     claim.insert("kind", "PersistentVolumeClaim");
@@ -151,7 +151,7 @@ fn default_claim(claim: &mut Value) {
     fill(claim.ensure_map("status"), "phase", "Pending");
 }
 
-fn warn_of_claim(claim: &Value, path: &str, warnings: &mut Vec<String>) {
+fn warn_about_claim(claim: &Value, path: &str, warnings: &mut Vec<String>) {
     for list in ["requests", "limits"] {
         let amount = claim.str_at(&["spec", "resources", list, "storage"]);
         if let Ok(quantity) = Quantity::parse(amount)
@@ -184,12 +184,12 @@ fn check_spec(new: &Value, old: Option<&Value>, skip_template: bool, errors: &mu
     }
     let template_path = path.child("template");
     if check_stateful_selector(errors, spec, &path.child("selector")) {
-        let template = template_as_run(spec);
+        let template = pod_template(spec);
         let old = old.and_then(|old| old.at(&["spec", "template"]));
         check_stateful_template(errors, spec, &template, (old, skip_template), &template_path);
     }
     let template = spec.get("template").unwrap_or(&Value::Null);
-    check_runs_for_ever(errors, template, &template_path, "StatefulSet");
+    check_long_running(errors, template, &template_path, "StatefulSet");
 }
 
 fn check_pod_management(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
@@ -224,7 +224,7 @@ fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
                 if int_or_percent(Some(amount)) == 0 {
                     errors.push(FieldError::invalid(&path, shown(Some(amount)), "cannot be 0"));
                 }
-                check_at_most_whole(errors, amount, &path);
+                check_at_most_100_percent(errors, amount, &path);
             }
         }
         _ => {
@@ -245,7 +245,7 @@ fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
     }
 }
 
-/// Checks the claims. They never change, so this is done once.
+/// Validates the claim templates. They are immutable, so this runs on create only.
 fn check_claims(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
     for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
         let path = path.index(index);
@@ -253,9 +253,9 @@ fn check_claims(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
     }
 }
 
-/// Checks the selector, and says whether it selects anything.
+/// Validates the selector; `true` if it selects anything.
 fn check_stateful_selector(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) -> bool {
-    let Some(selector) = part(spec, "selector") else {
+    let Some(selector) = present(spec, "selector") else {
         errors.push(FieldError::required(path, ""));
         return true;
     };
@@ -270,8 +270,8 @@ fn check_stateful_selector(errors: &mut ErrorList, spec: &Value, path: &Path<'_>
     valid
 }
 
-/// The template as its pods will have it: they get their host names and the volumes of the claims.
-fn template_as_run(spec: &Value) -> Cow<'_, Value> {
+/// The template as its pods get it, with host names and the volumes of the claims.
+fn pod_template(spec: &Value) -> Cow<'_, Value> {
     let empty = Value::Null;
     let template = spec.get("template").unwrap_or(&empty);
     let claims = list(spec, "volumeClaimTemplates");
@@ -312,8 +312,8 @@ fn check_stateful_template(
     (old, skip): (Option<&Value>, bool),
     path: &Path<'_>,
 ) {
-    if part(spec, "selector").is_none_or(|selector| !is_empty_selector(selector)) {
-        check_template_labels(errors, part(spec, "selector"), template, path);
+    if present(spec, "selector").is_none_or(|selector| !is_empty_selector(selector)) {
+        check_template_labels(errors, present(spec, "selector"), template, path);
     }
     if !skip {
         check_template(errors, template, old, path);

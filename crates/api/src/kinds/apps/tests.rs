@@ -1,9 +1,9 @@
-//! Workloads, good and bad.
+//! Validation and defaulting of workloads.
 
-use crate::kinds::workload::trial::{Trial, parse};
+use crate::kinds::workload::fixture::{KindFixture, parse};
 use crate::value::Value;
 
-const DEPLOYMENT: Trial = Trial {
+const DEPLOYMENT: KindFixture = KindFixture {
     group: "apps",
     version: "v1",
     kind: "Deployment",
@@ -12,7 +12,7 @@ const DEPLOYMENT: Trial = Trial {
         "restartPolicy":"Always","containers":[{"name":"main","image":"nginx:1"}]}}}}"#,
 };
 
-const REPLICA_SET: Trial = Trial {
+const REPLICA_SET: KindFixture = KindFixture {
     group: "apps",
     version: "v1",
     kind: "ReplicaSet",
@@ -21,7 +21,7 @@ const REPLICA_SET: Trial = Trial {
         "restartPolicy":"Always","containers":[{"name":"main","image":"nginx:1"}]}}}}"#,
 };
 
-const DAEMON_SET: Trial = Trial {
+const DAEMON_SET: KindFixture = KindFixture {
     group: "apps",
     version: "v1",
     kind: "DaemonSet",
@@ -30,7 +30,7 @@ const DAEMON_SET: Trial = Trial {
         "restartPolicy":"Always","containers":[{"name":"main","image":"nginx:1"}]}}}}"#,
 };
 
-const STATEFUL_SET: Trial = Trial {
+const STATEFUL_SET: KindFixture = KindFixture {
     group: "apps",
     version: "v1",
     kind: "StatefulSet",
@@ -39,7 +39,7 @@ const STATEFUL_SET: Trial = Trial {
         "restartPolicy":"Always","containers":[{"name":"main","image":"nginx:1"}]}}}}"#,
 };
 
-const REVISION: Trial = Trial {
+const REVISION: KindFixture = KindFixture {
     group: "apps",
     version: "v1",
     kind: "ControllerRevision",
@@ -73,7 +73,7 @@ fn deployments_default_to_a_rolling_update_of_one_pod() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn deployments_are_refused_for_what_is_wrong() {
+fn invalid_deployments_are_rejected() {
     let strategy_fault = |shown: &str| {
         format!(
             "spec.strategy: Unsupported value: {shown}: supported values: \"Recreate\", \"RollingUpdate\""
@@ -163,7 +163,7 @@ fn deployments_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn steps_of_a_deployment_are_numbers_or_percentages() {
+fn rolling_update_values_are_numbers_or_percentages() {
     let percent = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
                    regex used for validation is '[0-9]+%')";
     let at = "spec.strategy.rollingUpdate";
@@ -199,14 +199,14 @@ fn steps_of_a_deployment_are_numbers_or_percentages() {
 }
 
 #[test]
-fn the_selector_of_a_workload_never_changes() {
+fn selector_of_a_workload_is_immutable() {
     let relabel =
         r#"{"spec":{"selector":{"matchLabels":{"app":"z"}},"template":{"metadata":{"labels":{"app":"z"}}}}}"#;
     let fault = "spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"z\"}}: field is immutable";
     for kind in [DEPLOYMENT, REPLICA_SET, DAEMON_SET, STATEFUL_SET] {
         kind.updates("{}", &[("{}", &[]), (relabel, &[fault])]);
     }
-    // The order of the faults differs from kind to kind.
+    // The order of errors depends on the kind.
     let only = r#"{"spec":{"selector":{"matchLabels":{"app":"z"}}}}"#;
     let mismatch = "spec.template.metadata.labels: Invalid value: {\"app\":\"x\"}: `selector` does not match \
                     template `labels`";
@@ -215,20 +215,20 @@ fn the_selector_of_a_workload_never_changes() {
 }
 
 #[test]
-fn generation_follows_the_spec_and_for_deployments_annotations() {
+fn generation_rises_with_the_spec_and_for_deployments_with_annotations() {
     let old = DEPLOYMENT.created("{}");
     let rules = DEPLOYMENT.rules();
     assert!(rules.has_generation() && rules.has_status() && rules.allows_unconditional_update());
-    assert!(!rules.desire_changed(&DEPLOYMENT.created(r#"{"metadata":{"labels":{"a":"b"}}}"#), &old));
-    assert!(rules.desire_changed(&DEPLOYMENT.created(r#"{"metadata":{"annotations":{"a":"b"}}}"#), &old));
-    assert!(rules.desire_changed(&DEPLOYMENT.created(r#"{"spec":{"paused":true}}"#), &old));
+    assert!(!rules.has_new_generation(&DEPLOYMENT.created(r#"{"metadata":{"labels":{"a":"b"}}}"#), &old));
+    assert!(rules.has_new_generation(&DEPLOYMENT.created(r#"{"metadata":{"annotations":{"a":"b"}}}"#), &old));
+    assert!(rules.has_new_generation(&DEPLOYMENT.created(r#"{"spec":{"paused":true}}"#), &old));
     let old = REPLICA_SET.created("{}");
     let annotated = REPLICA_SET.created(r#"{"metadata":{"annotations":{"a":"b"}}}"#);
-    assert!(!REPLICA_SET.rules().desire_changed(&annotated, &old));
+    assert!(!REPLICA_SET.rules().has_new_generation(&annotated, &old));
 }
 
 #[test]
-fn the_status_of_a_deployment_adds_up() {
+fn status_counters_of_a_deployment_are_consistent() {
     let all =
         r#"{"replicas":3,"updatedReplicas":3,"readyReplicas":3,"availableReplicas":3,"collisionCount":1}"#;
     DEPLOYMENT.statuses(&[
@@ -265,7 +265,7 @@ fn the_status_of_a_deployment_adds_up() {
 }
 
 #[test]
-fn replica_sets_are_refused_for_what_is_wrong() {
+fn invalid_replica_sets_are_rejected() {
     assert_eq!(REPLICA_SET.created("{}").at(&["spec", "replicas"]), Some(&Value::Int(1)));
     REPLICA_SET.creates(&[
         ("{}", &[]),
@@ -311,7 +311,7 @@ fn replica_sets_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn daemon_sets_are_refused_for_what_is_wrong() {
+fn invalid_daemon_sets_are_rejected() {
     let rolling = "spec.updateStrategy.rollingUpdate";
     DAEMON_SET.creates(&[
         ("{}", &[]),
@@ -377,7 +377,7 @@ fn daemon_sets_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn daemon_sets_count_the_changes_of_their_template() {
+fn template_generation_counts_template_changes() {
     const ANNOTATION: &str = "deprecated.daemonset.template.generation";
     let count = |object: &Value| object.str_at(&["metadata", "annotations", ANNOTATION]).to_owned();
     let old = DAEMON_SET.created("{}");
@@ -397,7 +397,7 @@ fn daemon_sets_count_the_changes_of_their_template() {
 }
 
 #[test]
-fn stateful_sets_default_to_ordered_pods_and_claims_that_stay() {
+fn stateful_sets_default_to_ordered_pods_and_retained_claims() {
     let claims = r#"{"spec":{"volumeClaimTemplates":[{"metadata":{"name":"d"},"spec":{"accessModes":["ReadWriteOnce"],
         "resources":{"requests":{"storage":"1Gi"}}}}]}}"#;
     let object = STATEFUL_SET.created(claims);
@@ -423,7 +423,7 @@ fn stateful_sets_default_to_ordered_pods_and_claims_that_stay() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn stateful_sets_are_refused_for_what_is_wrong() {
+fn invalid_stateful_sets_are_rejected() {
     let strategy = "spec.updateStrategy";
     STATEFUL_SET.creates(&[
         ("{}", &[]),
@@ -512,7 +512,7 @@ fn stateful_sets_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn some_of_a_stateful_set_never_changes() {
+fn immutable_fields_of_stateful_sets() {
     STATEFUL_SET.updates(
         "{}",
         &[
@@ -553,7 +553,7 @@ fn some_of_a_stateful_set_never_changes() {
 }
 
 #[test]
-fn the_claims_of_a_stateful_set_are_checked_once_and_stay() {
+fn claim_templates_are_validated_on_create_and_immutable() {
     let claim = |modes: &str, amount: &str| {
         format!(
             r#"{{"spec":{{"volumeClaimTemplates":[{{"metadata":{{"name":"d"}},"spec":{{"accessModes":[{modes}],
@@ -582,7 +582,7 @@ fn the_claims_of_a_stateful_set_are_checked_once_and_stay() {
 }
 
 #[test]
-fn a_pod_of_a_stateful_set_mounts_its_claims() {
+fn template_may_mount_claim_templates() {
     let object = |mount: &str| {
         format!(
             r#"{{"spec":{{"volumeClaimTemplates":[{{"metadata":{{"name":"d"}},"spec":{{"accessModes":["ReadWriteOnce"],
@@ -598,7 +598,7 @@ fn a_pod_of_a_stateful_set_mounts_its_claims() {
 }
 
 #[test]
-fn revisions_keep_their_data() {
+fn revision_data_is_immutable() {
     REVISION.creates(&[
         ("{}", &[]),
         (r#"{"revision":-1}"#, &["revision: Invalid value: -1: must be greater than or equal to 0"]),
@@ -618,7 +618,7 @@ fn revisions_keep_their_data() {
 }
 
 #[test]
-fn writers_are_warned() {
+fn warnings_of_workloads() {
     let dots = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
                 label is recommended: [must not contain dots]";
     DEPLOYMENT.warns(&[("{}", &[]), (r#"{"metadata":{"name":"a.b"}}"#, &[dots])]);

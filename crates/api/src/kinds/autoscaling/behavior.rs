@@ -1,7 +1,7 @@
-//! How fast an autoscaler may scale.
+//! Scaling behavior of a HorizontalPodAutoscaler: policies and stabilization windows.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::read::{list, number_part, text};
+use crate::kinds::read::{list, optional_number, text};
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
@@ -10,7 +10,7 @@ const WINDOW_SECONDS_MAX: i64 = 3600;
 const SELECTIONS: [&str; 3] = ["Disabled", "Max", "Min"];
 const POLICIES: [&str; 2] = ["Percent", "Pods"];
 
-/// Fills in both directions.
+/// Sets the defaults of both directions.
 pub(super) fn default(behavior: &mut Value) {
     let behavior = behavior.make_map();
     let up = behavior.ensure_map("scaleUp");
@@ -32,7 +32,7 @@ fn policy(kind: &str, value: i64) -> Map {
     [("type", Value::from(kind)), ("value", value.into()), ("periodSeconds", 15.into())].into_iter().collect()
 }
 
-/// Checks `spec.behavior`.
+/// Validates `spec.behavior`.
 pub(super) fn check(errors: &mut ErrorList, behavior: &Value, path: &Path<'_>) {
     for direction in ["scaleUp", "scaleDown"] {
         if let Some(rules) = behavior.get(direction) {
@@ -42,7 +42,7 @@ pub(super) fn check(errors: &mut ErrorList, behavior: &Value, path: &Path<'_>) {
 }
 
 fn check_rules(errors: &mut ErrorList, rules: &Value, path: &Path<'_>) {
-    let window = number_part(rules, "stabilizationWindowSeconds");
+    let window = optional_number(rules, "stabilizationWindowSeconds");
     let window_path = path.child("stabilizationWindowSeconds");
     if let Some(window) = window.filter(|window| *window < 0) {
         errors.push(FieldError::invalid(&window_path, window, "must be greater than or equal to zero"));
@@ -77,8 +77,10 @@ fn check_policy(errors: &mut ErrorList, policy: &Value, path: &Path<'_>) {
         let value = BadValue::json_string(kind);
         errors.push(FieldError::not_supported(&path.child("type"), value, &POLICIES));
     }
-    let (value, period) =
-        (number_part(policy, "value").unwrap_or(0), number_part(policy, "periodSeconds").unwrap_or(0));
+    let (value, period) = (
+        optional_number(policy, "value").unwrap_or(0),
+        optional_number(policy, "periodSeconds").unwrap_or(0),
+    );
     if value <= 0 {
         errors.push(FieldError::invalid(&path.child("value"), value, "must be greater than zero"));
     }

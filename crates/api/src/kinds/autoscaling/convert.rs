@@ -1,8 +1,8 @@
-//! HorizontalPodAutoscaler in version 1, and back.
+//! Conversion of HorizontalPodAutoscaler between versions 1 and 2.
 //!
-//! Version 1 knows one metric, the use of CPU. What else an autoscaler says travels in annotations, in forms of
-//! their own: metrics and their values in the form of the first alpha, the behavior by the names that its fields
-//! have inside upstream's server. An annotation that cannot be read is dropped.
+//! Version 1 has one metric, CPU utilization. Everything else is kept in annotations, each in its own format:
+//! metrics and their values as in the first alpha version, the behavior with the field names of upstream's
+//! internal type. An annotation that cannot be parsed is dropped.
 
 use super::horizontal_pod_autoscaler::{CPU_UTILIZATION_DEFAULT, cpu_metric};
 use crate::json;
@@ -15,7 +15,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// The annotations that carry something, with two that only beta versions used.
+/// Annotations of the conversion, with two that only beta versions used.
 const ANNOTATIONS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -25,116 +25,116 @@ const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// What sort of value a field holds.
+/// Type of a field.
 #[derive(Clone, Copy)]
-enum Sort {
+enum FieldType {
     Text,
     Int,
     Quantity,
-    /// A quantity that is written even if it is nothing.
+    /// A quantity that is written even if it is zero.
     QuantityAlways,
     Object,
 }
 
-/// A field of an annotation, its sort, and where version 2 keeps it.
-type Field = (&'static str, Sort, &'static [&'static str]);
+/// A field of an annotation, its type, and its path in version 2.
+type Field = (&'static str, FieldType, &'static [&'static str]);
 
-/// A sort of metric: its field, and the fields of what is wanted and of what was measured.
-struct Source {
+/// A metric source: its field, and the fields of its target and of its current value.
+struct MetricSource {
     field: &'static str,
     wanted: &'static [Field],
     measured: &'static [Field],
 }
 
-/// The sorts of metrics, in the order in which they are written.
-const SOURCES: [Source; 5] = [
-    Source {
+/// Metric sources in the order in which they are written.
+const SOURCES: [MetricSource; 5] = [
+    MetricSource {
         field: "object",
         wanted: &[
-            ("target", Sort::Object, &["describedObject"]),
-            ("metricName", Sort::Text, &["metric", "name"]),
-            ("targetValue", Sort::QuantityAlways, &["target", "value"]),
-            ("selector", Sort::Object, &["metric", "selector"]),
-            ("averageValue", Sort::Quantity, &["target", "averageValue"]),
+            ("target", FieldType::Object, &["describedObject"]),
+            ("metricName", FieldType::Text, &["metric", "name"]),
+            ("targetValue", FieldType::QuantityAlways, &["target", "value"]),
+            ("selector", FieldType::Object, &["metric", "selector"]),
+            ("averageValue", FieldType::Quantity, &["target", "averageValue"]),
         ],
         measured: &[
-            ("target", Sort::Object, &["describedObject"]),
-            ("metricName", Sort::Text, &["metric", "name"]),
-            ("currentValue", Sort::QuantityAlways, &["current", "value"]),
-            ("selector", Sort::Object, &["metric", "selector"]),
-            ("averageValue", Sort::Quantity, &["current", "averageValue"]),
+            ("target", FieldType::Object, &["describedObject"]),
+            ("metricName", FieldType::Text, &["metric", "name"]),
+            ("currentValue", FieldType::QuantityAlways, &["current", "value"]),
+            ("selector", FieldType::Object, &["metric", "selector"]),
+            ("averageValue", FieldType::Quantity, &["current", "averageValue"]),
         ],
     },
-    Source {
+    MetricSource {
         field: "pods",
         wanted: &[
-            ("metricName", Sort::Text, &["metric", "name"]),
-            ("targetAverageValue", Sort::QuantityAlways, &["target", "averageValue"]),
-            ("selector", Sort::Object, &["metric", "selector"]),
+            ("metricName", FieldType::Text, &["metric", "name"]),
+            ("targetAverageValue", FieldType::QuantityAlways, &["target", "averageValue"]),
+            ("selector", FieldType::Object, &["metric", "selector"]),
         ],
         measured: &[
-            ("metricName", Sort::Text, &["metric", "name"]),
-            ("currentAverageValue", Sort::QuantityAlways, &["current", "averageValue"]),
-            ("selector", Sort::Object, &["metric", "selector"]),
+            ("metricName", FieldType::Text, &["metric", "name"]),
+            ("currentAverageValue", FieldType::QuantityAlways, &["current", "averageValue"]),
+            ("selector", FieldType::Object, &["metric", "selector"]),
         ],
     },
-    Source {
+    MetricSource {
         field: "resource",
         wanted: &[
-            ("name", Sort::Text, &["name"]),
-            ("targetAverageUtilization", Sort::Int, &["target", "averageUtilization"]),
-            ("targetAverageValue", Sort::Quantity, &["target", "averageValue"]),
+            ("name", FieldType::Text, &["name"]),
+            ("targetAverageUtilization", FieldType::Int, &["target", "averageUtilization"]),
+            ("targetAverageValue", FieldType::Quantity, &["target", "averageValue"]),
         ],
         measured: &[
-            ("name", Sort::Text, &["name"]),
-            ("currentAverageUtilization", Sort::Int, &["current", "averageUtilization"]),
-            ("currentAverageValue", Sort::QuantityAlways, &["current", "averageValue"]),
+            ("name", FieldType::Text, &["name"]),
+            ("currentAverageUtilization", FieldType::Int, &["current", "averageUtilization"]),
+            ("currentAverageValue", FieldType::QuantityAlways, &["current", "averageValue"]),
         ],
     },
-    Source {
+    MetricSource {
         field: "containerResource",
         wanted: &[
-            ("name", Sort::Text, &["name"]),
-            ("targetAverageUtilization", Sort::Int, &["target", "averageUtilization"]),
-            ("targetAverageValue", Sort::Quantity, &["target", "averageValue"]),
-            ("container", Sort::Text, &["container"]),
+            ("name", FieldType::Text, &["name"]),
+            ("targetAverageUtilization", FieldType::Int, &["target", "averageUtilization"]),
+            ("targetAverageValue", FieldType::Quantity, &["target", "averageValue"]),
+            ("container", FieldType::Text, &["container"]),
         ],
         measured: &[
-            ("name", Sort::Text, &["name"]),
-            ("currentAverageUtilization", Sort::Int, &["current", "averageUtilization"]),
-            ("currentAverageValue", Sort::QuantityAlways, &["current", "averageValue"]),
-            ("container", Sort::Text, &["container"]),
+            ("name", FieldType::Text, &["name"]),
+            ("currentAverageUtilization", FieldType::Int, &["current", "averageUtilization"]),
+            ("currentAverageValue", FieldType::QuantityAlways, &["current", "averageValue"]),
+            ("container", FieldType::Text, &["container"]),
         ],
     },
-    Source {
+    MetricSource {
         field: "external",
         wanted: &[
-            ("metricName", Sort::Text, &["metric", "name"]),
-            ("metricSelector", Sort::Object, &["metric", "selector"]),
-            ("targetValue", Sort::Quantity, &["target", "value"]),
-            ("targetAverageValue", Sort::Quantity, &["target", "averageValue"]),
+            ("metricName", FieldType::Text, &["metric", "name"]),
+            ("metricSelector", FieldType::Object, &["metric", "selector"]),
+            ("targetValue", FieldType::Quantity, &["target", "value"]),
+            ("targetAverageValue", FieldType::Quantity, &["target", "averageValue"]),
         ],
         measured: &[
-            ("metricName", Sort::Text, &["metric", "name"]),
-            ("metricSelector", Sort::Object, &["metric", "selector"]),
-            ("currentValue", Sort::QuantityAlways, &["current", "value"]),
-            ("currentAverageValue", Sort::Quantity, &["current", "averageValue"]),
+            ("metricName", FieldType::Text, &["metric", "name"]),
+            ("metricSelector", FieldType::Object, &["metric", "selector"]),
+            ("currentValue", FieldType::QuantityAlways, &["current", "value"]),
+            ("currentAverageValue", FieldType::Quantity, &["current", "averageValue"]),
         ],
     },
 ];
 
-/// The fields of a behavior: the name inside upstream's server, and ours.
-const RULES: [(&str, &str, Sort); 2] = [
-    ("StabilizationWindowSeconds", "stabilizationWindowSeconds", Sort::Int),
-    ("SelectPolicy", "selectPolicy", Sort::Text),
+/// Fields of a behavior: the name in upstream's internal type, and the JSON name.
+const RULES: [(&str, &str, FieldType); 2] = [
+    ("StabilizationWindowSeconds", "stabilizationWindowSeconds", FieldType::Int),
+    ("SelectPolicy", "selectPolicy", FieldType::Text),
 ];
-const POLICY: [(&str, &str, Sort); 3] = [
-    ("Type", "type", Sort::Text),
-    ("Value", "value", Sort::Int),
-    ("PeriodSeconds", "periodSeconds", Sort::Int),
+const POLICY: [(&str, &str, FieldType); 3] = [
+    ("Type", "type", FieldType::Text),
+    ("Value", "value", FieldType::Int),
+    ("PeriodSeconds", "periodSeconds", FieldType::Int),
 ];
 
-/// Makes an autoscaler of version 2 one of version 1.
+/// Converts an autoscaler from version 2 to version 1.
 pub fn to_v1(object: &mut Value) {
     let mut carried: Vec<(&str, Value)> = Vec::new();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
@@ -187,7 +187,7 @@ pub fn to_v1(object: &mut Value) {
     object.make_map().insert("apiVersion", "autoscaling/v1");
 }
 
-/// Makes an autoscaler of version 1 one of version 2.
+/// Converts an autoscaler from version 1 to version 2.
 pub fn from_v1(object: &mut Value) {
     let carried = |name: &str| {
         let text = object.at(&["metadata", "annotations", name])?.as_str()?;
@@ -237,7 +237,7 @@ fn drop_annotations(object: &mut Value) {
     }
 }
 
-/// The description of a metric of the CPU of all containers.
+/// The resource of a metric for the CPU of all containers.
 fn cpu_resource(metric: &Value) -> Option<&Value> {
     let resource = metric.get("resource")?;
     (text(metric, "type") == "Resource" && text(resource, "name") == "cpu").then_some(resource)
@@ -256,17 +256,17 @@ fn cpu_status(percent: i64) -> Value {
     metric
 }
 
-fn write_metric(metric: &Value, fields: fn(&Source) -> &'static [Field]) -> Value {
+fn write_metric(metric: &Value, fields: fn(&MetricSource) -> &'static [Field]) -> Value {
     let mut written = Map::new();
     written.insert("type", text(metric, "type"));
     for source in &SOURCES {
         let Some(described) = metric.get(source.field) else { continue };
         let mut out = Map::new();
-        for (name, sort, path) in fields(source) {
-            match (described.at(path), sort) {
+        for (name, field_type, path) in fields(source) {
+            match (described.at(path), field_type) {
                 (Some(value), _) => drop(out.insert(*name, value.clone())),
-                (None, Sort::QuantityAlways) => drop(out.insert(*name, "0")),
-                (None, Sort::Text) => drop(out.insert(*name, "")),
+                (None, FieldType::QuantityAlways) => drop(out.insert(*name, "0")),
+                (None, FieldType::Text) => drop(out.insert(*name, "")),
                 (None, _) => {}
             }
         }
@@ -289,7 +289,7 @@ fn write_condition(mut condition: Value) -> Value {
 }
 
 fn write_behavior(behavior: &Value) -> Value {
-    let named = |value: &Value, names: &[(&'static str, &str, Sort)]| -> Map {
+    let named = |value: &Value, names: &[(&'static str, &str, FieldType)]| -> Map {
         names.iter().map(|(name, field, _)| (*name, value.get(field).cloned().unwrap_or_default())).collect()
     };
     let rules = |direction: &str| {
@@ -304,13 +304,13 @@ fn write_behavior(behavior: &Value) -> Value {
     Value::Map([("ScaleUp", rules("scaleUp")), ("ScaleDown", rules("scaleDown"))].into_iter().collect())
 }
 
-/// The value of a field as Go finds it: in any case, if not in the right one. Null is none.
+/// Value of a field as Go finds it: case-insensitive if there is no exact match. `None` for null.
 fn find<'a>(value: &'a Map, name: &str) -> Option<&'a Value> {
     let in_any_case = || value.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     value.get(name).or_else(in_any_case).filter(|value| !value.is_null())
 }
 
-/// Reads a list; nothing if an item cannot be read.
+/// Parses a list; `None` if an item is invalid.
 fn read_list(list: &Value, read: fn(&Map) -> Option<Value>) -> Option<Vec<Value>> {
     match list {
         Value::Null => Some(Vec::new()),
@@ -325,33 +325,34 @@ fn read_list(list: &Value, read: fn(&Map) -> Option<Value>) -> Option<Vec<Value>
     }
 }
 
-/// Reads a value of a sort; nothing if it is of another.
-fn read_value(value: &Value, sort: Sort) -> Option<Value> {
-    match (sort, value) {
-        (Sort::Text, Value::Str(_)) | (Sort::Object, Value::Map(_)) => Some(value.clone()),
-        (Sort::Int, Value::Int(number)) => i32::try_from(*number).ok().map(Value::from),
-        (Sort::Quantity | Sort::QuantityAlways, Value::Str(text)) => {
+/// Parses a value of a type; `None` if it has another type.
+fn read_value(value: &Value, field_type: FieldType) -> Option<Value> {
+    match (field_type, value) {
+        (FieldType::Text, Value::Str(_)) | (FieldType::Object, Value::Map(_)) => Some(value.clone()),
+        (FieldType::Int, Value::Int(number)) => i32::try_from(*number).ok().map(Value::from),
+        (FieldType::Quantity | FieldType::QuantityAlways, Value::Str(text)) => {
             Some(Value::from(&*stored_text(text).ok()?))
         }
-        (Sort::Quantity | Sort::QuantityAlways, Value::Int(_) | Value::Float(_)) => {
+        (FieldType::Quantity | FieldType::QuantityAlways, Value::Int(_) | Value::Float(_)) => {
             Some(Value::from(&*stored_text(&json::to_text(value)).ok()?))
         }
         _ => None,
     }
 }
 
-fn read_metric(metric: &Map, fields: fn(&Source) -> &'static [Field]) -> Option<Value> {
+fn read_metric(metric: &Map, fields: fn(&MetricSource) -> &'static [Field]) -> Option<Value> {
     let mut read = Value::map();
-    let kind = find(metric, "type").map_or(Some(Value::from("")), |kind| read_value(kind, Sort::Text))?;
+    let kind =
+        find(metric, "type").map_or(Some(Value::from("")), |kind| read_value(kind, FieldType::Text))?;
     read.make_map().insert("type", kind);
     for source in &SOURCES {
         let Some(described) = find(metric, source.field) else { continue };
         let described = described.as_map()?;
         let out = read.make_map().ensure(source.field, Value::map);
-        for (name, sort, path) in fields(source) {
-            let value = match (find(described, name), sort) {
-                (Some(value), sort) => read_value(value, *sort)?,
-                (None, Sort::QuantityAlways) => Value::from("0"),
+        for (name, field_type, path) in fields(source) {
+            let value = match (find(described, name), field_type) {
+                (Some(value), field_type) => read_value(value, *field_type)?,
+                (None, FieldType::QuantityAlways) => Value::from("0"),
                 (None, _) => continue,
             };
             let (last, parents) = path.split_last().expect("paths have a field");
@@ -367,7 +368,7 @@ fn read_measured(metric: &Map) -> Option<Value> {
     read_metric(metric, |source| source.measured)
 }
 
-/// Reads a metric, and infers what the target is from what is set.
+/// Parses a metric, and infers the target type from the fields that are set.
 fn read_wanted(metric: &Map) -> Option<Value> {
     let mut read = read_metric(metric, |source| source.wanted)?;
     for source in &SOURCES {
@@ -377,7 +378,7 @@ fn read_wanted(metric: &Map) -> Option<Value> {
         let kind = match source.field {
             "object" if !has(target, "averageValue") => "Value",
             "object" => {
-                // The form always has a value, so nothing means none.
+                // The format always has a value, so zero means absent.
                 if target.get_str("value").is_some_and(is_zero) {
                     target.remove("value");
                 }
@@ -400,7 +401,7 @@ fn read_condition(condition: &Map) -> Option<Value> {
     let mut read = Map::new();
     for field in ["type", "status", "lastTransitionTime", "reason", "message"] {
         if let Some(value) = find(condition, field) {
-            read.insert(field, read_value(value, Sort::Text)?);
+            read.insert(field, read_value(value, FieldType::Text)?);
         }
     }
     if let Some(time) = read.get_str("lastTransitionTime") {
@@ -412,7 +413,7 @@ fn read_condition(condition: &Map) -> Option<Value> {
     Some(Value::Map(read))
 }
 
-/// Reads a behavior; nothing if it cannot be read or says nothing.
+/// Parses a behavior; `None` if it is invalid or empty.
 fn read_behavior(behavior: &Value) -> Option<Value> {
     let behavior = behavior.as_map()?;
     let mut read = Map::new();
@@ -430,7 +431,7 @@ fn read_rules(rules: &Map) -> Option<Value> {
         read.insert("policies", Value::List(read_list(policies, read_policy)?));
     }
     if let Some(tolerance) = find(rules, "Tolerance") {
-        read.insert("tolerance", read_value(tolerance, Sort::Quantity)?);
+        read.insert("tolerance", read_value(tolerance, FieldType::Quantity)?);
     }
     Some(Value::Map(read))
 }
@@ -439,11 +440,11 @@ fn read_policy(policy: &Map) -> Option<Value> {
     read_named(policy, &POLICY).map(Value::Map)
 }
 
-fn read_named(value: &Map, names: &[(&str, &'static str, Sort)]) -> Option<Map> {
+fn read_named(value: &Map, names: &[(&str, &'static str, FieldType)]) -> Option<Map> {
     let mut read = Map::new();
-    for (name, field, sort) in names {
+    for (name, field, field_type) in names {
         if let Some(value) = find(value, name) {
-            read.insert(*field, read_value(value, *sort)?);
+            read.insert(*field, read_value(value, *field_type)?);
         }
     }
     Some(read)

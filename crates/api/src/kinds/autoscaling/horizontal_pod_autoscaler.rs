@@ -1,19 +1,19 @@
-//! HorizontalPodAutoscaler: as many pods as a metric asks for.
+//! HorizontalPodAutoscaler: scales a workload by metrics.
 //!
-//! It is stored in version 2; [`super::convert`] makes version 1 of it and back.
+//! The storage version is v2; [`super::convert`] converts to and from v1.
 
 use super::{behavior, metrics};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::read::{fill_absent, list, number_part, text};
+use crate::kinds::read::{fill_absent, list, optional_number, text};
 use crate::kinds::workload::nonnegative;
 use crate::names::key;
 use crate::value::{Map, Value};
 
-/// The share of the requested CPU that pods should use, unless the autoscaler says what to measure.
+/// Default target utilization of the requested CPU in percent, for an autoscaler without metrics.
 pub(super) const CPU_UTILIZATION_DEFAULT: i64 = 80;
 
-/// The rules of HorizontalPodAutoscaler.
+/// Rules of HorizontalPodAutoscaler.
 pub struct HorizontalPodAutoscaler;
 
 impl Rules for HorizontalPodAutoscaler {
@@ -55,7 +55,7 @@ impl Rules for HorizontalPodAutoscaler {
     }
 }
 
-/// The metric that keeps the use of CPU at a share of what was requested.
+/// CPU utilization metric with a target in percent of the request.
 pub(super) fn cpu_metric(percent: i64) -> Value {
     let target: Map =
         [("type", Value::from("Utilization")), ("averageUtilization", percent.into())].into_iter().collect();
@@ -63,12 +63,12 @@ pub(super) fn cpu_metric(percent: i64) -> Value {
     Value::Map([("type", Value::from("Resource")), ("resource", resource.into())].into_iter().collect())
 }
 
-/// How strictly a reference to another object is judged.
+/// Strictness of the validation of an object reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReferenceRules {
-    /// Kinds of the core group are meant too.
+    /// Kinds of the core group are allowed.
     pub(super) core_group: bool,
-    /// Any version will do.
+    /// Any version is allowed.
     pub(super) any_version: bool,
 }
 
@@ -76,7 +76,8 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(spec) = new.get("spec") else { return };
     let old = old.and_then(|old| old.get("spec"));
     let path = Path::root("spec");
-    let (min, max) = (number_part(spec, "minReplicas"), number_part(spec, "maxReplicas").unwrap_or(0));
+    let (min, max) =
+        (optional_number(spec, "minReplicas"), optional_number(spec, "maxReplicas").unwrap_or(0));
     let max_path = path.child("maxReplicas");
     if min.is_some_and(|min| max < min) {
         errors.push(FieldError::invalid(&max_path, max, "must be greater than or equal to `minReplicas`"));
@@ -88,7 +89,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     if let Some(behavior) = spec.get("behavior") {
         behavior::check(errors, behavior, &path.child("behavior"));
     }
-    // These are named last.
+    // These errors come last.
     if let Some(min) = min.filter(|min| *min < 0) {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(&path.child("minReplicas"), min, detail));
@@ -100,7 +101,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     }
 }
 
-/// What was there already may stay; ReplicationController is the one kind of the core group that scales.
+/// An existing target may stay; ReplicationController is the only kind of the core group with a scale.
 fn target_rules(target: &Value, old: Option<&Value>) -> ReferenceRules {
     let same = |old: &Value, field| old.str_at(&["scaleTargetRef", field]) == text(target, field);
     let any_version = old.is_some_and(|old| same(old, "apiVersion") && same(old, "kind"));
@@ -119,7 +120,7 @@ fn metric_rules(old: Option<&Value>) -> ReferenceRules {
     ReferenceRules { any_version, ..rules }
 }
 
-/// Checks a reference to an object of some kind and version.
+/// Validates a reference to an object of any kind and version.
 pub(super) fn check_reference(
     errors: &mut ErrorList,
     reference: &Value,

@@ -1,14 +1,14 @@
-//! What an autoscaler measures.
+//! Validation of the metrics of a HorizontalPodAutoscaler.
 
 use super::horizontal_pod_autoscaler::{ReferenceRules, check_reference};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::resource_list::check_container_name;
-use crate::kinds::read::{list, number_part, text};
+use crate::kinds::read::{list, optional_number, text};
 use crate::names::{dns, key};
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-/// The types of metrics, sorted, and the fields that describe them.
+/// Metric types, sorted, with their fields.
 const TYPES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -18,17 +18,17 @@ const TYPES: [(&str, &str); 5] = [
 ];
 const TYPE_NAMES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-/// The order in which the fields are looked at.
+/// Order in which the fields are validated.
 const FIELDS: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 
-/// Checks `spec.metrics`.
+/// Validates `spec.metrics`.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, path: &Path<'_>, rules: ReferenceRules) {
     let metrics = list(spec, "metrics");
     for (index, metric) in metrics.iter().enumerate() {
         check_metric(errors, metric, &path.index(index), rules);
     }
     let works_without_pods = |metric: &Value| matches!(text(metric, "type"), "Object" | "External");
-    if number_part(spec, "minReplicas") == Some(0) && !metrics.iter().any(works_without_pods) {
+    if optional_number(spec, "minReplicas") == Some(0) && !metrics.iter().any(works_without_pods) {
         let detail =
             "must specify at least one Object or External metric to support scaling to zero replicas";
         errors.push(FieldError::forbidden(path, detail));
@@ -58,7 +58,7 @@ fn check_metric(errors: &mut ErrorList, metric: &Value, path: &Path<'_>, rules: 
             errors.push(FieldError::required(&path.child(field), detail));
         }
         Some(_) => {}
-        // Clients know this one twice.
+        // Upstream reports this error twice.
         None => errors.push(unsupported()),
     }
     if present.len() != 1 {
@@ -159,7 +159,7 @@ fn check_target(errors: &mut ErrorList, target: &Value, path: &Path<'_>) {
             errors.push(FieldError::invalid(&path.child(field), value, "must be positive"));
         }
     }
-    if let Some(percent) = number_part(target, "averageUtilization").filter(|percent| *percent < 1) {
+    if let Some(percent) = optional_number(target, "averageUtilization").filter(|percent| *percent < 1) {
         let path = path.child("averageUtilization");
         errors.push(FieldError::invalid(&path, percent, "must be greater than 0"));
     }

@@ -1,11 +1,11 @@
-//! Autoscalers and scales, good and bad.
+//! Validation and defaulting of autoscalers and scales.
 
-use super::scale::{self, ApplyError};
+use super::scale::{self, ScaleError};
 use crate::field_error::ErrorList;
-use crate::kinds::workload::trial::{Trial, parse};
+use crate::kinds::workload::fixture::{KindFixture, parse};
 use crate::value::Value;
 
-const HPA: Trial = Trial {
+const HPA: KindFixture = KindFixture {
     group: "autoscaling",
     version: "v2",
     kind: "HorizontalPodAutoscaler",
@@ -13,13 +13,13 @@ const HPA: Trial = Trial {
         "scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"maxReplicas":5}}"#,
 };
 
-/// A change that makes the one metric of the good object this one.
+/// Patch that replaces the metric of the valid object.
 fn metric(metric: &str) -> String {
     format!(r#"{{"spec":{{"metrics":[{metric}]}}}}"#)
 }
 
 #[test]
-fn autoscalers_keep_the_cpu_at_four_fifths_unless_they_say_otherwise() {
+fn autoscalers_default_to_80_percent_cpu() {
     let object = HPA.created("{}");
     assert_eq!(object.at(&["spec", "minReplicas"]), Some(&Value::Int(1)));
     let cpu = r#"[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization",
@@ -35,7 +35,7 @@ fn autoscalers_keep_the_cpu_at_four_fifths_unless_they_say_otherwise() {
 }
 
 #[test]
-fn autoscalers_are_refused_for_what_is_wrong() {
+fn invalid_autoscalers_are_rejected() {
     let target = "spec.scaleTargetRef";
     HPA.creates(&[
         ("{}", &[]),
@@ -89,7 +89,7 @@ fn autoscalers_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn a_target_that_was_there_before_may_stay() {
+fn existing_target_may_stay() {
     HPA.updates(
         r#"{"spec":{"scaleTargetRef":{"apiVersion":"v1"}}}"#,
         &[
@@ -111,7 +111,7 @@ fn a_target_that_was_there_before_may_stay() {
 }
 
 #[test]
-fn metrics_are_of_one_sort() {
+fn metric_has_exactly_one_source() {
     let at = "spec.metrics[0]";
     let sorts = "\"ContainerResource\", \"External\", \"Object\", \"Pods\", \"Resource\"";
     let unsupported = format!("{at}.type: Unsupported value: \"Odd\": supported values: {sorts}");
@@ -138,9 +138,9 @@ fn metrics_are_of_one_sort() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn metrics_are_refused_for_what_is_wrong() {
+fn invalid_metrics_are_rejected() {
     let at = "spec.metrics[0]";
-    let target = |sort: &str, fault: &str| format!("{at}.{sort}.target.{fault}");
+    let target = |field_type: &str, fault: &str| format!("{at}.{field_type}.target.{fault}");
     HPA.creates(&[
         (
             &metric(r#"{"type":"Resource","resource":{"target":{"type":"Odd"}}}"#),
@@ -244,7 +244,7 @@ fn metrics_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn behavior_has_bounds() {
+fn behavior_is_bounded() {
     let case = |rules: &str| format!(r#"{{"spec":{{"behavior":{{"scaleUp":{rules}}}}}}}"#);
     let at = "spec.behavior.scaleUp";
     HPA.creates(&[
@@ -283,7 +283,7 @@ fn behavior_has_bounds() {
 }
 
 #[test]
-fn the_status_of_an_autoscaler_counts_up_from_nothing() {
+fn status_counters_are_not_negative() {
     HPA.statuses(&[
         ("{}", "{}", r#"{"currentReplicas":1,"desiredReplicas":2}"#, &[]),
         (
@@ -307,7 +307,7 @@ const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadat
     {"key":"c","operator":"NotIn","values":["y","x"]}]}},"status":{"replicas":2}}"#;
 
 #[test]
-fn a_scale_is_a_view_of_a_workload() {
+fn scale_is_a_view_of_a_workload() {
     let expected = r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"n","uid":"u",
         "resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"replicas":3},
         "status":{"replicas":2,"selector":"a=1,b=2,c notin (x,y)"}}"#;
@@ -326,7 +326,7 @@ fn a_scale_is_a_view_of_a_workload() {
 }
 
 #[test]
-fn a_scale_writes_back_replicas_and_revision() {
+fn scale_writes_back_replicas_and_resource_version() {
     let mut workload = parse(DEPLOYMENT);
     let scale = parse(r#"{"metadata":{"uid":"u","resourceVersion":"9"},"spec":{"replicas":8}}"#);
     scale::apply(&scale, &mut workload).unwrap();
@@ -337,12 +337,12 @@ fn a_scale_writes_back_replicas_and_revision() {
     assert_eq!(workload.at(&["metadata", "resourceVersion"]), None);
     let other = parse(r#"{"metadata":{"uid":"v"},"spec":{"replicas":8}}"#);
     let fault = scale::apply(&other, &mut workload).unwrap_err();
-    assert_eq!(fault, ApplyError::Uid { wanted: "v".into(), found: "u".into() });
+    assert_eq!(fault, ScaleError::Uid { wanted: "v".into(), found: "u".into() });
     assert_eq!(fault.to_string(), "Precondition failed: UID in precondition: v, UID in object meta: u");
 }
 
 #[test]
-fn a_scale_is_not_negative() {
+fn negative_scale_is_rejected() {
     let faults = |scale: &str| {
         let mut errors = ErrorList::new();
         scale::validate(&parse(scale), &mut errors);

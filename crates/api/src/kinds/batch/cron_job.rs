@@ -1,18 +1,18 @@
-//! CronJob: a Job again and again.
+//! CronJob: creates Jobs on a schedule.
 
 use super::{job_spec, schedule, time_zone};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::read::{fill, fill_absent, shown, text};
-use crate::kinds::workload::{nonnegative, warn_of_name};
+use crate::kinds::workload::{nonnegative, warn_about_name};
 use crate::value::Value;
 
-/// The Jobs get eleven characters more, and 63 are what a name of theirs may have.
+/// Maximum bytes of a name: the names of Jobs have eleven more characters, and at most 63.
 const NAME_BYTES_MAX: usize = 52;
 
 const POLICIES: [&str; 3] = ["Allow", "Forbid", "Replace"];
 
-/// The rules of CronJob.
+/// Rules of CronJob.
 pub struct CronJob;
 
 impl Rules for CronJob {
@@ -64,11 +64,11 @@ impl Rules for CronJob {
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if old.is_none() {
-            warn_of_name(new, &mut warnings);
+            warn_about_name(new, &mut warnings);
         }
         let at = ["spec", "jobTemplate", "spec"];
         if let Some(spec) = new.at(&at)
-            && old.is_none_or(|old| self.desire_changed(new, old))
+            && old.is_none_or(|old| self.has_new_generation(new, old))
         {
             let root = Path::root("spec");
             let template = root.child("jobTemplate");
@@ -110,7 +110,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     nonnegative(errors, spec, &path, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
 }
 
-/// A missing schedule is named last.
+/// The error for a missing schedule comes last.
 fn require_schedule(object: &Value, errors: &mut ErrorList) {
     if object.str_at(&["spec", "schedule"]).is_empty() {
         let spec = Path::root("spec");
@@ -139,7 +139,7 @@ fn check_schedule(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, pat
     }
 }
 
-/// The Jobs always get generated selectors.
+/// Jobs of a CronJob always have generated selectors.
 fn check_job_template(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &Path<'_>) {
     let at = ["jobTemplate", "spec"];
     let Some(job) = spec.at(&at) else { return };

@@ -1,8 +1,8 @@
-//! Durations as Go reads them: `1h30m`, `1.5s`, `-2us`.
+//! Go durations: `1h30m`, `1.5s`, `-2us`.
 
 use std::fmt;
 
-/// The units, longest name first where one begins with another, and how many nanoseconds they have.
+/// Units with their nanoseconds; the longer name first if one is a prefix of another.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -14,28 +14,28 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// The largest amount of nanoseconds, that of the smallest negative duration.
+/// Maximum nanoseconds, the magnitude of the smallest negative duration.
 const NANOS_MAX: u64 = 1 << 63;
 
-/// Why a text is no duration.
+/// Invalid duration, with the texts of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DurationError {
-    /// It has not the form of one, or is too long.
+    /// The text is malformed or out of range.
     #[error("time: invalid duration {0}")]
-    Invalid(Quoted),
+    Invalid(QuotedBytes),
     /// A number has no unit.
     #[error("time: missing unit in duration {0}")]
-    MissingUnit(Quoted),
-    /// A number has a unit that there is not.
+    MissingUnit(QuotedBytes),
+    /// A number has an unknown unit.
     #[error("time: unknown unit {0} in duration {1}")]
-    UnknownUnit(Quoted, Quoted),
+    UnknownUnit(QuotedBytes, QuotedBytes),
 }
 
-/// A text in quotes, with bytes that are not plain ASCII as `\x`.
+/// A quoted string in which bytes outside printable ASCII are `\x` escapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Quoted(String);
+pub(super) struct QuotedBytes(String);
 
-impl fmt::Display for Quoted {
+impl fmt::Display for QuotedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;
         for byte in self.0.bytes() {
@@ -49,9 +49,9 @@ impl fmt::Display for Quoted {
     }
 }
 
-/// Reads a duration in nanoseconds.
+/// Parses a duration in nanoseconds.
 pub(super) fn parse(text: &str) -> Result<i64, DurationError> {
-    let quoted = || Quoted(text.to_owned());
+    let quoted = || QuotedBytes(text.to_owned());
     let invalid = || DurationError::Invalid(quoted());
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -66,7 +66,7 @@ pub(super) fn parse(text: &str) -> Result<i64, DurationError> {
     }
     let mut total: u64 = 0;
     while !rest.is_empty() {
-        let (nanos, after) = part(rest, &quoted)?.ok_or_else(invalid)?;
+        let (nanos, after) = parse_part(rest, &quoted)?.ok_or_else(invalid)?;
         total = total.checked_add(nanos).filter(|total| *total <= NANOS_MAX).ok_or_else(invalid)?;
         rest = after;
     }
@@ -76,8 +76,11 @@ pub(super) fn parse(text: &str) -> Result<i64, DurationError> {
     i64::try_from(total).map_err(|_| invalid())
 }
 
-/// Reads one number and its unit; nothing if there is none or it is too large.
-fn part<'a>(text: &'a str, quoted: &impl Fn() -> Quoted) -> Result<Option<(u64, &'a str)>, DurationError> {
+/// Parses one number with its unit; `None` if there is none or it is out of range.
+fn parse_part<'a>(
+    text: &'a str,
+    quoted: &impl Fn() -> QuotedBytes,
+) -> Result<Option<(u64, &'a str)>, DurationError> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let (whole, rest) = text.split_at(digits(text));
     let (fraction, rest) = match rest.strip_prefix('.') {
@@ -93,7 +96,7 @@ fn part<'a>(text: &'a str, quoted: &impl Fn() -> Quoted) -> Result<Option<(u64, 
         return Err(DurationError::MissingUnit(quoted()));
     }
     let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(DurationError::UnknownUnit(Quoted(unit.to_owned()), quoted()));
+        return Err(DurationError::UnknownUnit(QuotedBytes(unit.to_owned()), quoted()));
     };
     let whole: Option<u64> = if whole.is_empty() { Some(0) } else { whole.parse().ok() };
     let nanos = whole
@@ -103,10 +106,10 @@ fn part<'a>(text: &'a str, quoted: &impl Fn() -> Quoted) -> Result<Option<(u64, 
     Ok(nanos.map(|nanos| (nanos, rest)))
 }
 
-/// The digits after the point in nanoseconds; what is finer is dropped.
+/// Fractional digits in nanoseconds, truncated.
 fn fraction_nanos(digits: &str, scale: u64) -> u64 {
     let (mut value, mut unit) = (0u128, 1u128);
-    // More digits than these change no nanosecond.
+    // Further digits do not change the nanoseconds.
     for digit in digits.bytes().take(18) {
         value = value * 10 + u128::from(digit - b'0');
         unit *= 10;
@@ -119,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_go_reads_them() {
+    fn durations_parse_as_in_go() {
         for (text, nanos) in [
             ("0", 0),
             ("5s", 5_000_000_000),
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_as_go_names_them() {
+    fn errors_have_the_texts_of_go() {
         for (text, message) in [
             ("", "time: invalid duration \"\""),
             ("x", "time: invalid duration \"x\""),

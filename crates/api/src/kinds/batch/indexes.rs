@@ -1,10 +1,10 @@
-//! Sets of indexes of a Job as text: `1,3-5,7`.
+//! Index sets of a Job in string form: `1,3-5,7`.
 
 use std::fmt::Write as _;
 
 use crate::quote::Quoted;
 
-/// How many indexes a text names. Each must be below `completions`, and they must rise.
+/// Number of indexes in a set. Each must be below `completions`, and they must be ascending.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -21,7 +21,7 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// What is wrong if two texts name the same index. Parts that are no interval are passed over.
+/// Error if two sets overlap. Parts that are not an interval are ignored.
 pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option<String> {
     let intervals = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|part| interval(part, completions).ok()).collect()
@@ -64,7 +64,7 @@ fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
 
 fn out_of_order(previous: i64, current: i64) -> String {
     let mut message = String::from("non-increasing order");
-    write!(message, ", previous: {previous}, current: {current}").expect("a String takes all text");
+    write!(message, ", previous: {previous}, current: {current}").expect("writing to a String cannot fail");
     message
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_rise_and_stay_below_the_completions() {
+    fn indexes_must_ascend_below_completions() {
         for (text, expected) in [
             ("", Ok(0)),
             ("0", Ok(1)),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_completed_cannot_have_failed() {
+    fn completed_index_cannot_have_failed() {
         for (completed, failed, index) in [
             ("", "1", None),
             ("1", "", None),

@@ -1,27 +1,27 @@
-//! Job: pods that run to their end.
+//! Job: pods that run to completion.
 //!
-//! Unless a client brings its own selector, a Job selects its pods by labels that the server makes from its uid
-//! and name when it is created.
+//! Unless the client sets `manualSelector`, the server generates the selector and the labels of the pods from
+//! the UID and name of the Job on create.
 
 use super::{job_spec, job_status};
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::read::{fill_absent, list, number_part, part, shown, text};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::read::{fill_absent, list, optional_number, present, shown, text};
 use crate::kinds::workload::{
-    check_selector, check_template_labels, check_unchanged, has_invalid_values, selects, warn_of_name,
+    check_selector, check_template_labels, check_unchanged, has_invalid_values, selects, warn_about_name,
 };
-use crate::kinds::{Fields, Rules, check_immutable};
+use crate::kinds::{Rules, SelectableFields, check_immutable};
 use crate::names::dns;
 use crate::value::Value;
 
-/// The uid of the Job of a pod.
+/// Pod label with the UID of the Job.
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
-/// The name of the Job of a pod.
+/// Pod label with the name of the Job.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const CONTROLLER_UID_LEGACY: &str = "controller-uid";
 const JOB_NAME_LEGACY: &str = "job-name";
 
-/// The rules of Job.
+/// Rules of Job.
 pub struct Job;
 
 impl Rules for Job {
@@ -51,7 +51,7 @@ impl Rules for Job {
         if let Some(spec) = object.get_mut("spec") {
             job_spec::default_nested(spec);
         }
-        // The labels of a new Job wait for those that the server adds to its pods.
+        // Labels of a new Job are defaulted after the server has added labels to its pod template.
         if is_true(object, "manualSelector") || object.at(&["spec", "selector"]).is_some() {
             default_labels(object);
         }
@@ -111,10 +111,10 @@ impl Rules for Job {
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if old.is_none() {
-            warn_of_name(new, &mut warnings);
+            warn_about_name(new, &mut warnings);
         }
         if let Some(spec) = new.get("spec")
-            && old.is_none_or(|old| self.desire_changed(new, old))
+            && old.is_none_or(|old| self.has_new_generation(new, old))
         {
             let old = old.and_then(|old| old.get("spec"));
             job_spec::warn(spec, old, &Path::root("spec"), &mut warnings);
@@ -129,11 +129,11 @@ impl Rules for Job {
                 ("metadata.namespace", "metadata.namespace"),
                 ("status.successful", "status.successful"),
             ],
-            refusal: Refusal::ForKind("Job"),
+            unsupported: UnsupportedLabel::ForKind("Job"),
         }
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let succeeded = object.at(&["status", "succeeded"]).and_then(Value::as_i64).unwrap_or(0);
         vec![("status.successful", succeeded.to_string().into())]
     }
@@ -143,7 +143,7 @@ fn is_true(object: &Value, field: &str) -> bool {
     object.at(&["spec", field]).and_then(Value::as_bool) == Some(true)
 }
 
-/// A Job without labels has those of its pods.
+/// A Job without labels takes those of its pod template.
 fn default_labels(object: &mut Value) {
     if object.at(&["metadata", "labels"]).is_some_and(|labels| !labels.is_empty()) {
         return;
@@ -154,8 +154,8 @@ fn default_labels(object: &mut Value) {
     }
 }
 
-/// Labels the pods after the Job and lets it select them. A label that is there already stays; if it says
-/// something else, the Job is refused later.
+/// Adds the generated labels to the pod template and the selector. An existing label stays; validation
+/// rejects it if it has another value.
 fn generate_selector(object: &mut Value) {
     let uid = object.str_at(&["metadata", "uid"]).to_owned();
     let name = object.str_at(&["metadata", "name"]).to_owned();
@@ -173,7 +173,7 @@ fn generate_selector(object: &mut Value) {
     default_labels(object);
 }
 
-/// Checks that the generated labels and selector are what they would be if the client had said nothing.
+/// Checks that the generated labels and selector have their generated values.
 fn check_generated(object: &Value, errors: &mut ErrorList) {
     let Some(selector) = object.at(&["spec", "selector"]) else { return };
     if is_true(object, "manualSelector") {
@@ -216,7 +216,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let old = old.and_then(|old| old.get("spec"));
     let path = Path::root("spec");
     job_spec::check(errors, spec, old, &path);
-    let selector = part(spec, "selector");
+    let selector = present(spec, "selector");
     let selector_path = path.child("selector");
     let valid = match selector {
         None => {
@@ -224,7 +224,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
             true
         }
         Some(selector) => {
-            let lenient = has_invalid_values(old.and_then(|old| part(old, "selector")));
+            let lenient = has_invalid_values(old.and_then(|old| present(old, "selector")));
             check_selector(errors, &selector_path, selector, lenient)
         }
     };
@@ -234,10 +234,11 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     }
 }
 
-/// The last pod of an indexed Job has the longest host name, and it must be one.
+/// The last pod of an indexed Job has the longest host name, which must be valid.
 fn check_host_names(object: &Value, errors: &mut ErrorList) {
     let Some(spec) = object.get("spec").filter(|spec| job_spec::is_indexed(spec)) else { return };
-    let Some(completions) = number_part(spec, "completions").filter(|completions| *completions > 0) else {
+    let Some(completions) = optional_number(spec, "completions").filter(|completions| *completions > 0)
+    else {
         return;
     };
     let name = object.str_at(&["metadata", "name"]);
@@ -249,7 +250,7 @@ fn check_host_names(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// The number of completions of an indexed Job may change together with its parallelism.
+/// The completions of an indexed Job may change together with its parallelism.
 fn check_completions(errors: &mut ErrorList, spec: &Value, old: &Value, path: &Path<'_>) {
     let (new, old) = (spec.get("completions"), old.get("completions"));
     if !job_spec::is_indexed(spec) {
@@ -260,7 +261,7 @@ fn check_completions(errors: &mut ErrorList, spec: &Value, old: &Value, path: &P
     }
 }
 
-/// What a suspended Job without pods allows to change in its template.
+/// Allows changes of scheduling fields in the template of a suspended Job without pods.
 fn check_template_update(errors: &mut ErrorList, new: &Value, old: &Value, path: &Path<'_>) {
     let at = ["spec", "template"];
     let (template, old_template) = (new.at(&at), old.at(&at));
@@ -284,7 +285,7 @@ fn may_change_template(job: &Value) -> bool {
     let status = job.get("status").unwrap_or(&Value::Null);
     let is_at_rest =
         status.get("startTime").is_none() || job_status::has_condition(status, "Suspended", "True");
-    is_true(job, "suspend") && is_at_rest && number_part(status, "active").unwrap_or(0) == 0
+    is_true(job, "suspend") && is_at_rest && optional_number(status, "active").unwrap_or(0) == 0
 }
 
 fn allow_scheduling(old: &mut Value, new: &Value) {

@@ -1,9 +1,9 @@
-//! The spec of a Job, also where it is the template of a CronJob.
+//! Validation of a Job spec, of a Job or in the template of a CronJob.
 
 use super::{pod_failure_policy, success_policy};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec;
-use crate::kinds::read::{number_part, text};
+use crate::kinds::read::{optional_number, text};
 use crate::kinds::workload::{check_template, nonnegative};
 use crate::names::key;
 use crate::quote::Quoted;
@@ -11,24 +11,24 @@ use crate::value::Value;
 
 const PARALLELISM_MAX: i64 = 100_000;
 const FAILED_INDEXES_MAX: i64 = 100_000;
-/// Above so many completions the limits on parallelism and failed indexes are tighter.
+/// Completions above which the limits on parallelism and failed indexes are tighter.
 const COMPLETIONS_SOFT_MAX: i64 = 100_000;
 const PARALLELISM_HIGH_MAX: i64 = 10_000;
 const FAILED_INDEXES_HIGH_MAX: i64 = 10_000;
 const MANAGED_BY_BYTES_MAX: usize = 63;
 
-/// Texts in quotes and brackets, as messages list them: `["a" "b"]`.
+/// Quoted strings in brackets: `["a" "b"]`.
 pub(super) fn quoted_list(texts: &[&str]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| Quoted(text).to_string()).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// Whether pods of the Job have indexes.
+/// `true` if the completion mode is Indexed.
 pub(super) fn is_indexed(spec: &Value) -> bool {
     text(spec, "completionMode") == "Indexed"
 }
 
-/// Fills in what a template leaves out; the spec itself is defaulted only where it is a Job's own.
+/// Sets defaults of nested fields; the spec itself is defaulted only for a Job.
 pub(super) fn default_nested(spec: &mut Value) {
     let spec = spec.make_map();
     if let Some(policy) = spec.get_mut("podFailurePolicy") {
@@ -37,7 +37,7 @@ pub(super) fn default_nested(spec: &mut Value) {
     pod_spec::default_template(spec.ensure("template", Value::map));
 }
 
-/// Drops what is switched off in this version: gang scheduling, and more in the template.
+/// Clears the fields of disabled features: gang scheduling, and those of the template.
 pub(super) fn drop_disabled(spec: Option<&mut Value>) {
     let Some(spec) = spec.and_then(Value::as_map_mut) else { return };
     spec.remove("scheduling");
@@ -46,7 +46,7 @@ pub(super) fn drop_disabled(spec: Option<&mut Value>) {
     }
 }
 
-/// Checks all of a spec but its selector.
+/// Validates a spec except its selector.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &Path<'_>) {
     let counters = [
         "parallelism",
@@ -95,7 +95,7 @@ fn check_completion_mode(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
         Some("Indexed") => check_indexed(errors, spec, path),
         None | Some("NonIndexed") => {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-                if let Some(value) = number_part(spec, field) {
+                if let Some(value) = optional_number(spec, field) {
                     let detail = "requires indexed completion mode";
                     errors.push(FieldError::invalid(&path.child(field), value, detail));
                 }
@@ -110,8 +110,9 @@ fn check_completion_mode(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
 }
 
 fn check_indexed(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
-    let completions = number_part(spec, "completions");
-    let (parallelism, failed) = (number_part(spec, "parallelism"), number_part(spec, "maxFailedIndexes"));
+    let completions = optional_number(spec, "completions");
+    let (parallelism, failed) =
+        (optional_number(spec, "parallelism"), optional_number(spec, "maxFailedIndexes"));
     let (parallelism_path, failed_path) = (path.child("parallelism"), path.child("maxFailedIndexes"));
     if completions.is_none() {
         let detail = "when completion mode is Indexed";
@@ -181,9 +182,9 @@ fn check_restart_policy(errors: &mut ErrorList, spec: &Value, template: &Value, 
     }
 }
 
-/// Adds the warnings for a spec.
+/// Adds the warnings of a spec.
 pub(super) fn warn(spec: &Value, old: Option<&Value>, path: &Path<'_>, warnings: &mut Vec<String>) {
-    let count = |field| number_part(spec, field).unwrap_or(0);
+    let count = |field| optional_number(spec, field).unwrap_or(0);
     if is_indexed(spec)
         && count("completions") > COMPLETIONS_SOFT_MAX
         && count("parallelism") > PARALLELISM_HIGH_MAX

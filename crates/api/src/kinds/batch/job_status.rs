@@ -1,7 +1,7 @@
-//! The status of a Job: which states there are, and which may follow which.
+//! Validation of a Job status: consistent states, and allowed transitions.
 //!
-//! A rule is applied only to what the write changes, so that an object that broke it before can still be
-//! written.
+//! A rule applies only if the write changes its fields, so that an object that violates it can still be
+//! updated.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use super::indexes;
 use super::job_spec::is_indexed;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::internal;
-use crate::kinds::read::{list, number_part, shown, text};
+use crate::kinds::read::{list, optional_number, shown, text};
 use crate::kinds::workload::nonnegative;
 use crate::rfc3339;
 use crate::value::Value;
 
-/// Whether a condition has a status.
+/// `true` if a condition has a status.
 pub(super) fn has_condition(status: &Value, kind: &str, wanted: &str) -> bool {
     let is_it = |one: &Value| text(one, "type") == kind && text(one, "status") == wanted;
     list(status, "conditions").iter().any(is_it)
 }
 
-/// What a status says about where the Job stands.
+/// Terminal conditions of a status.
 #[derive(Clone, Copy, PartialEq)]
-struct Stand {
+struct TerminalState {
     complete: bool,
     failed: bool,
     failure_target: bool,
     success_criteria_met: bool,
 }
 
-impl Stand {
-    fn of(status: &Value) -> Stand {
+impl TerminalState {
+    fn of(status: &Value) -> TerminalState {
         let is = |kind| has_condition(status, kind, "True");
-        Stand {
+        TerminalState {
             complete: is("Complete"),
             failed: is("Failed"),
             failure_target: is("FailureTarget"),
@@ -45,16 +45,16 @@ impl Stand {
     }
 }
 
-/// A change of status.
-struct Change<'a> {
+/// A status update.
+struct StatusChange<'a> {
     spec: &'a Value,
     new: &'a Value,
     old: &'a Value,
-    now: Stand,
-    before: Stand,
+    now: TerminalState,
+    before: TerminalState,
 }
 
-impl Change<'_> {
+impl StatusChange<'_> {
     fn of(&self, field: &str) -> bool {
         self.new.get(field) != self.old.get(field)
     }
@@ -68,20 +68,20 @@ impl Change<'_> {
     }
 
     fn completions(&self) -> Option<i64> {
-        number_part(self.spec, "completions")
+        optional_number(self.spec, "completions")
     }
 }
 
-/// Checks a change of `status`.
+/// Validates a status update.
 pub(super) fn check(new: &Value, old: &Value, errors: &mut ErrorList) {
     let empty = Value::map();
     let (status, old_status) = (new.get("status").unwrap_or(&empty), old.get("status").unwrap_or(&empty));
-    let change = Change {
+    let change = StatusChange {
         spec: new.get("spec").unwrap_or(&empty),
         new: status,
         old: old_status,
-        now: Stand::of(status),
-        before: Stand::of(old_status),
+        now: TerminalState::of(status),
+        before: TerminalState::of(old_status),
     };
     let path = Path::root("status");
     nonnegative(errors, status, &path, &["active", "succeeded", "failed", "ready", "terminating"]);
@@ -114,7 +114,7 @@ fn check_uncounted(errors: &mut ErrorList, status: &Value, path: &Path<'_>) {
     }
 }
 
-fn check_completion(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_completion(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (now, before) = (change.now, change.before);
     if (change.of_completion() || now.failed != before.failed) && now.complete && now.failed {
         contradiction(errors, path, "cannot set Complete=True and Failed=true conditions");
@@ -150,7 +150,7 @@ fn is_before(time: Option<&Value>, other: Option<&Value>) -> bool {
     parse(time).zip(parse(other)).is_some_and(|(time, other)| time < other)
 }
 
-fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (now, before) = (change.now, change.before);
     if (now.failed != before.failed || change.of("failedIndexes")) && now.failed && !now.failure_target {
         contradiction(
@@ -167,7 +167,7 @@ fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     if !now.finished() {
         return;
     }
-    let active = number_part(change.new, "active").unwrap_or(0);
+    let active = optional_number(change.new, "active").unwrap_or(0);
     if (change.of_finish() || change.of("active")) && active > 0 {
         let detail = "active>0 is invalid for finished job";
         errors.push(FieldError::invalid(&path.child("active"), active, detail));
@@ -193,7 +193,7 @@ fn check_finish(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_indexes(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_indexes(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (completed_changed, failed_changed) = (change.of("completedIndexes"), change.of("failedIndexes"));
     let completed = text(change.new, "completedIndexes");
     let failed = change.new.get("failedIndexes").and_then(Value::as_str);
@@ -230,22 +230,22 @@ fn check_indexes(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_pods(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
-    let count = |field| number_part(change.new, field).unwrap_or(0);
+fn check_pods(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let count = |field| optional_number(change.new, field).unwrap_or(0);
     let terminating = count("terminating");
     if (change.of_finish() || change.of("terminating")) && terminating > 0 && change.now.finished() {
         let detail = "terminating>0 is invalid for finished job";
         errors.push(FieldError::invalid(&path.child("terminating"), terminating, detail));
     }
     if (change.of("ready") || change.of("active"))
-        && let Some(ready) = number_part(change.new, "ready").filter(|ready| *ready > count("active"))
+        && let Some(ready) = optional_number(change.new, "ready").filter(|ready| *ready > count("active"))
     {
         let detail = "cannot set more ready pods than active";
         errors.push(FieldError::invalid(&path.child("ready"), ready, detail));
     }
 }
 
-fn check_success(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_success(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let now = change.now;
     if now.success_criteria_met && now.failed {
         contradiction(errors, path, "cannot set SuccessCriteriaMet=True and Failed=true conditions");
@@ -259,7 +259,7 @@ fn check_success(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_transition(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_transition(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (now, before) = (change.now, change.before);
     for (kind, was, is) in [
         ("Failed", before.failed, now.failed),
@@ -294,11 +294,11 @@ fn check_transition(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList
     }
 }
 
-/// Counters only rise, but for the successes of an indexed Job that can be made smaller.
-fn check_counters(change: &Change<'_>, path: &Path<'_>, errors: &mut ErrorList) {
-    let count = |status, field| number_part(status, field).unwrap_or(0);
+/// Counters only increase, except `succeeded` of an elastic indexed Job.
+fn check_counters(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
+    let count = |status, field| optional_number(status, field).unwrap_or(0);
     let can_shrink =
-        is_indexed(change.spec) && change.completions() == number_part(change.spec, "parallelism");
+        is_indexed(change.spec) && change.completions() == optional_number(change.spec, "parallelism");
     for (field, detail, may_fall) in [
         ("failed", "cannot decrease the failed counter", false),
         ("succeeded", "cannot decrease the succeeded counter", can_shrink),

@@ -1,4 +1,4 @@
-//! What a Job does about pods that fail in a certain way.
+//! Validation of the pod failure policy of a Job.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const OPERATORS: [&str; 2] = ["In", "NotIn"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
-/// A pattern of conditions that names no status means those that are true.
+/// The default status of a pod condition pattern is True.
 pub(super) fn default(policy: &mut Value) {
     let rules = policy.get_mut("rules").and_then(Value::as_list_mut).into_iter().flatten();
     for pattern in
@@ -27,7 +27,7 @@ pub(super) fn default(policy: &mut Value) {
     }
 }
 
-/// Checks `spec.podFailurePolicy` of a Job.
+/// Validates `spec.podFailurePolicy` of a Job.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: &Path<'_>) {
     let path = path.child("rules");
     let rules = list(policy, "rules");

@@ -1,26 +1,25 @@
-//! When a CronJob runs: `*/5 * * * *`, `@daily`, `@every 1h30m`.
+//! Cron schedules: `*/5 * * * *`, `@daily`, `@every 1h30m`.
 //!
-//! Five fields: minute, hour, day of the month, month, day of the week. A field is a list of ranges, each with
-//! an optional step; months and days have names. What is taken and what is refused, and in which words, is as
-//! clients know it from upstream's parser.
+//! Five fields: minute, hour, day of month, month, day of week. A field is a list of ranges, each with an
+//! optional step; months and days have names. Syntax and error texts are those of upstream's parser.
 
 use thiserror::Error;
 
 use super::duration;
 use super::time_zone;
 
-/// When to run.
+/// A parsed schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// At times that fit all fields.
-    Fields(Fields),
-    /// Again and again, so many seconds apart, at least one.
+    /// Times that match all fields.
+    Fields(CronFields),
+    /// A fixed interval in seconds, at least 1.
     Every(i64),
 }
 
-/// Which values a field of the time may have: bit n stands for n.
+/// Values that each field of a time may have: bit n stands for n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fields {
+pub struct CronFields {
     /// Minutes, 0 to 59.
     pub minute: u64,
     /// Hours, 0 to 23.
@@ -31,32 +30,32 @@ pub struct Fields {
     pub month: u64,
     /// Days of the week, 0 (Sunday) to 6.
     pub day_of_week: u64,
-    /// Whether the day of the month may be any: then the day of the week alone decides, and the reverse. If
-    /// neither may be any, one of them is enough.
+    /// `true` if the day of month is unrestricted: then only the day of week counts, and vice versa. If both
+    /// are restricted, one match is enough.
     pub any_day_of_month: bool,
-    /// Whether the day of the week may be any.
+    /// `true` if the day of week is unrestricted.
     pub any_day_of_week: bool,
 }
 
-/// Why a text is no schedule.
+/// Invalid schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScheduleError {
-    /// It is empty.
+    /// The text is empty.
     #[error("empty spec string")]
     Empty,
-    /// It begins with a time zone and ends there.
+    /// The text is only a time zone.
     #[error("invalid schedule format: runtime error: slice bounds out of range [:-1]")]
     OnlyZone,
-    /// It begins with a time zone that there is not.
+    /// The time zone is unknown.
     #[error("provided bad location {0}: {1}")]
     Zone(Box<str>, Box<str>),
-    /// It has not five fields.
+    /// The number of fields is not five.
     #[error("expected exactly 5 fields, found {}: [{}]", .0.len(), .0.join(" "))]
     FieldCount(Vec<String>),
-    /// It begins with `@` and names no schedule.
+    /// Unknown descriptor after `@`.
     #[error("unrecognized descriptor: {0}")]
     Descriptor(Box<str>),
-    /// What comes after `@every` is no duration.
+    /// Invalid duration after `@every`.
     #[error("failed to parse duration {0}: {1}")]
     Duration(Box<str>, Box<str>),
     /// A range has more than one hyphen.
@@ -65,21 +64,21 @@ pub enum ScheduleError {
     /// A range has more than one slash.
     #[error("too many slashes: {0}")]
     Slashes(Box<str>),
-    /// A number is none.
+    /// A number is malformed.
     #[error("failed to parse int from {text}: strconv.Atoi: parsing {}: {fault}", crate::quote::Quoted(.text))]
     Number {
-        /// What should be a number.
+        /// The offending text.
         text: Box<str>,
-        /// What is wrong with it.
+        /// Reason, in Go's words.
         fault: &'static str,
     },
     /// A number is negative.
     #[error("negative number ({0}) not allowed: {1}")]
     Negative(i64, Box<str>),
-    /// A range begins too early.
+    /// A range begins below the minimum.
     #[error("beginning of range ({0}) below minimum ({1}): {2}")]
     TooLow(u64, u64, Box<str>),
-    /// A range ends too late.
+    /// A range ends above the maximum.
     #[error("end of range ({0}) above maximum ({1}): {2}")]
     TooHigh(u64, u64, Box<str>),
     /// A range ends before it begins.
@@ -90,7 +89,7 @@ pub enum ScheduleError {
     NoStep(Box<str>),
 }
 
-/// The values that a field may have.
+/// Values that a field may have.
 struct Bounds {
     min: u64,
     max: u64,
@@ -111,10 +110,10 @@ const DAY_OF_WEEK: Bounds =
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Schedule {
-    /// Reads a schedule. A time zone in front is checked and dropped; objects name it in a field of its own.
+    /// Parses a schedule. A leading time zone is checked and dropped; objects have a field for it.
     ///
     /// # Errors
-    /// If the text is no schedule; the message is meant for the client.
+    /// If the text is not a schedule; the message is meant for the client.
     pub fn parse(text: &str) -> Result<Schedule, ScheduleError> {
         if text.is_empty() {
             return Err(ScheduleError::Empty);
@@ -132,7 +131,7 @@ impl Schedule {
         let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
         let month = field(month, &MONTH)?.bits;
         let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
-        Ok(Schedule::Fields(Fields {
+        Ok(Schedule::Fields(CronFields {
             minute,
             hour,
             day_of_month: day_of_month.bits,
@@ -178,7 +177,7 @@ fn descriptor(text: &str) -> Result<Schedule, ScheduleError> {
     Schedule::parse(fields)
 }
 
-/// The values of a field, and whether any will do.
+/// Values of a field, and `true` if it is unrestricted.
 #[derive(Default)]
 struct Values {
     bits: u64,
@@ -215,7 +214,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<Values, ScheduleError> {
         None => 1,
         Some(_) if parts.next().is_some() => return Err(ScheduleError::Slashes(text.into())),
         Some(step) => {
-            // A step after a single number goes on to the end.
+            // A step after a single number extends to the end of the range.
             if second.is_none() {
                 end = bounds.max;
             }
@@ -263,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    fn fields(text: &str) -> Fields {
+    fn fields(text: &str) -> CronFields {
         match Schedule::parse(text) {
             Ok(Schedule::Fields(fields)) => fields,
             other => panic!("{text}: {other:?}"),
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_makes_any_day_a_choice() {
+    fn step_restricts_the_day() {
         let of = |text: &str| (fields(text).any_day_of_month, fields(text).any_day_of_week);
         assert_eq!(of("0 0 * * *"), (true, true));
         assert_eq!(of("0 0 */2 * ?"), (false, true));
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_as_clients_know_them() {
+    fn errors_have_the_texts_of_upstream() {
         let atoi = |text: &str, fault: &str| {
             format!("failed to parse int from {text}: strconv.Atoi: parsing \"{text}\": {fault}")
         };
@@ -355,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[-0-9*/,@ TZ=a-z]{0,20}") {
+        fn arbitrary_text_never_panics(text in "[-0-9*/,@ TZ=a-z]{0,20}") {
             let _ = Schedule::parse(&text);
         }
     }

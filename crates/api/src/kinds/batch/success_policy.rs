@@ -1,15 +1,15 @@
-//! When an indexed Job counts as done before all of its indexes are.
+//! Validation of the success policy of an indexed Job.
 
 use super::indexes;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::read::{list, number_part};
+use crate::kinds::read::{list, optional_number};
 use crate::kinds::workload::nonnegative;
 use crate::value::Value;
 
 const RULES_MAX: usize = 20;
 const INDEXES_BYTES_MAX: usize = 64 * 1024;
 
-/// Checks `spec.successPolicy` of an indexed Job.
+/// Validates `spec.successPolicy` of an indexed Job.
 pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: &Path<'_>) {
     let path = path.child("rules");
     let rules = list(policy, "rules");
@@ -21,13 +21,13 @@ pub(super) fn check(errors: &mut ErrorList, spec: &Value, policy: &Value, path: 
         errors.push(FieldError::too_many(&path, Some(rules.len()), RULES_MAX));
     }
     for (index, rule) in rules.iter().enumerate() {
-        check_rule(errors, number_part(spec, "completions").unwrap_or(0), rule, &path.index(index));
+        check_rule(errors, optional_number(spec, "completions").unwrap_or(0), rule, &path.index(index));
     }
 }
 
 fn check_rule(errors: &mut ErrorList, completions: i64, rule: &Value, path: &Path<'_>) {
     let indexes = rule.get("succeededIndexes").and_then(Value::as_str);
-    let count = number_part(rule, "succeededCount");
+    let count = optional_number(rule, "succeededCount");
     if indexes.is_none() && count.is_none() {
         let detail = "at least one of succeededCount or succeededIndexes must be specified";
         errors.push(FieldError::required(path, detail));

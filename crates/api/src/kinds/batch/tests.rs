@@ -1,12 +1,12 @@
-//! Jobs and cron jobs, good and bad.
+//! Validation and defaulting of Jobs and CronJobs.
 
-use crate::fields::Selector;
-use crate::kinds::workload::trial::{Trial, parse};
+use crate::fields::FieldSelector;
+use crate::kinds::workload::fixture::{KindFixture, parse};
 use crate::value::Value;
 
 mod status;
 
-const JOB: Trial = Trial {
+const JOB: KindFixture = KindFixture {
     group: "batch",
     version: "v1",
     kind: "Job",
@@ -14,7 +14,7 @@ const JOB: Trial = Trial {
         "template":{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"nginx:1"}]}}}}"#,
 };
 
-const CRON_JOB: Trial = Trial {
+const CRON_JOB: KindFixture = KindFixture {
     group: "batch",
     version: "v1",
     kind: "CronJob",
@@ -23,12 +23,12 @@ const CRON_JOB: Trial = Trial {
         "containers":[{"name":"main","image":"nginx:1"}]}}}}}}"#,
 };
 
-/// The labels that the server gives to the pods of the good Job.
+/// Labels that the server adds to the pods of the valid Job.
 const LABELS: &str = r#"{"batch.kubernetes.io/controller-uid":"u1","batch.kubernetes.io/job-name":"one",
     "controller-uid":"u1","job-name":"one"}"#;
 
 #[test]
-fn jobs_run_once_unless_they_say_otherwise() {
+fn jobs_default_to_one_completion() {
     let spec = JOB.created("{}").get("spec").cloned().unwrap();
     for (field, expected) in [
         ("parallelism", "1"),
@@ -55,12 +55,12 @@ fn jobs_run_once_unless_they_say_otherwise() {
 }
 
 #[test]
-fn the_server_labels_the_pods_of_a_job_and_selects_them() {
+fn server_generates_labels_and_selector_of_a_job() {
     let job = JOB.created("{}");
     assert_eq!(job.at(&["spec", "template", "metadata", "labels"]), Some(&parse(LABELS)));
     let selector = r#"{"matchLabels":{"batch.kubernetes.io/controller-uid":"u1"}}"#;
     assert_eq!(job.at(&["spec", "selector"]), Some(&parse(selector)));
-    // A Job without labels of its own has those of its pods.
+    // A Job without labels takes those of its pods.
     assert_eq!(job.at(&["metadata", "labels"]), Some(&parse(LABELS)));
     let labelled = JOB.created(r#"{"metadata":{"labels":{"a":"b"}}}"#);
     assert_eq!(labelled.at(&["metadata", "labels"]), Some(&parse(r#"{"a":"b"}"#)));
@@ -73,7 +73,7 @@ fn the_server_labels_the_pods_of_a_job_and_selects_them() {
 }
 
 #[test]
-fn what_the_server_generates_cannot_be_forged() {
+fn generated_labels_cannot_be_forged() {
     let labels = r#"{"batch.kubernetes.io/controller-uid":"u1","batch.kubernetes.io/job-name":"one","controller-uid":"u1","job-name":"two"}"#;
     JOB.creates(&[
         (
@@ -102,7 +102,7 @@ fn what_the_server_generates_cannot_be_forged() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn jobs_are_refused_for_what_is_wrong() {
+fn invalid_jobs_are_rejected() {
     let negative =
         |field: &str| format!("spec.{field}: Invalid value: -1: must be greater than or equal to 0");
     let indexed_only =
@@ -199,7 +199,7 @@ fn jobs_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn managers_of_jobs_have_a_domain_and_a_short_name() {
+fn managed_by_has_a_domain_and_is_bounded() {
     let fault = |name: &str| {
         let mut errors = crate::field_error::ErrorList::new();
         JOB.rules().validate(&JOB.created(&format!(r#"{{"spec":{{"managedBy":"{name}"}}}}"#)), &mut errors);
@@ -216,7 +216,7 @@ fn managers_of_jobs_have_a_domain_and_a_short_name() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn pod_failure_policies_have_rules() {
+fn invalid_pod_failure_policies_are_rejected() {
     let at = "spec.podFailurePolicy.rules[0]";
     let actions = r#"["Count" "FailIndex" "FailJob" "Ignore"]"#;
     JOB.creates(&[
@@ -300,7 +300,7 @@ fn pod_failure_policies_have_rules() {
 }
 
 #[test]
-fn success_policies_name_indexes_that_there_are() {
+fn success_policies_refer_to_existing_indexes() {
     let at = "spec.successPolicy.rules[0]";
     let case = |policy: &str| {
         format!(r#"{{"spec":{{"completionMode":"Indexed","completions":5,"successPolicy":{policy}}}}}"#)
@@ -350,7 +350,7 @@ fn success_policies_name_indexes_that_there_are() {
 }
 
 #[test]
-fn little_of_a_job_may_change() {
+fn most_fields_of_a_job_are_immutable() {
     JOB.updates(
         "{}",
         &[
@@ -394,8 +394,8 @@ fn little_of_a_job_may_change() {
     );
 }
 
-/// What is wrong with a change of the template of a Job.
-fn template_faults(old: &str, patch: &str) -> Vec<String> {
+/// Errors of a change of the template of a Job.
+fn template_errors(old: &str, patch: &str) -> Vec<String> {
     let stored = {
         let mut job = JOB.created(old);
         job.make_map().insert("status", parse(old).get("status").cloned().unwrap_or(Value::map()));
@@ -416,7 +416,7 @@ fn template_faults(old: &str, patch: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_template_of_a_suspended_job_may_change_where_pods_run_and_what_they_get() {
+fn template_of_a_suspended_job_allows_scheduling_and_resource_changes() {
     let suspended = r#"{"spec":{"suspend":true}}"#;
     let started = r#"{"spec":{"suspend":true},"status":{"startTime":"2026-01-01T00:00:00Z"}}"#;
     let at_rest = r#"{"spec":{"suspend":true},"status":{"startTime":"2026-01-01T00:00:00Z",
@@ -433,23 +433,23 @@ fn the_template_of_a_suspended_job_may_change_where_pods_run_and_what_they_get()
         r#"{"spec":{"containers":[{"name":"main","image":"nginx:1","resources":{"requests":{"cpu":"1"}}}]}}"#,
     ];
     for patch in allowed {
-        assert_eq!(template_faults(suspended, patch), Vec::<String>::new(), "{patch}");
-        assert_eq!(template_faults(at_rest, patch), Vec::<String>::new(), "{patch}");
-        assert_eq!(template_faults(started, patch), ["spec.template"], "{patch}");
-        assert_eq!(template_faults(active, patch), ["spec.template"], "{patch}");
-        assert_eq!(template_faults("{}", patch), ["spec.template"], "{patch}");
+        assert_eq!(template_errors(suspended, patch), Vec::<String>::new(), "{patch}");
+        assert_eq!(template_errors(at_rest, patch), Vec::<String>::new(), "{patch}");
+        assert_eq!(template_errors(started, patch), ["spec.template"], "{patch}");
+        assert_eq!(template_errors(active, patch), ["spec.template"], "{patch}");
+        assert_eq!(template_errors("{}", patch), ["spec.template"], "{patch}");
     }
     for patch in [
         r#"{"spec":{"hostNetwork":true}}"#,
         r#"{"spec":{"containers":[{"name":"main","image":"nginx:2"}]}}"#,
         r#"{"spec":{"containers":[{"name":"main","image":"nginx:1"},{"name":"b","image":"b"}]}}"#,
     ] {
-        assert_eq!(template_faults(suspended, patch), ["spec.template.spec"], "{patch}");
+        assert_eq!(template_errors(suspended, patch), ["spec.template.spec"], "{patch}");
     }
 }
 
 #[test]
-fn a_refused_template_is_shown_whole() {
+fn immutable_template_error_shows_the_whole_template() {
     let old = JOB.created("{}");
     let mut new = old.clone();
     new.at_mut(&["spec", "template", "spec"]).unwrap().make_map().insert("hostNetwork", true);
@@ -466,7 +466,7 @@ fn a_refused_template_is_shown_whole() {
 }
 
 #[test]
-fn what_is_switched_off_is_dropped() {
+fn fields_of_disabled_features_are_cleared() {
     let scheduling = r#"{"spec":{"scheduling":{"schedulingPolicy":{"basic":{}}}}}"#;
     assert_eq!(JOB.created(scheduling), JOB.created("{}"));
     let nested = format!(r#"{{"spec":{{"jobTemplate":{scheduling}}}}}"#);
@@ -476,20 +476,20 @@ fn what_is_switched_off_is_dropped() {
 }
 
 #[test]
-fn jobs_are_selected_by_how_many_pods_succeeded() {
+fn jobs_are_selectable_by_successful_pods() {
     let labels = JOB.rules().field_labels();
-    let known = Selector::parse("status.successful=1").unwrap().translate(labels).unwrap();
+    let known = FieldSelector::parse("status.successful=1").unwrap().translate(labels).unwrap();
     let mut job = JOB.created("{}");
     job.ensure_map("status").insert("succeeded", 1);
     let fields = JOB.rules().fields(&job);
     let field = |name: &str| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| &**value);
     assert!(known.matches(field));
-    let refused = Selector::parse("status.failed=1").unwrap().translate(labels).unwrap_err();
+    let refused = FieldSelector::parse("status.failed=1").unwrap().translate(labels).unwrap_err();
     assert_eq!(refused.to_string(), "field label \"status.failed\" not supported for Job");
 }
 
 #[test]
-fn writers_of_jobs_are_warned() {
+fn warnings_of_jobs() {
     JOB.warns(&[
         ("{}", &[]),
         (
@@ -513,7 +513,7 @@ fn writers_of_jobs_are_warned() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn cron_jobs_are_refused_for_what_is_wrong() {
+fn invalid_cron_jobs_are_rejected() {
     let spec = CRON_JOB.created("{}").get("spec").cloned().unwrap();
     for (field, expected) in [
         ("concurrencyPolicy", "\"Allow\""),
@@ -590,7 +590,7 @@ fn cron_jobs_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn cron_jobs_keep_what_was_let_through_before() {
+fn cron_job_updates_accept_existing_violations() {
     CRON_JOB.updates(
         r#"{"metadata":{"name":"a-name-so-long-that-the-jobs-made-from-it-have-no-room"},
             "spec":{"schedule":"TZ=UTC * * * * *","timeZone":"Mars/North"}}"#,

@@ -1,20 +1,20 @@
-//! The time zones that there are.
+//! Names of time zones.
 
 use crate::names::Faults;
 
-/// The names of the zones, one on each line.
+/// Zone names, one per line.
 const NAMES: &str = include_str!("time_zones.txt");
 
-/// How long a part of a name may be.
+/// Maximum bytes of a part of a name.
 const PART_BYTES_MAX: usize = 14;
 
-/// Whether there is a zone of this name. Case matters.
+/// `true` if there is a zone of this name. Case-sensitive.
 #[must_use]
 pub fn exists(name: &str) -> bool {
     NAMES.lines().any(|line| line == name)
 }
 
-/// What is wrong with the name of a time zone in an object.
+/// Validates the name of a time zone in an object.
 #[must_use]
 pub fn faults(name: &str) -> Faults {
     if name.is_empty() {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_database() {
+    fn time_zone_names_are_known() {
         for name in
             ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+3", "US/Eastern", "EST5EDT"]
         {

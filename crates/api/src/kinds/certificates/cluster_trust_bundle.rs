@@ -1,18 +1,18 @@
-//! ClusterTrustBundle: certificates to trust.
+//! ClusterTrustBundle: trusted root certificates.
 
 use std::collections::BTreeMap;
 
 use super::{pem, signer};
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Fields, Rules, check};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::{Rules, SelectableFields, check};
 use crate::names::{NameRule, dns};
 use crate::value::Value;
 
 const BUNDLE_BYTES_MAX: usize = 1 << 20;
 const OMITTED: &str = "<value omitted>";
 
-/// The rules of ClusterTrustBundle. Its name must begin with that of its signer, so it has a rule of its own.
+/// Rules of ClusterTrustBundle. Its name must begin with that of its signer, so it has a format of its own.
 pub struct ClusterTrustBundle;
 
 impl Rules for ClusterTrustBundle {
@@ -40,12 +40,12 @@ impl Rules for ClusterTrustBundle {
     fn field_labels(&self) -> &'static FieldLabels<'static> {
         const LABELS: FieldLabels<'static> = FieldLabels {
             known: &[("metadata.name", "metadata.name"), ("spec.signerName", "spec.signerName")],
-            refusal: Refusal::Plain,
+            unsupported: UnsupportedLabel::Plain,
         };
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![("spec.signerName", object.str_at(&["spec", "signerName"]).into())]
     }
 }

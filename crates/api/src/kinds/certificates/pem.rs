@@ -1,23 +1,23 @@
-//! PEM blocks: base64 between lines that say what it is.
+//! PEM decoder: labeled base64 blocks, as Go's `encoding/pem`.
 
 use crate::base64;
 
 /// A PEM block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What it is: `CERTIFICATE REQUEST`.
+    /// Label, as in `CERTIFICATE REQUEST`.
     pub label: String,
-    /// Whether lines of the form `Key: value` stand before the content.
+    /// `true` if headers of the form `Key: value` precede the content.
     pub has_headers: bool,
-    /// The content.
+    /// Decoded content.
     pub bytes: Vec<u8>,
 }
 
-/// Finds the first PEM block, and what stands after it. Text before it is passed over, and so is what begins as a
-/// block but is none. Each line is read once.
+/// Finds the first PEM block, and returns it with the remaining text. Text before it and malformed blocks are
+/// skipped. Each line is read once.
 #[must_use]
 pub fn next_block(text: &[u8]) -> Option<(Block, &[u8])> {
-    let mut open = Open::default();
+    let mut open = OpenBlocks::default();
     let mut rest = text;
     while !rest.is_empty() {
         let (line, after) = split_line(rest);
@@ -37,23 +37,23 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// Blocks that the next end may close: those whose first lines stand among the headers of the first one.
+/// Blocks that the next end line may close: those whose begin lines are among the headers of the first one.
 #[derive(Default)]
-struct Open<'a> {
+struct OpenBlocks<'a> {
     /// Label of each, and the number of headers before it.
     begun: Vec<(&'a [u8], usize)>,
     headers: usize,
     digits: Vec<u8>,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenBlocks<'a> {
     fn add(&mut self, line: &'a [u8]) {
         let begin = line.strip_prefix(BEGIN);
         if !self.begun.is_empty() && self.digits.is_empty() && line.contains(&b':') {
             self.headers += 1;
         } else if begin.is_some() {
-            // A hyphen is no digit: no block before this one can be decoded.
-            *self = Open::default();
+            // A hyphen is not a base64 digit, so no block before this one can be decoded.
+            *self = OpenBlocks::default();
         } else if !self.begun.is_empty() {
             self.digits.extend(line.iter().filter(|byte| !byte.is_ascii_whitespace()));
         }
@@ -62,11 +62,11 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// The first block of this label, if its content can be decoded.
+    /// First open block with this label, if its content can be decoded.
     fn close(self, end: &[u8]) -> Option<Block> {
         let end = end.strip_suffix(DASHES)?;
         let (label, headers) = self.begun.iter().find(|(label, _)| *label == end)?;
-        let bytes = base64::decode_exact(&self.digits)?;
+        let bytes = base64::decode(&self.digits)?;
         Some(Block {
             label: String::from_utf8_lossy(label).into_owned(),
             has_headers: self.headers > *headers,
@@ -75,7 +75,7 @@ impl<'a> Open<'a> {
     }
 }
 
-/// The first line, without what ends it, and the rest.
+/// Splits off the first line, without its line ending.
 fn split_line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match text.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&text[..end], &text[end + 1..]),
@@ -91,7 +91,7 @@ mod tests {
     const TEXT: &str = "junk\n-----BEGIN X-----\nnot base64!\n-----END X-----\n-----BEGIN A B-----\r\nKey: v\r\n\r\naGVs\nbG8=\r\n-----END A B-----\nrest";
 
     #[test]
-    fn a_block_is_found_after_junk_and_after_what_is_no_block() {
+    fn block_is_found_after_junk_and_malformed_blocks() {
         let (block, rest) = next_block(TEXT.as_bytes()).unwrap();
         let wanted = Block { label: "A B".to_owned(), has_headers: true, bytes: b"hello".to_vec() };
         assert_eq!((block, rest), (wanted, &b"rest"[..]));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_ends_otherwise_is_none() {
+    fn block_with_another_end_label_is_rejected() {
         assert_eq!(next_block(b"-----BEGIN A-----\naGVs\n-----END B-----\n"), None);
         assert_eq!(next_block(b"-----BEGIN A-----\naGVs\n"), None);
         assert_eq!(next_block(b"x -----BEGIN A-----\naGVs\n-----END A-----\n"), None);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn block_may_begin_within_another() {
+    fn begin_line_may_be_a_header_of_another_block() {
         let label =
             |text: &str| next_block(text.as_bytes()).map(|(block, _)| (block.label, block.has_headers));
         let begun = |labels: &[&str], end: &str| {
@@ -116,13 +116,13 @@ mod tests {
         };
         assert_eq!(begun(&["A", "B"], "B"), Some(("B".to_owned(), false)));
         assert_eq!(begun(&["A", "B"], "A"), None);
-        // A first line with a colon is a header of the block before it.
+        // A begin line with a colon is a header of the block before it.
         assert_eq!(begun(&["A", "b:c"], "A"), Some(("A".to_owned(), true)));
         assert_eq!(begun(&["A", "b:c"], "b:c"), Some(("b:c".to_owned(), false)));
     }
 
     #[test]
-    fn a_megabyte_of_first_lines_is_searched_once() {
+    fn megabyte_of_begin_lines_is_searched_once() {
         for line in ["-----BEGIN A-----\n", "-----BEGIN a:-----\n", "-----BEGIN "] {
             let text = line.repeat((1 << 20) / line.len());
             assert_eq!(next_block(text.as_bytes()), None);
@@ -132,14 +132,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes: Vec<u8>) {
+        fn encoded_blocks_decode(bytes: Vec<u8>) {
             let digits = base64::encode(&bytes);
             let text = [b"-----BEGIN X-----\n", digits.as_bytes(), b"\n-----END X-----\n"].concat();
             proptest::prop_assert_eq!(next_block(&text).map(|(block, _)| block.bytes), Some(bytes));
         }
 
         #[test]
-        fn anything_can_be_searched_for_blocks(text: String) {
+        fn arbitrary_text_never_panics(text: String) {
             let _ = next_block(text.as_bytes());
         }
     }

@@ -1,16 +1,16 @@
-//! PodCertificateRequest: a wish of a node for a certificate of one of its pods.
+//! PodCertificateRequest: request of a node for a certificate of one of its pods.
 //!
-//! That the key is well formed and the request proves its possession, and that an issued certificate fits the
-//! request and the clock, is not checked here.
+//! Not checked here: the format of the key, the proof of possession, and whether an issued certificate
+//! matches the request and the current time.
 
 use std::time::Duration;
 
 use super::{pem, signer};
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::check::{self, Go};
-use crate::kinds::{ALL_BUT_STATUS, Fields, Rules};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::check::{self, GoLayout};
+use crate::kinds::{ALL_BUT_STATUS, Rules, SelectableFields};
 use crate::names::{dns, key, metadata};
 use crate::rfc3339;
 use crate::value::Value;
@@ -20,25 +20,25 @@ const KEY_BYTES_MAX: usize = 10 << 10;
 const CHAIN_BYTES_MAX: usize = 100 << 10;
 const HOUR_SECONDS: i64 = 60 * 60;
 const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
-/// The conditions that end a request.
+/// Terminal conditions.
 const FINAL: [&str; 3] = ["Issued", "Denied", "Failed"];
 
-const SPEC: Go = Go::Struct(&[
-    ("SignerName", "signerName", Go::Text),
-    ("PodName", "podName", Go::Text),
-    ("PodUID", "podUID", Go::Text),
-    ("ServiceAccountName", "serviceAccountName", Go::Text),
-    ("ServiceAccountUID", "serviceAccountUID", Go::Text),
-    ("NodeName", "nodeName", Go::Text),
-    ("NodeUID", "nodeUID", Go::Text),
-    ("MaxExpirationSeconds", "maxExpirationSeconds", Go::Plain),
-    ("PKIXPublicKey", "pkixPublicKey", Go::Plain),
-    ("ProofOfPossession", "proofOfPossession", Go::Plain),
-    ("StubPKCS10Request", "stubPKCS10Request", Go::Plain),
-    ("UnverifiedUserAnnotations", "unverifiedUserAnnotations", Go::Plain),
+const SPEC: GoLayout = GoLayout::Struct(&[
+    ("SignerName", "signerName", GoLayout::Text),
+    ("PodName", "podName", GoLayout::Text),
+    ("PodUID", "podUID", GoLayout::Text),
+    ("ServiceAccountName", "serviceAccountName", GoLayout::Text),
+    ("ServiceAccountUID", "serviceAccountUID", GoLayout::Text),
+    ("NodeName", "nodeName", GoLayout::Text),
+    ("NodeUID", "nodeUID", GoLayout::Text),
+    ("MaxExpirationSeconds", "maxExpirationSeconds", GoLayout::Plain),
+    ("PKIXPublicKey", "pkixPublicKey", GoLayout::Plain),
+    ("ProofOfPossession", "proofOfPossession", GoLayout::Plain),
+    ("StubPKCS10Request", "stubPKCS10Request", GoLayout::Plain),
+    ("UnverifiedUserAnnotations", "unverifiedUserAnnotations", GoLayout::Plain),
 ]);
 
-/// The rules of PodCertificateRequest.
+/// Rules of PodCertificateRequest.
 pub struct PodCertificateRequest;
 
 impl Rules for PodCertificateRequest {
@@ -89,7 +89,7 @@ impl Rules for PodCertificateRequest {
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if !check::same(new, old) {
-            let value = check::shown_go(new, &SPEC);
+            let value = check::format_go(new, &SPEC);
             errors.push(FieldError::invalid(&Path::root("spec"), value, check::IMMUTABLE));
         }
     }
@@ -135,12 +135,12 @@ impl Rules for PodCertificateRequest {
                 ("spec.podName", "spec.podName"),
                 ("spec.nodeName", "spec.nodeName"),
             ],
-            refusal: Refusal::Plain,
+            unsupported: UnsupportedLabel::Plain,
         };
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let text = |name| object.str_at(&["spec", name]).into();
         vec![
             ("spec.signerName", text("signerName")),
@@ -162,7 +162,7 @@ fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 }
 
 fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let bytes = |name| base64::decode_exact(check::text(spec, name).as_bytes()).unwrap_or_default().len();
+    let bytes = |name| base64::decode(check::text(spec, name)).unwrap_or_default().len();
     let too_long = |name: &'static str| {
         (bytes(name) > KEY_BYTES_MAX)
             .then(|| FieldError::from(FieldError::too_long(&path.child(name), KEY_BYTES_MAX)))
@@ -191,7 +191,7 @@ fn conditions(errors: &mut ErrorList, status: &Value) {
     let at = path.child("conditions");
     let mut count = 0;
     for (i, one) in check::list(status, "conditions").iter().enumerate() {
-        // The index is a step of its own here, after a dot.
+        // Upstream prints the index as a path segment of its own, after a dot.
         let step = format!("[{i}]");
         let path = at.child(&step);
         let (kind, status) = (check::text(one, "type"), check::text(one, "status"));
@@ -209,7 +209,7 @@ fn conditions(errors: &mut ErrorList, status: &Value) {
     check::conditions(errors, &path, status, "conditions");
 }
 
-/// Checks what can be told of an issued certificate without looking into it.
+/// Checks an issued certificate without parsing it.
 fn issued(errors: &mut ErrorList, status: &Value) {
     let path = Path::root("status");
     let (chain, at) = (check::text(status, "certificateChain"), path.child("certificateChain"));
@@ -246,7 +246,7 @@ fn issued(errors: &mut ErrorList, status: &Value) {
     }
 }
 
-/// Checks that a certificate is to be renewed well within its life.
+/// Checks that the refresh time is within the lifetime of the certificate, with a margin.
 fn refresh(errors: &mut ErrorList, path: &Path<'_>, times: [&str; 3]) -> bool {
     let [Ok(start), Ok(end), Ok(refresh)] = times.map(rfc3339::parse) else { return true };
     let margin = Duration::from_secs(600);

@@ -1,13 +1,13 @@
-//! The names of signers: `example.com/signer-name`.
+//! Signer names: `example.com/signer-name`.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::names::dns::{self, LABEL_BYTES_MAX, SUBDOMAIN_BYTES_MAX};
 use crate::quote::Quoted;
 
-/// The longest name: a domain, a slash, and a namespace and a name with a dot between them.
+/// Maximum bytes of a name: a domain, a slash, and a namespace and a name joined by a dot.
 const NAME_BYTES_MAX: usize = 2 * SUBDOMAIN_BYTES_MAX + LABEL_BYTES_MAX + 2;
 
-/// Checks the name of a signer.
+/// Validates the name of a signer.
 pub(super) fn name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
@@ -30,7 +30,7 @@ pub(super) fn name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     }
 }
 
-/// Checks the parts between dots, up to the first that is wrong.
+/// Validates the parts between dots, up to the first invalid one.
 fn parts(errors: &mut ErrorList, path: &Path<'_>, text: &str, rule: impl Fn(&str) -> crate::names::Faults) {
     for part in text.split('.') {
         let faults = rule(part);
@@ -42,7 +42,7 @@ fn parts(errors: &mut ErrorList, path: &Path<'_>, text: &str, rule: impl Fn(&str
     }
 }
 
-/// Whether a signer belongs to Kubernetes itself.
+/// `true` if a signer belongs to Kubernetes itself.
 pub(super) fn is_kubernetes(name: &str) -> bool {
     let domain = name.split('/').next().unwrap_or_default();
     domain == "kubernetes.io" || domain.ends_with(".kubernetes.io")

@@ -1,16 +1,16 @@
-//! CertificateSigningRequest: a wish for a certificate, and what became of it.
+//! CertificateSigningRequest: a request for a certificate, with its approval and result.
 //!
-//! Its subresource `approval` changes the conditions alone: the pipeline calls [`prepare_approval`] and
-//! [`validate_approval`] for it. Conditions bear times, so both writes of the status go through
-//! [`fill_condition_times`] first; and whoever creates a request stands in it.
+//! The subresource `approval` changes only conditions: the pipeline calls [`prepare_approval`] and
+//! [`validate_approval`] for it. Both status writes first pass through [`fill_condition_times`]. A create
+//! records the requesting user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{pem, signer};
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Author, Fields, Rules, check, keep};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::{Author, Rules, SelectableFields, check, keep};
 use crate::names::NameRule;
 use crate::rfc3339::Seconds;
 use crate::time::Time;
@@ -44,17 +44,17 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// The rules of CertificateSigningRequest.
+/// Rules of CertificateSigningRequest.
 pub struct SigningRequest;
 
-/// Which parts of the status a write may touch.
+/// Parts of the status that a write may change.
 #[derive(Clone, Copy, PartialEq)]
-enum Write {
+enum StatusPart {
     /// None.
     Object,
     /// The certificate.
     Status,
-    /// The conditions that approve or deny.
+    /// The conditions Approved and Denied.
     Approval,
 }
 
@@ -67,7 +67,7 @@ impl Rules for SigningRequest {
         true
     }
 
-    /// The pipeline adds who asks: what the client says about that is dropped.
+    /// Clears the fields of the requesting user, which the pipeline sets.
     fn prepare_create(&self, object: &mut Value) {
         let object = object.make_map();
         object.remove("status");
@@ -88,7 +88,7 @@ impl Rules for SigningRequest {
         }
     }
 
-    /// Who asks stands in a new request.
+    /// Records the requesting user in a new request.
     fn sign(&self, new: &mut Value, old: Option<&Value>, author: &Author<'_>) {
         if old.is_none() {
             let spec = new.ensure_map("spec");
@@ -115,30 +115,30 @@ impl Rules for SigningRequest {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        update(new, old, Write::Object, errors);
+        update(new, old, StatusPart::Object, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        update(new, old, Write::Status, errors);
+        update(new, old, StatusPart::Status, errors);
     }
 
     fn field_labels(&self) -> &'static FieldLabels<'static> {
         const LABELS: FieldLabels<'static> = FieldLabels {
             known: &[("metadata.name", "metadata.name"), ("spec.signerName", "spec.signerName")],
-            refusal: Refusal::Plain,
+            unsupported: UnsupportedLabel::Plain,
         };
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![("spec.signerName", object.str_at(&["spec", "signerName"]).into())]
     }
 }
 
-/// The fields that say who asks.
+/// Fields of the requesting user.
 const REQUESTER: [&str; 4] = ["username", "uid", "groups", "extra"];
 
-/// What an update of `approval` may touch: the conditions.
+/// Resets everything that an update of `approval` may not change: all but the conditions.
 pub fn prepare_approval(new: &mut Value, old: &Value) {
     let conditions = new.at(&["status", "conditions"]).cloned();
     keep(new, old, "spec");
@@ -150,17 +150,17 @@ pub fn prepare_approval(new: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with an update of `approval`.
+/// Validates an update of `approval`.
 pub fn validate_approval(new: &Value, old: &Value, errors: &mut ErrorList) {
-    update(new, old, Write::Approval, errors);
+    update(new, old, StatusPart::Approval, errors);
 }
 
-/// Sets the times of conditions that have none. A condition that keeps its status keeps the time since when.
+/// Sets missing times of conditions. A condition with an unchanged status keeps its transition time.
 pub fn fill_condition_times(new: &mut Value, old: &Value, now: Time) {
     let now = &*Seconds(now).to_string();
     let before = check::list(check::field(old, "status"), "conditions").iter().rev();
     let before = before.filter(|one| check::is_set(one, "lastTransitionTime"));
-    // Of several that are alike the first counts.
+    // The first of equal conditions counts.
     let before: BTreeMap<(&str, &str), &Value> =
         before.map(|one| ((check::text(one, "type"), check::text(one, "status")), one)).collect();
     for condition in check::maps_mut(new, &["status", "conditions"]) {
@@ -172,7 +172,7 @@ pub fn fill_condition_times(new: &mut Value, old: &Value, now: Time) {
     }
 }
 
-/// Puts the conditions of one type back as they were, if there are as many.
+/// Restores the conditions of one type, if their number is unchanged.
 fn keep_conditions(new: &mut Value, old: &Value, kind: &str) {
     let before = conditions_of(old, kind);
     if conditions_of(new, kind).len() != before.len() {
@@ -191,7 +191,7 @@ fn conditions_of<'a>(object: &'a Value, kind: &str) -> Vec<&'a Value> {
     conditions.filter(|one| check::text(one, "type") == kind).collect()
 }
 
-fn update(new: &Value, old: &Value, write: Write, errors: &mut ErrorList) {
+fn update(new: &Value, old: &Value, write: StatusPart, errors: &mut ErrorList) {
     let late = request(new, Some(old), errors);
     let path = Path::root("status");
     let at = path.child("conditions");
@@ -202,7 +202,7 @@ fn update(new: &Value, old: &Value, write: Write, errors: &mut ErrorList) {
             errors.push(FieldError::forbidden(&at, detail));
         }
     }
-    for kind in ["Approved", "Denied"].iter().filter(|_| write != Write::Approval) {
+    for kind in ["Approved", "Denied"].iter().filter(|_| write != StatusPart::Approval) {
         if count(new, kind) > count(old, kind) {
             let detail = format!("updates may not add a condition of type \"{kind}\"");
             errors.push(FieldError::forbidden(&at, detail));
@@ -215,7 +215,7 @@ fn update(new: &Value, old: &Value, write: Write, errors: &mut ErrorList) {
     let certificate = |object: &Value| object.str_at(&["status", "certificate"]).to_owned();
     if certificate(new) != certificate(old) {
         let at = path.child("certificate");
-        if write != Write::Status {
+        if write != StatusPart::Status {
             errors.push(FieldError::forbidden(&at, "updates may not set certificate content"));
         } else if !certificate(old).is_empty() {
             let detail = "updates may not modify existing certificate content";
@@ -225,11 +225,11 @@ fn update(new: &Value, old: &Value, write: Write, errors: &mut ErrorList) {
     errors.extend(late);
 }
 
-/// Checks a request, and forgives what `old` did wrong already. The complaint given back comes last of all; on a
-/// create there is none, because a new request has no status.
+/// Validates a request; errors that `old` has too are accepted. Returns an error that must come last; `None`
+/// on a create, which has no status.
 fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Option<FieldError> {
     let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
-    let old_spec = old.map_or(check::NOTHING, |old| check::field(old, "spec"));
+    let old_spec = old.map_or(check::ABSENT, |old| check::field(old, "spec"));
     if let Err(fault) = pem_request(check::text(spec, "request")) {
         let value = check::field(spec, "request").as_str().map_or(BadValue::Null, BadValue::json_string);
         errors.push(FieldError::invalid(&path.child("request"), value, fault));
@@ -259,18 +259,18 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
     late
 }
 
-/// What is wrong with the form of a request.
+/// Checks the form of a request.
 fn pem_request(text: &str) -> Result<(), &'static str> {
-    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode(text).unwrap_or_default();
     match pem::next_block(&bytes) {
         Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Ok(()),
         _ => Err("PEM block type must be CERTIFICATE REQUEST"),
     }
 }
 
-/// What is wrong with the form of certificates.
+/// Error in the form of certificates.
 fn certificate_fault(text: &str) -> Option<String> {
-    let bytes = base64::decode_exact(text.as_bytes()).unwrap_or_default();
+    let bytes = base64::decode(text).unwrap_or_default();
     let mut rest = &bytes[..];
     let mut blocks = 0;
     while let Some((block, after)) = pem::next_block(rest) {
@@ -307,7 +307,8 @@ fn usages(errors: &mut ErrorList, path: &Path<'_>, usages: &[&str], old: &[&str]
     }
 }
 
-/// Checks conditions. That a request is approved and denied is complained about last of all.
+/// Validates conditions. Returns the error for a request that is both approved and denied, which must come
+/// last.
 fn conditions(errors: &mut ErrorList, object: &Value, old: Option<&Value>) -> Option<FieldError> {
     let types = |object| {
         let conditions = check::list(check::field(object, "status"), "conditions").iter();

@@ -1,4 +1,4 @@
-//! Conditions in the form that all newer kinds share.
+//! Validation of `meta/v1` conditions.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ const REASON_BYTES_MAX: usize = 1 << 10;
 const MESSAGE_BYTES_MAX: usize = 32 << 10;
 const REASON_FAULT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
-/// Checks the conditions in field `name` of `value`.
+/// Validates the conditions in field `name` of `value`.
 pub(crate) fn conditions(errors: &mut ErrorList, path: &Path<'_>, value: &Value, name: &str) {
     let path = path.child(name);
     let mut seen = BTreeSet::new();
@@ -56,7 +56,7 @@ fn condition(errors: &mut ErrorList, path: &Path<'_>, of: &Value) {
     }
 }
 
-/// What is wrong with the reason of a condition.
+/// Validates the reason of a condition.
 pub(crate) fn reason_faults(reason: &str) -> Option<Cow<'static, str>> {
     let bytes = reason.as_bytes();
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';

@@ -1,43 +1,45 @@
-//! Values as messages show them whose Go type has no names for JSON: every field under its Go name, absent ones as
-//! what Go has in their place.
+//! Values in messages whose Go type has no JSON tags: every field with its Go name, absent ones with their
+//! zero value.
 
 use super::field;
 use crate::field_error::BadValue;
 use crate::json;
 use crate::value::Value;
 
-/// How a value is laid out in Go.
-pub(crate) enum Go {
-    /// A text; empty where it is absent.
+/// Go layout of a value.
+pub(crate) enum GoLayout {
+    /// A string; empty if absent.
     Text,
-    /// A number; 0 where it is absent.
+    /// A number; 0 if absent.
     Number,
-    /// A truth value; false where it is absent.
+    /// A boolean; false if absent.
     Truth,
-    /// What reads the same in JSON, and `null` where it is absent: lists and maps of plain values, pointers.
+    /// A value with the same form in JSON, and `null` if absent: lists and maps of plain values, pointers.
     Plain,
-    /// A struct: the Go name, the JSON name and the layout of each field, in Go's order.
-    Struct(&'static [(&'static str, &'static str, Go)]),
+    /// A struct: Go name, JSON name and layout of each field, in Go's order.
+    Struct(&'static [(&'static str, &'static str, GoLayout)]),
     /// A pointer to a struct.
-    Pointer(&'static Go),
+    Pointer(&'static GoLayout),
     /// A list of structs.
-    List(&'static Go),
+    List(&'static GoLayout),
 }
 
-/// A value as messages show it.
-pub(crate) fn shown_go(value: &Value, layout: &Go) -> BadValue {
+/// Formats a value for a message.
+pub(crate) fn format_go(value: &Value, layout: &GoLayout) -> BadValue {
     let mut out = String::new();
     print(&mut out, value, layout);
     BadValue::Json(out.into())
 }
 
-fn print(out: &mut String, value: &Value, layout: &Go) {
+fn print(out: &mut String, value: &Value, layout: &GoLayout) {
     match (layout, value) {
-        (Go::Text, Value::Null) => out.push_str("\"\""),
-        (Go::Number, Value::Null) => out.push('0'),
-        (Go::Truth, Value::Null) => out.push_str("false"),
-        (Go::Text | Go::Number | Go::Truth | Go::Plain, value) => out.push_str(&json::to_text(value)),
-        (Go::Struct(fields), value) => {
+        (GoLayout::Text, Value::Null) => out.push_str("\"\""),
+        (GoLayout::Number, Value::Null) => out.push('0'),
+        (GoLayout::Truth, Value::Null) => out.push_str("false"),
+        (GoLayout::Text | GoLayout::Number | GoLayout::Truth | GoLayout::Plain, value) => {
+            out.push_str(&json::to_text(value))
+        }
+        (GoLayout::Struct(fields), value) => {
             for (i, (go, name, layout)) in fields.iter().enumerate() {
                 out.push(if i == 0 { '{' } else { ',' });
                 out.push('"');
@@ -47,9 +49,9 @@ fn print(out: &mut String, value: &Value, layout: &Go) {
             }
             out.push('}');
         }
-        (Go::Pointer(_) | Go::List(_), Value::Null) => out.push_str("null"),
-        (Go::Pointer(layout), value) => print(out, value, layout),
-        (Go::List(layout), value) => {
+        (GoLayout::Pointer(_) | GoLayout::List(_), Value::Null) => out.push_str("null"),
+        (GoLayout::Pointer(layout), value) => print(out, value, layout),
+        (GoLayout::List(layout), value) => {
             out.push('[');
             for (i, one) in value.as_list().unwrap_or_default().iter().enumerate() {
                 if i > 0 {

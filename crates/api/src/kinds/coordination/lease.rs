@@ -1,13 +1,13 @@
-//! Lease: who holds what, and until when.
+//! Lease: a lock with a holder and an expiry.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::value::Value;
 
-/// Fields of elections that the server arbitrates, a feature that is off: they are dropped.
+/// Fields of coordinated leader election, a disabled feature: they are cleared.
 const ARBITRATED: [&str; 2] = ["strategy", "preferredHolder"];
 
-/// The rules of Lease.
+/// Rules of Lease.
 pub struct Lease;
 
 impl Rules for Lease {
@@ -38,7 +38,7 @@ impl Rules for Lease {
             errors.push(FieldError::invalid(&path.child("leaseTransitions"), count, detail));
         }
         if let Some(strategy) = check::field(spec, "strategy").as_str() {
-            // The doubled step is how clients know this path.
+            // The repeated segment is upstream's path.
             let path = path.child("strategy");
             let path = path.child("strategy");
             if strategy.contains('/') {

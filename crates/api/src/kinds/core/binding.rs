@@ -1,11 +1,11 @@
-//! Binding: which node a pod shall run on.
+//! Binding: assigns a pod to a node.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::names::dns;
 use crate::value::Value;
 
-/// The rules of Binding.
+/// Rules of Binding.
 pub struct Binding;
 
 impl Rules for Binding {

@@ -1,4 +1,4 @@
-//! ConfigMap: data that is not secret.
+//! ConfigMap: non-confidential data.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::kinds::core::secret::decoded_len;
 use crate::names::key::config_key;
 use crate::value::{Map, Value};
 
-/// The most bytes of keys and values together.
+/// Maximum bytes of all keys and values.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
-/// The rules of ConfigMap.
+/// Rules of ConfigMap.
 pub struct ConfigMap;
 
 impl Rules for ConfigMap {
@@ -32,7 +32,7 @@ impl Rules for ConfigMap {
             errors.push_invalid(&binary_path.key(key), key, config_key(key));
             bytes += value.as_str().map_or(0, decoded_len);
         }
-        // Clients know this one fault by a path of no field.
+        // As upstream, this error has an empty path.
         if bytes > DATA_BYTES_MAX {
             errors.push(FieldError::too_long(&Path::NONE.key(""), DATA_BYTES_MAX));
         }

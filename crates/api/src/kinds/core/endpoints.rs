@@ -1,4 +1,4 @@
-//! Endpoints: the addresses behind a Service, in the older form.
+//! Endpoints: the addresses of a Service, in the deprecated form.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::value::Value;
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 
-/// The rules of Endpoints.
+/// Rules of Endpoints.
 pub struct Endpoints;
 
 impl Rules for Endpoints {
@@ -37,7 +37,7 @@ impl Rules for Endpoints {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        // What is stored may have been written under older rules; it stays good as long as nobody touches it.
+        // Ratcheting: stored subsets may violate newer rules, and stay valid until they change.
         if new.get("subsets") != old.get("subsets") {
             self.validate(new, errors);
         }
@@ -122,7 +122,7 @@ fn check_port(errors: &mut ErrorList, path: &Path<'_>, port: &Value, needs_name:
     }
 }
 
-/// Checks an address that traffic shall go to: not one that means this machine or this link.
+/// Validates an endpoint address: not unspecified, loopback or link-local.
 pub(crate) fn check_endpoint_ip(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     let Some(ip) = parse_ip(text).map(|ip| ip.to_canonical()) else {
         errors.push(FieldError::invalid(path, text, "must be a valid IP address"));

@@ -1,11 +1,11 @@
-//! Event: what happened to an object.
+//! Event: a report about an object.
 //!
-//! Events are one stored object that two groups serve. The rules see the stored form, that of the core group,
-//! whichever group the request spoke; which one it was decides how strict they are.
+//! Both groups serve the same stored objects. The rules see the stored form, that of the core group, in
+//! requests to either group; the group of the request decides their strictness.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Fields, Rules};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::{Rules, SelectableFields};
 use crate::metadata;
 use crate::names::NameRule;
 use crate::names::key::label_key;
@@ -32,7 +32,7 @@ const CORE_FIELDS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("metadata.name", "metadata.name"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 const EVENTS_FIELDS: FieldLabels<'static> = FieldLabels {
@@ -50,18 +50,18 @@ const EVENTS_FIELDS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("metadata.name", "metadata.name"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
-/// The rules of Event.
+/// Rules of Event.
 pub struct Event {
-    /// Whether the request came to `events.k8s.io`, which is the stricter group.
+    /// `true` for requests to `events.k8s.io`, the stricter group.
     strict: bool,
 }
 
-/// The rules for requests to the core group.
+/// Rules for requests to the core group.
 pub static CORE: Event = Event { strict: false };
-/// The rules for requests to `events.k8s.io`.
+/// Rules for requests to `events.k8s.io`.
 pub static EVENTS: Event = Event { strict: true };
 
 impl Rules for Event {
@@ -98,7 +98,7 @@ impl Rules for Event {
         if self.strict { &EVENTS_FIELDS } else { &CORE_FIELDS }
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let involved = |field: &str| object.str_at(&["involvedObject", field]).into();
         let reporter = object.str_at(&["reportingComponent"]);
         let source = match object.str_at(&["source", "component"]) {
@@ -122,7 +122,7 @@ impl Rules for Event {
 }
 
 impl Event {
-    /// What both groups ask for. Events of the older sort have no `eventTime`, and need little.
+    /// Validation in both groups. Legacy events have no `eventTime`, and few requirements.
     fn validate_legacy(&self, object: &Value, errors: &mut ErrorList) {
         let namespace = metadata::namespace(object);
         let about = object.str_at(&["involvedObject", "namespace"]);
@@ -179,7 +179,7 @@ fn check_series(errors: &mut ErrorList, object: &Value) {
     }
 }
 
-/// What new events of the stricter group must and must not have.
+/// Validates new events of the stricter group.
 fn validate_strict(object: &Value, errors: &mut ErrorList) {
     check_series(errors, object);
     if is_unset(object.get("eventTime")) {
@@ -206,10 +206,10 @@ fn validate_strict(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// How a value is shown, and compared: an absent one is as good as an empty one.
+/// Formats a value for comparison and for messages; an absent value equals an empty one.
 type Shown = fn(Option<&Value>) -> BadValue;
 
-/// Only the series of an event may change.
+/// Rejects any change except of the series.
 fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
     let fields: [(&str, &str, Shown); 13] = [
         ("involvedObject", "involvedObject", shown_reference),
@@ -257,7 +257,7 @@ fn shown_pointer(value: Option<&Value>) -> BadValue {
     }
 }
 
-/// A reference as clients are shown it, with the names that its fields have inside the reference server.
+/// A reference in messages, with the Go names of its fields.
 fn shown_reference(value: Option<&Value>) -> BadValue {
     shown_fields(
         value,

@@ -1,13 +1,13 @@
-//! Events between the two groups that serve them.
+//! Conversion of Events between the core group and `events.k8s.io`.
 //!
-//! Both forms say the same under other names. The stored form is that of the core group; what is served for
-//! `events.k8s.io` is made by renaming, and decoding brings the fields in order again.
+//! The forms differ in field names only. The stored form is that of the core group; conversion renames
+//! fields, and decoding sorts them.
 
 use compact_str::CompactString;
 
 use crate::value::{Map, Value};
 
-/// What a field is called in the core group and in `events.k8s.io`, where the names differ.
+/// Field names in the core group and in `events.k8s.io`, where they differ.
 pub const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -18,12 +18,12 @@ pub const RENAMED: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Turns an event of `events.k8s.io/v1` into the stored form.
+/// Converts an event of `events.k8s.io/v1` to the stored form.
 pub fn to_core(event: &mut Value) {
     rename(event, "v1", |field| RENAMED.iter().find(|(_, events)| *events == field).map(|(core, _)| *core));
 }
 
-/// Turns a stored event into that of `events.k8s.io/v1`.
+/// Converts a stored event to `events.k8s.io/v1`.
 pub fn to_events(event: &mut Value) {
     rename(event, "events.k8s.io/v1", |field| {
         RENAMED.iter().find(|(core, _)| *core == field).map(|(_, events)| *events)

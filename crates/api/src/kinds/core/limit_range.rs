@@ -1,4 +1,4 @@
-//! LimitRange: how much one pod, container or claim of a namespace may ask for.
+//! LimitRange: limits of single pods, containers or claims in a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::names::key::label_key;
 use crate::quantity::{Format, Quantity};
 use crate::value::{Map, Value};
 
-/// Amounts of at most this can be counted in thousandths.
+/// Maximum amount that can be expressed in thousandths.
 const MILLI_VALUE_MAX: i64 = i64::MAX / 1000;
 
-/// The rules of LimitRange.
+/// Rules of LimitRange.
 pub struct LimitRange;
 
 impl Rules for LimitRange {
@@ -59,7 +59,7 @@ impl Rules for LimitRange {
     }
 }
 
-/// A container may use what is the most, and asks for what it may use, or for the least.
+/// The default limit of a container is the maximum; its default request is that limit, or else the minimum.
 fn default_container(limit: &mut Map) {
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
         let source = limit.get(from).and_then(Value::as_map).filter(|map| !map.is_empty());
@@ -72,13 +72,14 @@ fn default_container(limit: &mut Map) {
     }
 }
 
-/// The lists of a limit, in the order in which their names are checked.
+/// Resource lists of a limit, in the order in which their names are validated.
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
 struct Limit<'a> {
     kind: &'a str,
     value: &'a Value,
-    /// The amounts by list and resource. Pods have no defaults; that they have some is a fault of its own.
+    /// Amounts by list and resource. Defaults of pods are not included: their presence is an error of its
+    /// own.
     amounts: BTreeMap<(&'static str, &'a str), Quantity>,
 }
 
@@ -146,10 +147,9 @@ fn check_storage(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'_>) {
     }
 }
 
-/// Checks that the amounts rise from the least over the defaults to the most.
+/// Checks that minimum, defaults and maximum are in ascending order.
 fn check_order<'a>(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'a>, name: &'a str) {
-    // The lower and the higher amount with what they are called, then whose field is at fault, then which of
-    // the two is shown there.
+    // The lower and the higher amount with their names, the field of the error, and the amount that it shows.
     let rules = [
         (("min", "min value"), ("max", "max value"), "min", "min"),
         (

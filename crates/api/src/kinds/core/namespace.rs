@@ -1,11 +1,11 @@
-//! Namespace: where most other objects live.
+//! Namespace: the scope of most other objects.
 //!
-//! A namespace goes in steps: a delete marks it as terminating, then it is emptied, then whoever emptied it takes
-//! its finalizer away through the `finalize` subresource, and with the last finalizer it is gone.
+//! Deletion: a delete sets the phase Terminating, a controller deletes the contents and then removes its
+//! finalizer through the `finalize` subresource. The namespace is removed with its last finalizer.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Fields, Rules, keep};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::metadata::delete::{Deletion, GarbagePolicy};
 use crate::metadata::options::DeleteOptions;
 use crate::metadata::{self, delete, texts, update};
@@ -16,17 +16,17 @@ use crate::rfc3339::Seconds;
 use crate::time::Time;
 use crate::value::{Map, Value};
 
-/// The finalizer that stands for what is in the namespace.
+/// Finalizer for the contents of the namespace.
 pub const FINALIZER_KUBERNETES: &str = "kubernetes";
-/// The label that every namespace has, so that selectors can name one.
+/// Label with the name of the namespace, which every namespace has, for selectors.
 pub const LABEL_NAME: &str = "kubernetes.io/metadata.name";
 
 const FIELDS: FieldLabels<'static> = FieldLabels {
     known: &[("status.phase", "status.phase"), ("metadata.name", "metadata.name")],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
-/// The rules of Namespace.
+/// Rules of Namespace.
 pub struct Namespace;
 
 impl Rules for Namespace {
@@ -101,17 +101,17 @@ impl Rules for Namespace {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![("status.phase", object.str_at(&["status", "phase"]).into())]
     }
 }
 
-/// What a write to the `finalize` subresource may not change: the status. It may set the finalizers of the spec.
+/// Resets the status in a write to the `finalize` subresource, which may set the finalizers of the spec.
 pub fn prepare_finalize(new: &mut Value, old: &Value) {
     keep(new, old, "status");
 }
 
-/// What is wrong with a write to the `finalize` subresource.
+/// Validates a write to the `finalize` subresource.
 pub fn validate_finalize(new: &Value, errors: &mut ErrorList) {
     let spec = Path::root("spec");
     let path = spec.child("finalizers");
@@ -120,17 +120,17 @@ pub fn validate_finalize(new: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Whether an update took the last finalizer from a namespace that is being deleted.
+/// `true` if an update removed the last finalizer of a namespace in deletion.
 #[must_use]
 pub fn is_released(new: &Value, old: &Value) -> bool {
     texts(new.at(&["spec", "finalizers"])).is_empty() && update::is_released(new, old)
 }
 
-/// Decides what a delete of a namespace comes to.
+/// Applies a delete to a namespace.
 ///
 /// # Errors
-/// If the namespace does not meet the preconditions. The answer is a conflict on `namespaces`, in
-/// [the words of the store](delete::PreconditionError::in_words_of_the_store).
+/// If the namespace does not meet the preconditions. The response is a conflict on `namespaces`, with the
+/// [message of the storage layer](delete::PreconditionError::store_message).
 pub fn delete(
     mut namespace: Value,
     options: &DeleteOptions<'_>,
@@ -155,8 +155,8 @@ pub fn delete(
     delete::delete(namespace, options, GarbagePolicy::DeleteDependents, None, now)
 }
 
-/// The finalizers with those that say what shall become of dependents. Unlike for other kinds, not to orphan
-/// means to wait for them.
+/// Finalizers with that of the propagation policy. Unlike for other kinds, not to orphan means foreground
+/// deletion.
 fn dependents_finalizers(namespace: &Value, options: &DeleteOptions<'_>) -> Vec<Value> {
     let old = metadata::finalizers(namespace);
     let wants = |finalizer: &str, policy: &str, orphan: bool| match options {
@@ -176,7 +176,7 @@ fn check_finalizer(errors: &mut ErrorList, path: &Path<'_>, finalizer: &str) {
     finalizer_standard(errors, path, finalizer);
 }
 
-/// Labels a namespace with its name, once it has one.
+/// Adds the name label, once the namespace has a name.
 fn label(object: &mut Value) {
     let name = metadata::name(object).to_owned();
     if !name.is_empty() && metadata::entry(object, "labels", LABEL_NAME) != Some(&name) {

@@ -1,12 +1,12 @@
-//! Node: a machine that pods run on.
+//! Node: a machine that runs pods.
 
 use std::collections::BTreeSet;
 
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::json;
-use crate::kinds::{Fields, Rules, keep};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::metadata::{entry, texts};
 use crate::names::ip::{Cidr, cidr_legacy, cidr_warnings};
 use crate::names::key::{label_key, label_value};
@@ -18,10 +18,10 @@ const FEATURE_BYTES_MAX: usize = 253;
 
 const FIELDS: FieldLabels<'static> = FieldLabels {
     known: &[("metadata.name", "metadata.name"), ("spec.unschedulable", "spec.unschedulable")],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
-/// The rules of Node.
+/// Rules of Node.
 pub struct Node;
 
 impl Rules for Node {
@@ -35,14 +35,14 @@ impl Rules for Node {
         for list in ["capacity", "allocatable"] {
             resource_list::round_up(object.at_mut(&["status", list]));
         }
-        settle_pod_cidrs(object);
+        sync_pod_cidrs(object);
     }
 
     fn has_status(&self) -> bool {
         true
     }
 
-    /// A kubelet registers its node with the status it has; only what no longer exists is dropped.
+    /// A kubelet registers its node with a status; only removed fields are cleared.
     fn prepare_create(&self, object: &mut Value) {
         drop_field(object, "spec", "configSource");
         drop_field(object, "spec", "podPreemptionPolicy");
@@ -110,7 +110,7 @@ impl Rules for Node {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let unschedulable = object.at(&["spec", "unschedulable"]).and_then(Value::as_bool) == Some(true);
         vec![("spec.unschedulable", unschedulable.to_string().into())]
     }
@@ -130,8 +130,8 @@ fn drop_field(object: &mut Value, part: &str, field: &str) {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`, and wins where they differ.
-fn settle_pod_cidrs(object: &mut Value) {
+/// `podCIDR` is the first of `podCIDRs`, and wins if they differ.
+fn sync_pod_cidrs(object: &mut Value) {
     let (first, all) = (object.str_at(&["spec", "podCIDR"]), texts(object.at(&["spec", "podCIDRs"])));
     match (first, all.first().copied()) {
         (first, Some(known)) if first == known => {}
@@ -147,7 +147,7 @@ fn settle_pod_cidrs(object: &mut Value) {
     }
 }
 
-/// Taints were an annotation once; whoever still writes it is told what is wrong with it.
+/// Validates the former taints annotation.
 fn check_annotation(errors: &mut ErrorList, object: &Value) {
     let text = entry(object, "annotations", TAINTS_ANNOTATION).unwrap_or_default();
     if text.is_empty() {
@@ -192,7 +192,7 @@ fn check_taints(errors: &mut ErrorList, path: &Path<'_>, taints: &[Value]) {
     }
 }
 
-/// A taint as clients are shown it, with the names that its fields have inside the reference server.
+/// A taint in messages, with the Go names of its fields.
 fn shown_taint(taint: &Value) -> BadValue {
     let text = |field: &str| json_string(taint.str_at(&[field]));
     let added = taint.get("timeAdded").and_then(Value::as_str).map_or("null".to_owned(), json_string);

@@ -1,4 +1,4 @@
-//! PersistentVolume: storage that outlives pods.
+//! PersistentVolume: storage with a lifetime independent of pods.
 
 use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -18,10 +18,10 @@ mod source;
 const SPEC: Path<'static> = Path::root("spec");
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
-/// Where the name of a storage class stood before it had a field.
+/// Former annotation with the name of the storage class.
 pub(super) const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The rules of PersistentVolume.
+/// Rules of PersistentVolume.
 pub struct PersistentVolume;
 
 impl Rules for PersistentVolume {
@@ -56,7 +56,7 @@ impl Rules for PersistentVolume {
     }
 
     fn sign_status(&self, new: &mut Value, old: &Value, author: &Author<'_>) {
-        stamp_phase(new, old, author.now);
+        set_phase_transition_time(new, old, author.now);
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -96,8 +96,8 @@ fn phase_changed(new: &Value, old: &Value) -> bool {
     new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"])
 }
 
-/// Notes when the phase changed, unless the writer of the status says it.
-fn stamp_phase(new: &mut Value, old: &Value, now: Time) {
+/// Sets the transition time of the phase, unless the request does.
+fn set_phase_transition_time(new: &mut Value, old: &Value, now: Time) {
     let path = ["status", "lastPhaseTransitionTime"];
     let said = new.at(&path).filter(|time| !time.is_null());
     let is_silent = said.is_none() || said == old.at(&path);
@@ -149,7 +149,7 @@ fn validate(errors: &mut ErrorList, object: &Value, keeps_bad_values: bool) {
     }
 }
 
-/// Checks access modes, of a volume or a claim.
+/// Validates access modes, of a volume or claim.
 pub(super) fn check_access_modes(errors: &mut ErrorList, path: &Path<'_>, modes: &[&str]) {
     for mode in modes.iter().filter(|mode| !ACCESS_MODES.contains(mode)) {
         errors.push(FieldError::not_supported(path, BadValue::json_string(mode), &ACCESS_MODES));
@@ -160,7 +160,7 @@ pub(super) fn check_access_modes(errors: &mut ErrorList, path: &Path<'_>, modes:
     }
 }
 
-/// Checks the mode of a volume or a claim.
+/// Validates the mode of a volume or claim.
 pub(super) fn check_volume_mode(errors: &mut ErrorList, path: &Path<'_>, mode: Option<&Value>) {
     if let Some(mode) = mode.and_then(Value::as_str).filter(|mode| !matches!(*mode, "Block" | "Filesystem")) {
         let value = BadValue::json_string(mode);

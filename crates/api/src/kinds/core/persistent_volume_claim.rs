@@ -1,4 +1,4 @@
-//! PersistentVolumeClaim: a wish for storage.
+//! PersistentVolumeClaim: a request for storage.
 
 use super::persistent_volume::{STORAGE_CLASS, check_access_modes, check_volume_mode};
 use super::pod_spec::internal;
@@ -21,7 +21,7 @@ const RESIZE_STATUSES: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// The rules of PersistentVolumeClaim.
+/// Rules of PersistentVolumeClaim.
 pub struct PersistentVolumeClaim;
 
 impl Rules for PersistentVolumeClaim {
@@ -46,12 +46,12 @@ impl Rules for PersistentVolumeClaim {
         let mut status = Map::with_capacity(1);
         status.insert("phase", "Pending");
         object.make_map().insert("status", status);
-        settle_data_sources(object.ensure_map("spec"), None);
+        sync_data_sources(object.ensure_map("spec"), None);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep(new, old, "status");
-        settle_data_sources(new.ensure_map("spec"), old.get("spec"));
+        sync_data_sources(new.ensure_map("spec"), old.get("spec"));
     }
 
     fn prepare_status(&self, new: &mut Value, old: &Value) {
@@ -104,9 +104,9 @@ fn field<'a>(spec: Option<&'a Value>, name: &str) -> Option<&'a Value> {
     spec?.get(name).filter(|value| !value.is_null())
 }
 
-/// `dataSource` and `dataSourceRef` say the same where both can. The older field takes claims and snapshots
-/// alone, and the newer one no other namespace, unless what is stored says so already.
-fn settle_data_sources(spec: &mut Map, old: Option<&Value>) {
+/// Copies `dataSource` and `dataSourceRef` to each other if possible. The older field supports only claims
+/// and snapshots, and the newer one no other namespace, unless the stored object has one.
+fn sync_data_sources(spec: &mut Map, old: Option<&Value>) {
     let was_used = |name: &str| field(old, name).is_some();
     let set = |spec: &Map, name: &str| spec.get(name).is_some_and(|value| !value.is_null());
     let names_namespace = |spec: &Map| {
@@ -146,7 +146,7 @@ fn settle_data_sources(spec: &mut Map, old: Option<&Value>) {
     }
 }
 
-/// Checks the spec of a claim, or of a template for claims. What is odd but was so in `old` is let through.
+/// Validates the spec of a claim or claim template. Violations that `old` has too are accepted.
 pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Value>, old: Option<&Value>) {
     let modes = texts(field(spec, "accessModes"));
     if modes.is_empty() {
@@ -195,7 +195,7 @@ fn check_data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Val
         }
     }
     let (Some(source), Some(reference)) = (source, reference) else { return };
-    // What is shown is an object without fields that clients can see.
+    // The message shows an object without visible fields.
     let shown = || BadValue::Json("{}".into());
     let same = |name: &str| field(Some(source), name) == field(Some(reference), name);
     if !reference.str_at(&["namespace"]).is_empty() {
@@ -227,7 +227,7 @@ fn check_data_source(errors: &mut ErrorList, path: &Path<'_>, source: &Value, ke
     }
 }
 
-/// A claim may be bound, get the class that was meant for it, and grow; the rest of its spec stays.
+/// A claim may be bound, get its default storage class, and grow; the rest of its spec is immutable.
 fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (is, was) = (new.get("spec"), old.get("spec"));
     let annotation = |object| entry(object, "annotations", STORAGE_CLASS);
@@ -242,7 +242,7 @@ fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
     let from_nothing = class(was).is_none()
         && class(is).is_some_and(|class| annotation(old).is_none_or(|annotated| annotated == class));
     let is_bound = new.str_at(&["status", "phase"]) == "Bound";
-    let keeps = Keeps { class: from_annotation || from_nothing, is_bound };
+    let keeps = AllowedChanges { class: from_annotation || from_nothing, is_bound };
     if !is_same_spec(is, was, &keeps) {
         let (was, is) = compared(was, is, &keeps);
         let difference = internal::difference(&was, &is, "PersistentVolumeClaimSpec");
@@ -256,7 +256,7 @@ fn check_unchanged(errors: &mut ErrorList, new: &Value, old: &Value) {
     check_attributes_class(errors, new, old);
 }
 
-/// Whether the class moved from the annotation to its field.
+/// `true` if the class moved from the annotation to its field.
 fn was_class_annotated(
     old_annotation: Option<&str>,
     new_annotation: Option<&str>,
@@ -269,15 +269,15 @@ fn was_class_annotated(
         && (new_annotation.is_none() || new_annotation == old_annotation)
 }
 
-/// What an update may set.
-struct Keeps {
-    /// The name of the storage class.
+/// Fields that an update may set.
+struct AllowedChanges {
+    /// Name of the storage class.
     class: bool,
-    /// What a bound claim may ask for.
+    /// Resource requests of a bound claim.
     is_bound: bool,
 }
 
-fn is_same_spec(is: Option<&Value>, was: Option<&Value>, keeps: &Keeps) -> bool {
+fn is_same_spec(is: Option<&Value>, was: Option<&Value>, keeps: &AllowedChanges) -> bool {
     let names = |spec: Option<&Value>| -> Vec<String> {
         let map = spec.and_then(Value::as_map).into_iter().flat_map(Map::keys);
         map.map(str::to_owned).collect()
@@ -291,8 +291,8 @@ fn is_same_spec(is: Option<&Value>, was: Option<&Value>, keeps: &Keeps) -> bool 
     })
 }
 
-/// The old and the new spec as a message compares them: without the differences that are allowed.
-fn compared(was: Option<&Value>, is: Option<&Value>, keeps: &Keeps) -> (Value, Value) {
+/// Old and new spec for a message, without the allowed differences.
+fn compared(was: Option<&Value>, is: Option<&Value>, keeps: &AllowedChanges) -> (Value, Value) {
     let (mut was, mut is) = (was.cloned().unwrap_or_default(), is.cloned().unwrap_or_default());
     let copy = |from: &Value, to: &mut Value, name: &str| match from.get(name) {
         Some(value) => drop(to.make_map().insert(name, value.clone())),

@@ -1,13 +1,14 @@
 //! Pod: containers that share a node, an address and volumes.
 //!
-//! A pod is written through several doors, each with rules of its own: itself, `status`, `ephemeralcontainers`,
-//! `resize` and `binding`. [`Pod`] holds the first two; the functions re-exported here are for the others.
+//! A pod has several endpoints with rules of their own: the pod itself, `status`, `ephemeralcontainers`,
+//! `resize` and `binding`. [`Pod`] implements the first two; the functions re-exported here are for the
+//! others.
 
 use super::pod_spec::{self, Holder, annotations, containers, defaults, resources};
 use crate::field_error::{ErrorList, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::read::{annotation, forbidden, list, nonnegative, number, part, text, truth};
-use crate::kinds::{Fields, Rules, keep};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::read::{annotation, boolean, forbidden, list, nonnegative, number, present, text};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::names::{dns, ip};
 use crate::value::{Map, Value};
 
@@ -23,7 +24,7 @@ pub use binding::{BindError, bind, validate_binding};
 pub use ephemeral::{prepare_ephemeral_containers, validate_ephemeral_containers};
 pub use resize::{prepare_resize, validate_resize};
 
-/// The rules of Pod.
+/// Rules of Pod.
 pub struct Pod;
 
 const LABELS: FieldLabels<'static> = FieldLabels {
@@ -39,10 +40,10 @@ const LABELS: FieldLabels<'static> = FieldLabels {
         ("status.podIP", "status.podIP"),
         ("status.podIPs", "status.podIPs"),
         ("status.nominatedNodeName", "status.nominatedNodeName"),
-        // Old clients call it so.
+        // Label of old clients.
         ("spec.host", "spec.nodeName"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
 impl Rules for Pod {
@@ -60,7 +61,7 @@ impl Rules for Pod {
         }
     }
 
-    fn closed_to_status(&self) -> &'static [&'static str] {
+    fn raw_spec_fields(&self) -> &'static [&'static str] {
         &[
             "affinity",
             "containers",
@@ -124,7 +125,8 @@ impl Rules for Pod {
 
     fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        let (meta, spec) = (part(object, "metadata").unwrap_or(&none), part(object, "spec").unwrap_or(&none));
+        let (meta, spec) =
+            (present(object, "metadata").unwrap_or(&none), present(object, "spec").unwrap_or(&none));
         let path = Path::root("spec");
         if !list(spec, "ephemeralContainers").is_empty() {
             forbidden(errors, &path.child("ephemeralContainers"), "cannot be set on create");
@@ -146,7 +148,7 @@ impl Rules for Pod {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        // People seldom update pods by hand, and the node does it all the time.
+        // Most pod updates come from nodes, so warnings are computed on create only.
         if old.is_some() {
             return warnings;
         }
@@ -179,8 +181,8 @@ impl Rules for Pod {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
-        let part = |name| part(object, name).unwrap_or(&Value::Null);
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+        let part = |name| present(object, name).unwrap_or(&Value::Null);
         let (spec, status) = (part("spec"), part("status"));
         let address = list(status, "podIPs").first().map_or("", |first| text(first, "ip"));
         vec![
@@ -188,7 +190,7 @@ impl Rules for Pod {
             ("spec.restartPolicy", text(spec, "restartPolicy").into()),
             ("spec.schedulerName", text(spec, "schedulerName").into()),
             ("spec.serviceAccountName", text(spec, "serviceAccountName").into()),
-            ("spec.hostNetwork", if truth(spec, "hostNetwork") { "true" } else { "false" }.into()),
+            ("spec.hostNetwork", if boolean(spec, "hostNetwork") { "true" } else { "false" }.into()),
             ("status.phase", text(status, "phase").into()),
             ("status.podIP", address.into()),
             ("status.nominatedNodeName", text(status, "nominatedNodeName").into()),
@@ -199,7 +201,7 @@ impl Rules for Pod {
 /// Warnings about the addresses in the status of a pod.
 fn status_warnings(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
-    let Some(status) = part(pod, "status") else { return warnings };
+    let Some(status) = present(pod, "status") else { return warnings };
     let path = Path::root("status");
     for field in ["podIPs", "hostIPs"] {
         let path = path.child(field);
@@ -210,12 +212,12 @@ fn status_warnings(pod: &Value) -> Vec<String> {
     warnings
 }
 
-/// How many seconds a pod has to end when it is deleted: what the client asks for, else what the pod says. A pod that
-/// has no node, or has ended, goes at once.
+/// Grace period of a delete in seconds: that of the request, else that of the pod. Zero for a pod that has no
+/// node or has finished.
 #[must_use]
 pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
     let none = Value::map();
-    let spec = part(pod, "spec").unwrap_or(&none);
+    let spec = present(pod, "spec").unwrap_or(&none);
     let has_ended = matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded");
     if text(spec, "nodeName").is_empty() || has_ended {
         return 0;
@@ -226,22 +228,22 @@ pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
     }
 }
 
-/// What is wrong with a pod, whoever writes it.
+/// Validates a pod, for all endpoints.
 fn validate_pod(errors: &mut ErrorList, pod: &Value) {
     let none = Value::map();
-    let (meta, spec) = (part(pod, "metadata").unwrap_or(&none), part(pod, "spec").unwrap_or(&none));
+    let (meta, spec) = (present(pod, "metadata").unwrap_or(&none), present(pod, "spec").unwrap_or(&none));
     let (meta_path, path) = (Path::root("metadata"), Path::root("spec"));
     annotations::validate(errors, &meta_path.child("annotations"), meta, spec);
     pod_spec::validate_spec(errors, &path, spec, Holder::Pod(meta));
     if text(spec, "serviceAccountName").is_empty() {
         let volumes_path = path.child("volumes");
         for (i, volume) in list(spec, "volumes").iter().enumerate() {
-            let Some(projected) = part(volume, "projected") else { continue };
+            let Some(projected) = present(volume, "projected") else { continue };
             let path = volumes_path.index(i);
             let path = path.child("projected");
             let path = path.child("sources");
             for (j, source) in list(projected, "sources").iter().enumerate() {
-                if part(source, "serviceAccountToken").is_some() {
+                if present(source, "serviceAccountToken").is_some() {
                     let path = path.index(j);
                     let detail = "must not be specified when serviceAccountName is not set";
                     forbidden(errors, &path.child("serviceAccountToken"), detail);
@@ -259,7 +261,7 @@ fn validate_pod(errors: &mut ErrorList, pod: &Value) {
     }
 }
 
-/// A client that does not know the resources of the pod as a whole leaves them out; it does not mean to drop them.
+/// Keeps the pod-level resources if the request omits them: older clients do not know the field.
 fn keep_pod_resources(new: &mut Value, old: &Value) {
     let had = old.at(&["spec", "resources"]).filter(|resources| !resources.is_null());
     if let Some(resources) = had
@@ -270,9 +272,9 @@ fn keep_pod_resources(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether a node runs the pod by itself, and the server only shows it.
+/// `true` for a mirror pod of a static pod.
 fn is_mirror(pod: &Value) -> bool {
-    part(pod, "metadata").is_some_and(|meta| annotation(meta, annotations::MIRROR).is_some())
+    present(pod, "metadata").is_some_and(|meta| annotation(meta, annotations::MIRROR).is_some())
 }
 
 fn gated_condition(since: Value) -> Value {
@@ -287,11 +289,11 @@ fn gated_condition(since: Value) -> Value {
     Value::Map(fields.into_iter().collect())
 }
 
-/// Annotations that stand for fields which the client did not use.
+/// Warnings for annotations whose fields are not set.
 fn app_armor_warnings(pod: &Value, warnings: &mut Vec<String>) {
     let none = Value::map();
-    let (meta, spec) = (part(pod, "metadata").unwrap_or(&none), part(pod, "spec").unwrap_or(&none));
-    if part(meta, "annotations").is_none() || spec.str_at(&["os", "name"]) == "windows" {
+    let (meta, spec) = (present(pod, "metadata").unwrap_or(&none), present(pod, "spec").unwrap_or(&none));
+    if present(meta, "annotations").is_none() || spec.str_at(&["os", "name"]) == "windows" {
         return;
     }
     let of_pod = spec.at(&["securityContext", "appArmorProfile"]).filter(|profile| !profile.is_null());

@@ -1,11 +1,11 @@
-//! What a pod is made of: defaults, validation and warnings of pod specs and of the templates that hold them.
+//! Pod specs and templates: defaults, validation and warnings.
 //!
-//! Every kind with a pod template calls [`default_template`], [`drop_disabled_template`], [`validate_template`] and
-//! [`template_warnings`]; Pod itself shares the parts below. Errors come in upstream's order; where that is the
-//! random order of a Go map, in the order of the keys.
+//! Every kind with a pod template calls [`default_template`], [`drop_disabled_template`],
+//! [`validate_template`] and [`template_warnings`]; Pod shares the parts below. Errors come in upstream's
+//! order; where that is the random order of a Go map, in key order.
 //!
-//! Upstream relaxes some rules for updates of objects that were stored when the rules were not there yet. Nothing was
-//! ever stored here that the rules refuse, so an update is judged as a new object is.
+//! Upstream relaxes some rules for updates of objects that were stored under older rules. This server has no
+//! such objects, so updates are validated like creates.
 
 use std::collections::BTreeSet;
 
@@ -42,25 +42,26 @@ pub use volumes::{claim_spec, csi_driver_name, signer_name};
 pub(crate) use warnings::spec_warnings;
 
 use crate::kinds::read::{
-    forbidden, invalid, list, number_faults, number_part, part, required, required_word, supported, text,
-    text_entries, text_part, truth, truth_part,
+    boolean, forbidden, invalid, list, number_faults, optional_boolean, optional_number, optional_text,
+    present, required, required_word, supported, text, text_entries,
 };
-use containers::Around;
+use containers::PodContext;
 
-/// Fills in what a pod template leaves out. Idempotent.
+/// Sets the defaults of a pod template. Idempotent.
 pub fn default_template(template: &mut Value) {
     defaults::spec(template.make_map().ensure("spec", Value::map));
 }
 
-/// Drops from a pod template what is switched off in this version: kinds call it when they prepare a write.
+/// Clears fields of disabled features in a pod template; kinds call it when they prepare a write.
 pub fn drop_disabled_template(template: &mut Value) {
     drop_disabled(template);
 }
 
-/// What is wrong with a pod template, found at `path`.
+/// Validates a pod template at `path`.
 pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let none = Value::map();
-    let (meta, spec) = (part(template, "metadata").unwrap_or(&none), part(template, "spec").unwrap_or(&none));
+    let (meta, spec) =
+        (present(template, "metadata").unwrap_or(&none), present(template, "spec").unwrap_or(&none));
     let (annotations_path, spec_path) = (path.child("annotations"), path.child("spec"));
     metadata::labels(errors, &path.child("labels"), text_entries(meta, "labels"));
     metadata::annotations(errors, &annotations_path, text_entries(meta, "annotations"));
@@ -73,13 +74,12 @@ pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorLi
     }
 }
 
-/// What is wrong with a pod template that takes the place of an older one.
+/// Validates a pod template that replaces an older one.
 pub fn validate_template_update(new: &Value, _old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     validate_template(new, path, errors);
 }
 
-/// What the writer of a pod template, found at `path`, should know although it is no error. The older template, if
-/// there is one, makes no difference yet.
+/// Warnings of a pod template at `path`. The older template, if any, makes no difference yet.
 pub fn template_warnings(
     template: &Value,
     _old: Option<&Value>,
@@ -89,16 +89,16 @@ pub fn template_warnings(
     spec_warnings(template, path, true, warnings);
 }
 
-/// What holds a spec.
+/// Object that contains a pod spec.
 #[derive(Clone, Copy)]
 pub(crate) enum Holder<'a> {
-    /// A template, from which pods are yet to be made.
+    /// A template.
     Template,
     /// A pod, with its metadata.
     Pod(&'a Value),
 }
 
-/// Calls `visit` with each container of a spec and its path: first those that run first.
+/// Calls `visit` with each container of a spec and its path: init containers first.
 pub(crate) fn each_container<'a>(
     spec: &'a Value,
     path: &Path<'_>,
@@ -112,9 +112,9 @@ pub(crate) fn each_container<'a>(
     }
 }
 
-/// What is wrong with a pod spec.
+/// Validates a pod spec.
 pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, holder: Holder<'_>) {
-    let grace = number_part(spec, "terminationGracePeriodSeconds");
+    let grace = optional_number(spec, "terminationGracePeriodSeconds");
     if grace.is_none() {
         required(errors, &path.child("terminationGracePeriodSeconds"), "");
     }
@@ -128,23 +128,24 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
     let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     let claim_names: BTreeSet<&str> = claims.filter(|name| !name.is_empty()).collect();
     resources::pod_claims(errors, &path.child("resourceClaims"), spec, is_mirror);
-    let host_users = truth_part(spec, "hostUsers") != Some(false);
-    let around = Around { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
-    containers::regular(errors, &path.child("containers"), spec, &around);
-    containers::init(errors, &path.child("initContainers"), spec, &around);
-    containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &around);
-    resources::pod_level(errors, path, spec, &around.claim_names);
-    if truth(spec, "hostNetwork") {
+    let host_users = optional_boolean(spec, "hostUsers") != Some(false);
+    let context =
+        PodContext { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
+    containers::regular(errors, &path.child("containers"), spec, &context);
+    containers::init(errors, &path.child("initContainers"), spec, &context);
+    containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &context);
+    resources::pod_level(errors, path, spec, &context.claim_names);
+    if boolean(spec, "hostNetwork") {
         containers::ports_on_host(errors, path, spec, matches!(holder, Holder::Pod(_)));
     }
     policies(errors, path, spec);
     metadata::labels(errors, &path.child("nodeSelector"), text_entries(spec, "nodeSelector"));
     security::pod(errors, &path.child("securityContext"), spec);
-    if truth(spec, "hostPID") && truth(spec, "shareProcessNamespace") {
+    if boolean(spec, "hostPID") && boolean(spec, "shareProcessNamespace") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         invalid(errors, &path.child("shareProcessNamespace"), true, detail);
     }
-    if let Some(affinity) = part(spec, "affinity") {
+    if let Some(affinity) = present(spec, "affinity") {
         affinity::affinity(errors, &path.child("affinity"), affinity);
     }
     scheduling::dns_config(errors, &path.child("dnsConfig"), spec);
@@ -185,7 +186,7 @@ fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     if !node.is_empty() {
         errors.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
     }
-    if let Some(seconds) = number_part(spec, "activeDeadlineSeconds") {
+    if let Some(seconds) = optional_number(spec, "activeDeadlineSeconds") {
         let faults = key::in_range(seconds, 1, i64::from(i32::MAX));
         number_faults(errors, &path.child("activeDeadlineSeconds"), seconds, faults);
     }
@@ -202,17 +203,17 @@ fn classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     if !priority.is_empty() {
         errors.push_invalid(&path.child("priorityClassName"), priority, dns::subdomain(priority));
     }
-    if let Some(runtime) = text_part(spec, "runtimeClassName") {
+    if let Some(runtime) = optional_text(spec, "runtimeClassName") {
         errors.push_invalid(&path.child("runtimeClassName"), runtime, dns::subdomain(runtime));
     }
-    match text_part(spec, "preemptionPolicy") {
+    match optional_text(spec, "preemptionPolicy") {
         None => {}
         Some("") => required(errors, &path.child("preemptionPolicy"), ""),
         Some(policy) => {
             supported(errors, &path.child("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
         }
     }
-    if part(spec, "overhead").is_some() {
+    if present(spec, "overhead").is_some() {
         resources::overhead(errors, &path.child("overhead"), spec);
     }
 }

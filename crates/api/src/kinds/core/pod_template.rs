@@ -1,12 +1,12 @@
-//! PodTemplate: a pod yet to be made, kept for others to use.
+//! PodTemplate: a stored pod template.
 
 use super::pod_spec;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::Rules;
-use crate::kinds::read::part;
+use crate::kinds::read::present;
 use crate::value::Value;
 
-/// The rules of PodTemplate.
+/// Rules of PodTemplate.
 pub struct PodTemplate;
 
 impl Rules for PodTemplate {
@@ -28,22 +28,22 @@ impl Rules for PodTemplate {
         true
     }
 
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         new.get("template") != old.get("template")
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        let template = part(object, "template").unwrap_or(&none);
+        let template = present(object, "template").unwrap_or(&none);
         pod_spec::validate_template(template, &Path::root("template"), errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if old.is_none_or(|old| self.desire_changed(new, old))
-            && let Some(template) = part(new, "template")
+        if old.is_none_or(|old| self.has_new_generation(new, old))
+            && let Some(template) = present(new, "template")
         {
-            let before = old.and_then(|old| part(old, "template"));
+            let before = old.and_then(|old| present(old, "template"));
             pod_spec::template_warnings(template, before, &Path::root("template"), &mut warnings);
         }
         warnings

@@ -1,17 +1,17 @@
-//! ReplicationController: so many pods of one kind, the oldest way to say it.
+//! ReplicationController: a fixed number of pods of one template, the predecessor of ReplicaSet.
 
 use super::pod_spec;
 use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::read::{
-    forbidden, invalid, nonnegative, number, number_part, part, required, shown, supported, text,
+    forbidden, invalid, nonnegative, number, optional_number, present, required, shown, supported, text,
     text_entries,
 };
-use crate::kinds::{Fields, Rules, keep};
+use crate::kinds::{Rules, SelectableFields, keep};
 use crate::names::dns;
 use crate::value::Value;
 
-/// The rules of ReplicationController.
+/// Rules of ReplicationController.
 pub struct ReplicationController;
 
 const LABELS: FieldLabels<'static> = FieldLabels {
@@ -20,9 +20,9 @@ const LABELS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("status.replicas", "status.replicas"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
-/// Marks fields that another version of the API said and this one cannot.
+/// Prefix of annotations for fields that this version of the API cannot represent.
 const NON_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
 
 impl Rules for ReplicationController {
@@ -69,13 +69,13 @@ impl Rules for ReplicationController {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        let spec = part(object, "spec").unwrap_or(&none);
+        let spec = present(object, "spec").unwrap_or(&none);
         let path = Path::root("spec");
         nonnegative(errors, &path.child("minReadySeconds"), number(spec, "minReadySeconds"));
         if text_entries(spec, "selector").next().is_none() {
             required(errors, &path.child("selector"), "");
         }
-        match number_part(spec, "replicas") {
+        match optional_number(spec, "replicas") {
             None => required(errors, &path.child("replicas"), ""),
             Some(replicas) => nonnegative(errors, &path.child("replicas"), replicas),
         }
@@ -84,7 +84,7 @@ impl Rules for ReplicationController {
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        for (key, value) in text_entries(part(old, "metadata").unwrap_or(&none), "annotations") {
+        for (key, value) in text_entries(present(old, "metadata").unwrap_or(&none), "annotations") {
             let field = match key.split_once('/') {
                 Some((_, field)) if key.starts_with(NON_CONVERTIBLE) && !field.contains('/') => field,
                 _ => continue,
@@ -106,7 +106,7 @@ impl Rules for ReplicationController {
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
         let none = Value::map();
-        let status = part(new, "status").unwrap_or(&none);
+        let status = present(new, "status").unwrap_or(&none);
         let path = Path::root("status");
         let replicas = number(status, "replicas");
         let fields =
@@ -148,8 +148,8 @@ impl Rules for ReplicationController {
                 }
                 template_of(Some(new))
             }
-            // Clients have always been told about the template that goes, not about the one that comes.
-            Some(old) if self.desire_changed(new, old) => template_of(Some(old)),
+            // As upstream, warnings concern the old template, not the new one.
+            Some(old) if self.has_new_generation(new, old) => template_of(Some(old)),
             Some(_) => None,
         };
         if let Some(template) = about {
@@ -162,8 +162,8 @@ impl Rules for ReplicationController {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
-        let replicas = part(object, "status").map_or(0, |status| number(status, "replicas"));
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+        let replicas = present(object, "status").map_or(0, |status| number(status, "replicas"));
         vec![("status.replicas", replicas.to_string().into())]
     }
 }
@@ -174,9 +174,9 @@ fn drop_disabled(object: &mut Value) {
     }
 }
 
-/// What is wrong with the template of something that keeps pods running.
+/// Validates the template of long-running pods.
 fn validate_template(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let Some(template) = part(spec, "template") else { return required(errors, path, "") };
+    let Some(template) = present(spec, "template") else { return required(errors, path, "") };
     let label = |key: &str| template.at(&["metadata", "labels", key]).and_then(Value::as_str);
     if !text_entries(spec, "selector").all(|(key, value)| label(key) == Some(value)) {
         let meta_path = path.child("metadata");
@@ -185,10 +185,10 @@ fn validate_template(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
         invalid(errors, &meta_path.child("labels"), shown(labels), detail);
     }
     pod_spec::validate_template(template, path, errors);
-    let Some(pod) = part(template, "spec") else { return };
+    let Some(pod) = present(template, "spec") else { return };
     let path = path.child("spec");
     supported(errors, &path.child("restartPolicy"), text(pod, "restartPolicy"), &["Always"]);
-    if part(pod, "activeDeadlineSeconds").is_some() {
+    if present(pod, "activeDeadlineSeconds").is_some() {
         let detail = "activeDeadlineSeconds in ReplicationController is not Supported";
         forbidden(errors, &path.child("activeDeadlineSeconds"), detail);
     }

@@ -1,4 +1,4 @@
-//! Amounts of resources by name: `cpu: 500m`.
+//! Resource lists: amounts by resource name, as in `cpu: 500m`.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use crate::names::key::label_key;
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
-/// What huge pages are called, before their size.
+/// Prefix of huge page resources, before the page size.
 pub(crate) const HUGE_PAGES: &str = "hugepages-";
 const REQUESTS_HUGE_PAGES: &str = "requests.hugepages-";
 const NATIVE_DOMAIN: &str = "kubernetes.io/";
 
-/// What containers can use, huge pages apart.
+/// Resources of containers, except huge pages.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// What quotas know beside that, and what is not counted.
+/// Further resources of quotas.
 const OF_QUOTAS: [&str; 8] = [
     "requests.cpu",
     "requests.memory",
@@ -27,7 +27,7 @@ const OF_QUOTAS: [&str; 8] = [
     "requests.storage",
 ];
 
-/// Names of things that come in whole numbers.
+/// Resources with integral amounts.
 const COUNTED: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -40,36 +40,36 @@ const COUNTED: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Whether the name means a resource wherever it stands.
+/// `true` if the name is a standard resource.
 fn is_standard(name: &str) -> bool {
     OF_CONTAINERS.contains(&name) || OF_QUOTAS.contains(&name) || COUNTED.contains(&name)
 }
 
-/// Whether the name stands for huge pages.
+/// `true` if the name is a huge page resource.
 #[must_use]
 pub fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-/// Whether the name is one of ours: without a domain, or in that of Kubernetes.
+/// `true` if the name is native: without a domain, or in that of Kubernetes.
 #[must_use]
 pub fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains(NATIVE_DOMAIN)
 }
 
-/// Whether the name is one that a device plugin may have brought in.
+/// `true` if the name is an extended resource.
 #[must_use]
 pub fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && label_key(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether a limit may be higher than the request.
+/// `true` if a limit may exceed the request.
 #[must_use]
 pub fn allows_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// Whether a quota may be set on the name, which has no domain.
+/// `true` if the name, which has no domain, can be limited by a quota.
 #[must_use]
 pub fn is_standard_quota(name: &str) -> bool {
     (is_standard(name) && name != "storage") || is_any_huge_pages(name)
@@ -79,13 +79,13 @@ fn is_any_huge_pages(name: &str) -> bool {
     is_huge_pages(name) || name.starts_with(REQUESTS_HUGE_PAGES)
 }
 
-/// Whether only whole amounts make sense.
+/// `true` if the amount must be an integer.
 #[must_use]
 pub fn is_counted(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 
-/// Checks the name of a resource; says whether it is good.
+/// Validates the name of a resource; `true` if it is valid.
 pub fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
     let mut faults = label_key(name);
     if faults.is_empty() && !name.contains('/') && !is_standard(name) && !is_any_huge_pages(name) {
@@ -96,7 +96,7 @@ pub fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
     is_good
 }
 
-/// Checks the name of a resource that a container can use.
+/// Validates the name of a container resource.
 pub fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     check_name(errors, path, name);
     if !name.contains('/') {
@@ -108,7 +108,7 @@ pub fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str)
     }
 }
 
-/// Checks the name of a resource that a quota can limit.
+/// Validates the name of a quota resource.
 pub fn check_quota_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     check_name(errors, path, name);
     if !name.contains('/') && !is_standard_quota(name) {
@@ -126,7 +126,7 @@ fn push(
     errors.extend(faults.into_iter().map(errors_of));
 }
 
-/// Checks an amount: not less than nothing, and whole where the resource is counted.
+/// Validates an amount: not negative, and integral if required.
 pub fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, amount: Quantity) {
     check_not_negative(errors, path, amount);
     if is_counted(name) && amount.milli_value() % 1000 != 0 {
@@ -134,49 +134,49 @@ pub fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, amount:
     }
 }
 
-/// Checks that an amount is not less than nothing.
+/// Validates that an amount is not negative.
 pub fn check_not_negative(errors: &mut ErrorList, path: &Path<'_>, amount: Quantity) {
     if amount.sign() < 0 {
         errors.push(FieldError::invalid(path, amount.to_string(), "must be greater than or equal to 0"));
     }
 }
 
-/// The amount that a decoded value stands for.
+/// Amount of a decoded value.
 #[must_use]
 pub fn amount(value: &Value) -> Quantity {
     value.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
 }
 
-/// The amount of one resource of a list.
+/// Amount of one resource of a list.
 #[must_use]
 pub fn amount_of(list: Option<&Value>, name: &str) -> Option<Quantity> {
     list?.get(name).filter(|value| !value.is_null()).map(amount)
 }
 
-/// The resources of a list and their amounts.
+/// Resources of a list with their amounts.
 pub fn amounts(list: Option<&Value>) -> impl Iterator<Item = (&str, Quantity)> {
     let entries = list.and_then(Value::as_map).into_iter().flat_map(Map::iter);
     entries.map(|(name, value)| (name, amount(value)))
 }
 
-/// Whether two lists hold the same amounts of the same resources, however written.
+/// `true` if two lists have equal amounts of the same resources, independent of spelling.
 #[must_use]
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let sorted = |list| amounts(list).collect::<BTreeMap<&str, Quantity>>();
     sorted(a) == sorted(b)
 }
 
-/// Rounds the amounts of a list up to thousandths, as every list of resources is kept.
+/// Rounds the amounts of a list up to thousandths, as every resource list is stored.
 pub fn round_up(list: Option<&mut Value>) {
     for (_, value) in list.and_then(Value::as_map_mut).into_iter().flat_map(Map::iter_mut) {
-        // Only these can stand in an amount that has parts below a thousandth.
+        // Only texts with these characters can have parts below a thousandth.
         if value.as_str().is_some_and(|text| !text.contains(['n', 'u', '.', 'e', 'E'])) {
             continue;
         }
         let exact = amount(value);
         let thousandths = exact.milli_value();
         let rounded = Quantity::milli(thousandths, exact.format());
-        // Beyond the bounds the number of thousandths says nothing, and there is nothing to round.
+        // Beyond the bounds the value in thousandths saturates, and there is nothing to round.
         if rounded != exact && thousandths.unsigned_abs() < i64::MAX.unsigned_abs() {
             *value = rounded.to_string().into();
         }
@@ -189,7 +189,7 @@ mod tests {
     use crate::value;
 
     #[test]
-    fn amounts_are_rounded_up_as_far_as_thousandths_can_tell() {
+    fn amounts_are_rounded_up_to_thousandths() {
         let mut list = value!({
             "a": "100u", "b": "1.5", "c": "0.0001", "d": "-9223372036854775808", "e": "-9.3e18", "f": (i64::MIN),
         });

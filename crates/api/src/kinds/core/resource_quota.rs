@@ -1,4 +1,4 @@
-//! ResourceQuota: how much a namespace may use in all.
+//! ResourceQuota: total resource usage of a namespace.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ const SCOPES: [&str; 7] = [
 const POD_COMPUTE: [&str; 6] =
     ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 
-/// The rules of ResourceQuota.
+/// Rules of ResourceQuota.
 pub struct ResourceQuota;
 
 impl Rules for ResourceQuota {
@@ -94,14 +94,14 @@ fn check_amounts(errors: &mut ErrorList, path: &Path<'_>, list: Option<&Value>) 
     }
 }
 
-/// Number of limits that make no sense for each of [`SCOPES`].
-struct Misfits([usize; SCOPES.len()]);
+/// Number of hard limits that do not apply, for each of [`SCOPES`].
+struct InapplicableLimits([usize; SCOPES.len()]);
 
-impl Misfits {
-    fn of(object: &Value) -> Misfits {
+impl InapplicableLimits {
+    fn of(object: &Value) -> InapplicableLimits {
         let names = amounts(object.at(&["spec", "hard"])).map(|(name, _)| name);
         let names: Vec<&str> = names.filter(|name| resource_list::is_standard_quota(name)).collect();
-        Misfits(SCOPES.map(|scope| names.iter().filter(|name| !scope_fits(scope, name)).count()))
+        InapplicableLimits(SCOPES.map(|scope| names.iter().filter(|name| !scope_fits(scope, name)).count()))
     }
 
     fn count(&self, scope: &str) -> usize {
@@ -124,8 +124,8 @@ fn scope_fits(scope: &str, name: &str) -> bool {
 
 fn check_scopes(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
     let scopes = texts(object.at(&["spec", "scopes"]));
-    let misfits = Misfits::of(object);
-    // Every fault shows the whole list.
+    let misfits = InapplicableLimits::of(object);
+    // Every error shows the whole list.
     let shown = LazyCell::new(|| BadValue::json_strings(&scopes));
     let mut push = |detail| {
         errors.push(FieldError::invalid(path, shown.clone(), detail));
@@ -151,7 +151,7 @@ fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, obj
     let path = path.child("matchExpressions");
     let expressions = selector.get("matchExpressions").and_then(Value::as_list).unwrap_or_default();
     let mut scopes = Vec::new();
-    let misfits = Misfits::of(object);
+    let misfits = InapplicableLimits::of(object);
     let shown = LazyCell::new(|| shown_selector(expressions));
     for expression in expressions {
         if errors.is_full() {
@@ -179,7 +179,7 @@ fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, obj
         scopes.push(scope);
     }
     for _ in 0..count_conflicts(&scopes) {
-        // Clients are shown the other list of scopes here.
+        // As upstream, the error shows the other list of scopes.
         let value = BadValue::json_strings(&texts(object.at(&["spec", "scopes"])));
         errors.push(FieldError::invalid(&path, value, "conflicting scopes"));
     }
@@ -203,7 +203,7 @@ fn check_operator(errors: &mut ErrorList, path: &Path<'_>, operator: &str, value
     }
 }
 
-/// The selector as clients are shown it, with the names that its fields have inside the reference server.
+/// The selector in messages, with the Go names of its fields.
 fn shown_selector(expressions: &[Value]) -> BadValue {
     let expressions: Vec<String> = expressions
         .iter()

@@ -1,17 +1,17 @@
-//! Secret: data that few should see.
+//! Secret: confidential data.
 
 use crate::base64;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
+use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::json;
-use crate::kinds::{Fields, Rules};
+use crate::kinds::{Rules, SelectableFields};
 use crate::metadata::entry;
 use crate::names::key::config_key;
 use crate::value::{Map, Value};
 
 mod pem;
 
-/// The most bytes of values together.
+/// Maximum bytes of all values.
 const DATA_BYTES_MAX: usize = 1 << 20;
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const CERTIFICATE: &str = "tls.crt";
@@ -23,10 +23,10 @@ const FIELDS: FieldLabels<'static> = FieldLabels {
         ("metadata.namespace", "metadata.namespace"),
         ("metadata.name", "metadata.name"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
-/// The rules of Secret.
+/// Rules of Secret.
 pub struct Secret;
 
 impl Rules for Secret {
@@ -84,7 +84,7 @@ impl Rules for Secret {
         if new.str_at(&["type"]) != "kubernetes.io/tls" {
             return Vec::new();
         }
-        let text = |key: &str| base64::decode(new.str_at(&["data", key]));
+        let text = |key: &str| base64::decode(new.str_at(&["data", key])).unwrap_or_default();
         pem::key_pair_fault(&text(CERTIFICATE), &text(PRIVATE_KEY)).into_iter().collect()
     }
 
@@ -92,12 +92,12 @@ impl Rules for Secret {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![("type", object.str_at(&["type"]).into())]
     }
 }
 
-/// How many bytes base64 stands for.
+/// Decoded length of base64.
 pub(super) fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count()
 }
@@ -106,7 +106,7 @@ fn data(object: &Value) -> Option<&Map> {
     object.get("data").and_then(Value::as_map).filter(|map| !map.is_empty())
 }
 
-/// Texts are written for comfort and kept as bytes among the others, over which they win.
+/// Moves `stringData` into `data`, whose keys it overrides.
 fn encode_string_data(object: &mut Value) {
     let Some(Value::Map(texts)) = object.as_map_mut().and_then(|map| map.remove("stringData")) else {
         return;
@@ -121,7 +121,7 @@ fn encode_string_data(object: &mut Value) {
     (*data, _) = Map::from_entries(entries);
 }
 
-/// Checks that the data is there that a type promises.
+/// Checks that the data required by the type is present.
 fn check_type(errors: &mut ErrorList, object: &Value) {
     let data = data(object);
     let has = |key: &str| data.is_some_and(|data| data.contains(key));
@@ -161,7 +161,7 @@ fn check_json(errors: &mut ErrorList, data: Option<&Map>, key: &str) {
         errors.push(FieldError::required(&path, ""));
         return;
     };
-    let fault = match json::parse(&base64::decode(text)) {
+    let fault = match json::parse(&base64::decode(text).unwrap_or_default()) {
         Ok(Value::Map(_) | Value::Null) => return,
         Ok(other) => {
             let kind = other.type_name();

@@ -1,13 +1,13 @@
-//! Service: one address for many pods.
+//! Service: a stable address for a set of pods.
 //!
-//! The fields of a Service depend on each other more than those of any other kind. [`defaults`] fills in what
-//! the client left out, [`families`] settles which IP families it has, [`update`] carries over what was
-//! allocated before and clears what a new type has no use for, [`validate`] and [`change`] find what is wrong with
-//! the result. Addresses and node ports are allocated elsewhere: between [`families`] and the other rules.
+//! The fields of a Service depend on each other. [`defaults`] sets defaults, [`families`] resolves the IP
+//! families, [`update`] carries over allocated values and clears those that a new type does not use,
+//! [`validate`] and [`change`] validate the result. Addresses and node ports are allocated elsewhere: between
+//! [`families`] and the other rules.
 
 use crate::field_error::ErrorList;
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Fields, Rules};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::{Rules, SelectableFields};
 use crate::metadata::texts;
 use crate::names::NameRule;
 use crate::names::ip::parse_ip;
@@ -24,7 +24,7 @@ mod warnings;
 
 pub use families::Families;
 
-/// The address that says that the Service has none.
+/// Cluster IP of a headless Service.
 pub const NO_CLUSTER_IP: &str = "None";
 
 const FIELDS: FieldLabels<'static> = FieldLabels {
@@ -34,10 +34,10 @@ const FIELDS: FieldLabels<'static> = FieldLabels {
         ("spec.clusterIP", "spec.clusterIP"),
         ("spec.type", "spec.type"),
     ],
-    refusal: Refusal::Plain,
+    unsupported: UnsupportedLabel::Plain,
 };
 
-/// The rules of Service.
+/// Rules of Service.
 pub struct Service;
 
 impl Rules for Service {
@@ -55,7 +55,7 @@ impl Rules for Service {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         crate::kinds::keep(new, old, "status");
-        update::drop_what_the_type_has_no_use_for(new, old);
+        update::clear_unused_fields(new, old);
         if Spec::of(new).kind() == "ExternalName" {
             new.ensure_map("spec").remove("internalTrafficPolicy");
         }
@@ -94,13 +94,13 @@ impl Rules for Service {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         let spec = Spec::of(object);
         vec![("spec.clusterIP", spec.cluster_ip().into()), ("spec.type", spec.kind().into())]
     }
 }
 
-/// Reads the spec of a Service.
+/// View of the spec of a Service.
 #[derive(Clone, Copy)]
 struct Spec<'a>(Option<&'a Value>);
 
@@ -157,7 +157,7 @@ impl<'a> Spec<'a> {
         self.kind() != "ExternalName"
     }
 
-    /// Whether clients outside of the cluster can reach it.
+    /// `true` if clients outside of the cluster can reach it.
     fn is_external(self) -> bool {
         matches!(self.kind(), "LoadBalancer" | "NodePort")
             || (self.kind() == "ClusterIP" && !self.list("externalIPs").is_empty())
@@ -176,7 +176,7 @@ fn int(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Whether the text is an IPv6 address that is not an IPv4 address in disguise.
+/// `true` if the text is an IPv6 address, except IPv4-mapped ones.
 fn is_ipv6(ip: &str) -> bool {
     parse_ip(ip).is_some_and(|ip| ip.to_canonical().is_ipv6())
 }

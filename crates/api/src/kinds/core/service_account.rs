@@ -1,4 +1,4 @@
-//! ServiceAccount: who a pod is.
+//! ServiceAccount: the identity of a pod.
 
 use crate::field_error::ErrorList;
 use crate::kinds::Rules;
@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 
 const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// The rules of ServiceAccount.
+/// Rules of ServiceAccount.
 pub struct ServiceAccount;
 
 impl Rules for ServiceAccount {
@@ -32,7 +32,7 @@ impl Rules for ServiceAccount {
     }
 }
 
-/// Of a reference to a secret, only the name is kept: it is always one of the same namespace.
+/// Keeps only the name of secret references, which are always in the same namespace.
 fn clean_secrets(object: &mut Value) {
     let Some(Value::List(secrets)) = object.get_mut("secrets") else { return };
     for secret in secrets.iter_mut().filter_map(Value::as_map_mut) {

@@ -1,4 +1,4 @@
-//! Objects of the core group, good and bad: one table per kind.
+//! Validation and defaulting of the core group: one table per kind.
 
 use crate::decode::decode;
 use crate::field_error::ErrorList;
@@ -13,12 +13,12 @@ mod objects;
 mod resources;
 mod storage;
 
-/// The rules of a kind of the core group.
+/// Rules of a kind of the core group.
 pub(super) fn of(kind: &str) -> &'static dyn Rules {
     rules("", kind).unwrap()
 }
 
-/// The object that a text in YAML means, with defaults.
+/// Object of a YAML document, with defaults.
 pub(super) fn object(kind: &str, text: &str) -> Value {
     let (value, _) = yaml::parse_strict(text.as_bytes()).unwrap();
     let decoded = decode(value, builtin().kind("", "v1", kind).unwrap(), &[]).unwrap();
@@ -28,7 +28,7 @@ pub(super) fn object(kind: &str, text: &str) -> Value {
     object
 }
 
-/// The object as it would be stored.
+/// Object as a create stores it.
 pub(super) fn created(kind: &str, text: &str) -> Value {
     let mut object = object(kind, text);
     of(kind).prepare_create(&mut object);
@@ -39,14 +39,14 @@ pub(super) fn texts(errors: ErrorList) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// What is wrong with a new object.
+/// Errors of a create.
 pub(super) fn faults(kind: &str, text: &str) -> Vec<String> {
     let mut errors = ErrorList::new();
     of(kind).validate(&created(kind, text), &mut errors);
     texts(errors)
 }
 
-/// What is wrong with an update.
+/// Errors of an update.
 pub(super) fn update_faults(kind: &str, old: &str, new: &str) -> Vec<String> {
     let (old, mut new) = (object(kind, old), object(kind, new));
     of(kind).prepare_update(&mut new, &old);
@@ -55,7 +55,7 @@ pub(super) fn update_faults(kind: &str, old: &str, new: &str) -> Vec<String> {
     texts(errors)
 }
 
-/// What is wrong with a status update.
+/// Errors of a status update.
 pub(super) fn status_faults(kind: &str, old: &str, new: &str) -> Vec<String> {
     let (old, mut new) = (object(kind, old), object(kind, new));
     of(kind).prepare_status(&mut new, &old);
@@ -68,19 +68,19 @@ pub(super) fn warnings(kind: &str, text: &str) -> Vec<String> {
     of(kind).warnings(&object(kind, text), None)
 }
 
-/// What an object says at a path, as JSON.
+/// JSON of an object at a path.
 pub(super) fn at(object: &Value, path: &[&str]) -> String {
     object.at(path).map_or_else(String::new, json::to_text)
 }
 
-/// Checks a table of objects and their faults.
+/// Asserts a table of objects with their errors.
 pub(super) fn check_all(kind: &str, table: &[(&str, &[&str])]) {
     for (text, expected) in table {
         assert_eq!(faults(kind, text), *expected, "{text}");
     }
 }
 
-/// Checks a table of updates and their faults, of which the first lines count.
+/// Asserts a table of updates with the first lines of their errors.
 pub(super) fn check_updates(kind: &str, table: &[(&str, &str, &[&str])]) {
     for (old, new, expected) in table {
         let faults = update_faults(kind, old, new);
@@ -90,7 +90,7 @@ pub(super) fn check_updates(kind: &str, table: &[(&str, &str, &[&str])]) {
 }
 
 #[test]
-fn rules_are_idempotent_in_their_defaults() {
+fn defaulting_is_idempotent() {
     for (kind, text) in [
         ("Service", "{spec: {type: LoadBalancer, ports: [{port: 80}], sessionAffinity: ClientIP}}"),
         ("Secret", "{stringData: {a: b}}"),

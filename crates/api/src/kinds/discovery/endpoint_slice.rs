@@ -1,4 +1,4 @@
-//! EndpointSlice: where a service can be reached.
+//! EndpointSlice: endpoints of a Service.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const ENDPOINTS_MAX: usize = 1000;
 const HINTS_MAX: usize = 8;
 const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The rules of EndpointSlice.
+/// Rules of EndpointSlice.
 pub struct EndpointSlice;
 
 impl Rules for EndpointSlice {
@@ -46,7 +46,7 @@ impl Rules for EndpointSlice {
         true
     }
 
-    fn desire_changed(&self, new: &Value, old: &Value) -> bool {
+    fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
         let same = |name| check::same(check::field(new, name), check::field(old, name));
         let labels = |object| check::text_entries(check::field(object, "metadata"), "labels");
         !(same("addressType") && same("endpoints") && same("ports") && labels(new) == labels(old))
@@ -65,8 +65,8 @@ impl Rules for EndpointSlice {
         if old.is_none() && check::text(new, "addressType") == "FQDN" {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
-        let labels = new.at(&["metadata", "labels"]).unwrap_or(check::NOTHING);
-        // What controllers write is clean, and is written often.
+        let labels = new.at(&["metadata", "labels"]).unwrap_or(check::ABSENT);
+        // Slices of the built-in controllers are valid and frequent, so they are not checked for warnings.
         let manager = check::text(labels, "endpointslice.kubernetes.io/managed-by");
         if matches!(manager, "endpointslice-controller.k8s.io" | "endpointslicemirroring-controller.k8s.io") {
             return warnings;
@@ -83,8 +83,8 @@ impl Rules for EndpointSlice {
     }
 }
 
-/// Drops a field of an older version, which this one does not let anyone write. A node that the old object named
-/// there is kept in the field that took its place.
+/// Drops a field of an older version that is read-only in this one. A node name of the old object is kept in
+/// `nodeName`.
 fn drop_topology(object: &mut Value, known: &BTreeSet<&str>) {
     for endpoint in check::maps_mut(object, &["endpoints"]) {
         let Some(topology) = endpoint.remove("deprecatedTopology") else { continue };
@@ -199,7 +199,7 @@ fn address(errors: &mut ErrorList, list: &Path<'_>, i: usize, address: &str, kin
     reachable(errors, &path, address, parsed);
 }
 
-/// Checks that an address can be that of an endpoint.
+/// Rejects addresses that cannot be those of an endpoint.
 fn reachable(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
     let ip = ip.to_canonical();
     let (link_local, link_multicast) = match ip {
@@ -221,7 +221,7 @@ fn reachable(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
     }
 }
 
-/// Checks whom an endpoint should serve, and tells whether there are few enough.
+/// Validates the hints of an endpoint; `true` if their number is within the bound.
 fn hints(
     errors: &mut ErrorList,
     path: &Path<'_>,

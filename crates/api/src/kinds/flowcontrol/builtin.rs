@@ -1,21 +1,22 @@
-//! The objects of this group that every cluster has: how requests share the server, unless somebody says otherwise.
+//! Built-in PriorityLevelConfigurations and FlowSchemas, the defaults of API priority and fairness.
 //!
-//! Two of each kind are mandatory: their specs are fixed. The others are suggested, and may be changed.
+//! Two objects of each kind are mandatory: their specs are fixed. The others are suggested, and may be changed.
 
 use crate::value;
 use crate::value::Value;
 
-/// The annotation that says whether an object of ours follows what is said here, or is its owner's to change.
+/// Annotation that is `true` if the server updates the spec of a built-in object, `false` if the user owns
+/// it.
 pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// The names of the kinds' mandatory objects.
+/// Names of the mandatory objects.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
-/// A priority: its name, its share, how much of it others may borrow in percent, and its queues and how many of them
-/// a flow is dealt; one without queues refuses what is too much.
-type Level = (&'static str, i64, i64, Option<(i64, i64)>);
+/// A priority level: name, concurrency shares, lendable percent, and its number of queues with the hand size;
+/// without queues, excess requests are rejected.
+type BuiltinLevel = (&'static str, i64, i64, Option<(i64, i64)>);
 
-const LEVELS: [Level; 7] = [
+const LEVELS: [BuiltinLevel; 7] = [
     ("catch-all", 5, 0, None),
     ("global-default", 20, 50, Some((128, 6))),
     ("leader-election", 10, 0, Some((16, 4))),
@@ -26,8 +27,8 @@ const LEVELS: [Level; 7] = [
 ];
 const QUEUE_LENGTH: i64 = 50;
 
-/// A schema: its name, its priority, its precedence, how flows are told apart, and whose requests it concerns.
-struct Schema {
+/// A FlowSchema: name, priority level, precedence, distinguisher, and the subjects it matches.
+struct BuiltinSchema {
     name: &'static str,
     level: &'static str,
     precedence: i64,
@@ -42,10 +43,10 @@ enum Subject {
     SystemAccounts,
 }
 
-/// Which requests a schema concerns.
+/// Requests that a FlowSchema matches.
 enum Requests {
     All,
-    /// Those of these verbs for leases, and for these resources of the core group.
+    /// Requests of these verbs for leases, and for these resources of the core group.
     Leases(&'static [&'static str], &'static [&'static str]),
     Health,
 }
@@ -63,11 +64,11 @@ const fn schema(
     distinguisher: &'static str,
     subjects: &'static [Subject],
     requests: Requests,
-) -> Schema {
-    Schema { name, level, precedence, distinguisher, subjects, requests }
+) -> BuiltinSchema {
+    BuiltinSchema { name, level, precedence, distinguisher, subjects, requests }
 }
 
-const SCHEMAS: [Schema; 11] = [
+const SCHEMAS: [BuiltinSchema; 11] = [
     schema("exempt", "exempt", 1, "", &[Subject::Group("system:masters")], Requests::All),
     schema("probes", "exempt", 2, "", EVERYONE, Requests::Health),
     schema(
@@ -109,29 +110,29 @@ const SCHEMAS: [Schema; 11] = [
     schema("catch-all", "catch-all", 10_000, "ByUser", EVERYONE, Requests::All),
 ];
 
-/// The names of all PriorityLevelConfigurations that every cluster has.
+/// Names of all built-in PriorityLevelConfigurations.
 pub fn level_names() -> impl Iterator<Item = &'static str> {
     std::iter::once("exempt").chain(LEVELS.iter().map(|(name, ..)| *name))
 }
 
-/// The names of all FlowSchemas that every cluster has.
+/// Names of all built-in FlowSchemas.
 pub fn schema_names() -> impl Iterator<Item = &'static str> {
     SCHEMAS.iter().map(|schema| schema.name)
 }
 
-/// Annotations that say whether an object follows [`level_spec`] and [`schema_spec`].
+/// Annotations that record whether the server updates the spec to [`level_spec`] or [`schema_spec`].
 #[must_use]
-pub fn follows(follows: bool) -> Value {
-    Value::Map([(AUTO_UPDATE, Value::from(if follows { "true" } else { "false" }))].into_iter().collect())
+pub fn auto_update_annotation(is_enabled: bool) -> Value {
+    Value::Map([(AUTO_UPDATE, Value::from(if is_enabled { "true" } else { "false" }))].into_iter().collect())
 }
 
-/// Whether the objects of a name are mandatory.
+/// `true` if the objects of this name are mandatory.
 #[must_use]
 pub fn is_mandatory(name: &str) -> bool {
     MANDATORY.contains(&name)
 }
 
-/// The spec that a PriorityLevelConfiguration has by its name; nothing for those that a cluster need not have.
+/// Spec of a built-in PriorityLevelConfiguration; `None` if the name is not built in.
 #[must_use]
 pub fn level_spec(name: &str) -> Option<Value> {
     if name == "exempt" {
@@ -158,7 +159,7 @@ pub fn level_spec(name: &str) -> Option<Value> {
     }))
 }
 
-/// The spec that a FlowSchema has by its name; nothing for those that a cluster need not have.
+/// Spec of a built-in FlowSchema; `None` if the name is not built in.
 #[must_use]
 pub fn schema_spec(name: &str) -> Option<Value> {
     let schema = SCHEMAS.iter().find(|schema| schema.name == name)?;
@@ -204,7 +205,7 @@ impl Subject {
     }
 }
 
-/// A rule about resources of a group in every namespace.
+/// A rule for resources of a group in every namespace.
 fn resources(verbs: &[&str], group: &str, names: &[&str], beyond_namespaces: bool) -> Value {
     let texts = |texts: &[&str]| texts.iter().copied().map(Value::from).collect::<Vec<Value>>();
     let mut rule = value!({
@@ -226,7 +227,7 @@ mod tests {
     use crate::kinds::flowcontrol::rules;
 
     #[test]
-    fn what_every_cluster_has_is_valid_and_as_defaults_leave_it() {
+    fn builtin_objects_are_valid_and_defaulted() {
         let levels = level_names().map(|name| ("PriorityLevelConfiguration", name, level_spec(name)));
         let schemas = schema_names().map(|name| ("FlowSchema", name, schema_spec(name)));
         for (kind, name, spec) in levels.chain(schemas) {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_schema_names_a_level_that_is_there() {
+    fn every_builtin_schema_refers_to_a_builtin_level() {
         for schema in &SCHEMAS {
             assert!(level_names().any(|name| name == schema.level), "{}", schema.name);
         }

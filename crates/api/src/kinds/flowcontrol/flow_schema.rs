@@ -1,8 +1,8 @@
-//! FlowSchema: which requests share a priority.
+//! FlowSchema: assigns requests to a priority level.
 
 use super::{builtin, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
@@ -12,40 +12,45 @@ const PRECEDENCE_MAX: i64 = 10_000;
 const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-const NAME: Go = Go::Struct(&[("Name", "name", Go::Text)]);
-const METHOD: Go = Go::Struct(&[("Type", "type", Go::Text)]);
-const SUBJECT: Go = Go::Struct(&[
-    ("Kind", "kind", Go::Text),
-    ("User", "user", Go::Pointer(&NAME)),
-    ("Group", "group", Go::Pointer(&NAME)),
+const NAME: GoLayout = GoLayout::Struct(&[("Name", "name", GoLayout::Text)]);
+const METHOD: GoLayout = GoLayout::Struct(&[("Type", "type", GoLayout::Text)]);
+const SUBJECT: GoLayout = GoLayout::Struct(&[
+    ("Kind", "kind", GoLayout::Text),
+    ("User", "user", GoLayout::Pointer(&NAME)),
+    ("Group", "group", GoLayout::Pointer(&NAME)),
     (
         "ServiceAccount",
         "serviceAccount",
-        Go::Pointer(&Go::Struct(&[("Namespace", "namespace", Go::Text), ("Name", "name", Go::Text)])),
+        GoLayout::Pointer(&GoLayout::Struct(&[
+            ("Namespace", "namespace", GoLayout::Text),
+            ("Name", "name", GoLayout::Text),
+        ])),
     ),
 ]);
-const RESOURCE_RULE: Go = Go::Struct(&[
-    ("Verbs", "verbs", Go::Plain),
-    ("APIGroups", "apiGroups", Go::Plain),
-    ("Resources", "resources", Go::Plain),
-    ("ClusterScope", "clusterScope", Go::Truth),
-    ("Namespaces", "namespaces", Go::Plain),
+const RESOURCE_RULE: GoLayout = GoLayout::Struct(&[
+    ("Verbs", "verbs", GoLayout::Plain),
+    ("APIGroups", "apiGroups", GoLayout::Plain),
+    ("Resources", "resources", GoLayout::Plain),
+    ("ClusterScope", "clusterScope", GoLayout::Truth),
+    ("Namespaces", "namespaces", GoLayout::Plain),
 ]);
-const NON_RESOURCE_RULE: Go =
-    Go::Struct(&[("Verbs", "verbs", Go::Plain), ("NonResourceURLs", "nonResourceURLs", Go::Plain)]);
-const RULES: Go = Go::Struct(&[
-    ("Subjects", "subjects", Go::List(&SUBJECT)),
-    ("ResourceRules", "resourceRules", Go::List(&RESOURCE_RULE)),
-    ("NonResourceRules", "nonResourceRules", Go::List(&NON_RESOURCE_RULE)),
+const NON_RESOURCE_RULE: GoLayout = GoLayout::Struct(&[
+    ("Verbs", "verbs", GoLayout::Plain),
+    ("NonResourceURLs", "nonResourceURLs", GoLayout::Plain),
 ]);
-const SPEC: Go = Go::Struct(&[
+const RULES: GoLayout = GoLayout::Struct(&[
+    ("Subjects", "subjects", GoLayout::List(&SUBJECT)),
+    ("ResourceRules", "resourceRules", GoLayout::List(&RESOURCE_RULE)),
+    ("NonResourceRules", "nonResourceRules", GoLayout::List(&NON_RESOURCE_RULE)),
+]);
+const SPEC: GoLayout = GoLayout::Struct(&[
     ("PriorityLevelConfiguration", "priorityLevelConfiguration", NAME),
-    ("MatchingPrecedence", "matchingPrecedence", Go::Number),
-    ("DistinguisherMethod", "distinguisherMethod", Go::Pointer(&METHOD)),
-    ("Rules", "rules", Go::List(&RULES)),
+    ("MatchingPrecedence", "matchingPrecedence", GoLayout::Number),
+    ("DistinguisherMethod", "distinguisherMethod", GoLayout::Pointer(&METHOD)),
+    ("Rules", "rules", GoLayout::List(&RULES)),
 ]);
 
-/// The rules of FlowSchema.
+/// Rules of FlowSchema.
 pub struct FlowSchema;
 
 impl Rules for FlowSchema {
@@ -70,7 +75,7 @@ impl Rules for FlowSchema {
         spec(errors, given, name);
         if builtin::is_mandatory(name) && builtin::schema_spec(name).is_some_and(|wanted| wanted != *given) {
             let detail = format!("spec of '{name}' must equal the fixed value");
-            errors.push(FieldError::invalid(&Path::root("spec"), check::shown_go(given, &SPEC), detail));
+            errors.push(FieldError::invalid(&Path::root("spec"), check::format_go(given, &SPEC), detail));
         }
         status(errors, object);
     }
@@ -97,7 +102,7 @@ fn spec(errors: &mut ErrorList, spec: &Value, name: &str) {
     let supported = ["ByNamespace", "ByUser"];
     if !method.is_null() && !supported.contains(&check::text(method, "type")) {
         let at = path.child("distinguisherMethod");
-        let value = check::shown_go(method, &METHOD);
+        let value = check::format_go(method, &METHOD);
         errors.push(FieldError::not_supported(&at.child("type"), value, &supported));
     }
     let at = path.child("priorityLevelConfiguration");
@@ -135,7 +140,7 @@ fn rules(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     }
 }
 
-/// The kinds of subjects, the field of each, and what is said where it stands without its kind or is missing.
+/// Subject kinds with their fields.
 const SUBJECTS: [(&str, &str); 3] =
     [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
 
@@ -185,7 +190,7 @@ fn verbs(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     }
 }
 
-/// Checks that `*` is not one of several.
+/// Rejects `*` together with other entries.
 fn alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str) {
     if list.len() > 1 && list.contains(&"*") {
         let detail = format!("if '*' is present, must not specify other {what}");
@@ -209,7 +214,7 @@ fn non_resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     }
 }
 
-/// What is wrong with a path of the server.
+/// Error of a non-resource URL.
 fn url_fault(url: &str) -> Option<&'static str> {
     let wildcards = url.matches('*').count();
     match url {
@@ -238,7 +243,7 @@ fn resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
         alone(errors, &path, &list, what);
     }
     let (namespaces, path) = (check::texts(rule, "namespaces"), path.child("namespaces"));
-    if namespaces.is_empty() && !check::truth(rule, "clusterScope") {
+    if namespaces.is_empty() && !check::boolean(rule, "clusterScope") {
         let detail = "resource rules that are not cluster scoped must supply at least one namespace";
         errors.push(FieldError::required(&path, detail));
     } else if namespaces.contains(&"*") {

@@ -1,8 +1,8 @@
-//! PriorityLevelConfiguration: how many requests of a priority are served at once, and what becomes of others.
+//! PriorityLevelConfiguration: concurrency limit and queuing of requests.
 
 use super::{builtin, status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::value::{Map, Value};
 
@@ -10,32 +10,35 @@ const QUEUES_MAX: i64 = 10_000_000;
 const HASH_BITS_MAX: i64 = 60;
 const ANNOTATION_KEEP_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-const QUEUING: Go = Go::Struct(&[
-    ("Queues", "queues", Go::Number),
-    ("HandSize", "handSize", Go::Number),
-    ("QueueLengthLimit", "queueLengthLimit", Go::Number),
+const QUEUING: GoLayout = GoLayout::Struct(&[
+    ("Queues", "queues", GoLayout::Number),
+    ("HandSize", "handSize", GoLayout::Number),
+    ("QueueLengthLimit", "queueLengthLimit", GoLayout::Number),
 ]);
-const LIMITED: Go = Go::Struct(&[
-    ("NominalConcurrencyShares", "nominalConcurrencyShares", Go::Number),
+const LIMITED: GoLayout = GoLayout::Struct(&[
+    ("NominalConcurrencyShares", "nominalConcurrencyShares", GoLayout::Number),
     (
         "LimitResponse",
         "limitResponse",
-        Go::Struct(&[("Type", "type", Go::Text), ("Queuing", "queuing", Go::Pointer(&QUEUING))]),
+        GoLayout::Struct(&[
+            ("Type", "type", GoLayout::Text),
+            ("Queuing", "queuing", GoLayout::Pointer(&QUEUING)),
+        ]),
     ),
-    ("LendablePercent", "lendablePercent", Go::Plain),
-    ("BorrowingLimitPercent", "borrowingLimitPercent", Go::Plain),
+    ("LendablePercent", "lendablePercent", GoLayout::Plain),
+    ("BorrowingLimitPercent", "borrowingLimitPercent", GoLayout::Plain),
 ]);
-const EXEMPT: Go = Go::Struct(&[
-    ("NominalConcurrencyShares", "nominalConcurrencyShares", Go::Plain),
-    ("LendablePercent", "lendablePercent", Go::Plain),
+const EXEMPT: GoLayout = GoLayout::Struct(&[
+    ("NominalConcurrencyShares", "nominalConcurrencyShares", GoLayout::Plain),
+    ("LendablePercent", "lendablePercent", GoLayout::Plain),
 ]);
-const SPEC: Go = Go::Struct(&[
-    ("Type", "type", Go::Text),
-    ("Limited", "limited", Go::Pointer(&LIMITED)),
-    ("Exempt", "exempt", Go::Pointer(&EXEMPT)),
+const SPEC: GoLayout = GoLayout::Struct(&[
+    ("Type", "type", GoLayout::Text),
+    ("Limited", "limited", GoLayout::Pointer(&LIMITED)),
+    ("Exempt", "exempt", GoLayout::Pointer(&EXEMPT)),
 ]);
 
-/// The rules of PriorityLevelConfiguration.
+/// Rules of PriorityLevelConfiguration.
 pub struct PriorityLevel;
 
 impl Rules for PriorityLevel {
@@ -90,7 +93,7 @@ impl Rules for PriorityLevel {
     }
 }
 
-/// Checks that the mandatory levels are what they must be. That which is exempt may be tuned.
+/// Checks that mandatory levels have their fixed specs. The exempt level may be tuned.
 fn mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
     let Some(wanted) = builtin::level_spec(name).filter(|_| builtin::is_mandatory(name)) else { return };
     let field = |name| check::field(spec, name) == check::field(&wanted, name);
@@ -100,11 +103,11 @@ fn mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
     };
     if !same {
         let detail = format!("spec of '{name}'{except} must equal the fixed value");
-        errors.push(FieldError::invalid(&Path::root("spec"), check::shown_go(spec, &SPEC), detail));
+        errors.push(FieldError::invalid(&Path::root("spec"), check::format_go(spec, &SPEC), detail));
     }
 }
 
-/// Checks a spec; complaints of the declared sort go into `late`.
+/// Validates a spec; errors of declarative validation go into `late`.
 fn spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
     let (kind, limited, exempt) =
@@ -211,7 +214,7 @@ fn queuing(errors: &mut ErrorList, path: &Path<'_>, queuing: &Value) {
     errors.push(FieldError::invalid(&path.child("handSize"), hand, fault));
 }
 
-/// How many bits it takes to choose a hand of queues.
+/// Bits of entropy needed to select a hand of queues.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Ingress: which services answer to which names from outside.
+//! Ingress: routes external HTTP traffic to Services.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
@@ -8,12 +8,12 @@ use crate::value::Value;
 const ANNOTATION_CLASS: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 
-/// The rules of Ingress.
+/// Rules of Ingress.
 pub struct Ingress;
 
-/// What an update may leave as it is although it is wrong.
+/// Violations of the old object that an update may keep.
 #[derive(Clone, Copy, Default)]
-struct Kept {
+struct KeptViolations {
     secret_names: bool,
     wildcard_rules: bool,
 }
@@ -28,8 +28,8 @@ impl Rules for Ingress {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        spec(errors, check::field(object, "spec"), Kept::default());
-        let annotations = object.at(&["metadata", "annotations"]).unwrap_or(check::NOTHING);
+        spec(errors, check::field(object, "spec"), KeptViolations::default());
+        let annotations = object.at(&["metadata", "annotations"]).unwrap_or(check::ABSENT);
         let class = object.at(&["spec", "ingressClassName"]).and_then(Value::as_str);
         let annotation = check::field(annotations, ANNOTATION_CLASS).as_str();
         if let (Some(class), Some(annotation)) = (class, annotation)
@@ -50,7 +50,7 @@ impl Rules for Ingress {
             check::text(rule, "host").contains('*') && !errors.is_empty()
         };
         let wildcard_rules = check::list(old, "rules").iter().any(is_bad);
-        spec(errors, check::field(new, "spec"), Kept { secret_names, wildcard_rules });
+        spec(errors, check::field(new, "spec"), KeptViolations { secret_names, wildcard_rules });
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -68,7 +68,7 @@ impl Rules for Ingress {
             if !host.is_empty() {
                 let path = path.child("hostname");
                 errors.push_invalid(&path, host, dns::subdomain(host));
-                refuse_ip(errors, &path, host);
+                reject_ip(errors, &path, host);
             }
         }
     }
@@ -86,7 +86,7 @@ impl Rules for Ingress {
 }
 
 fn balancer(object: &Value) -> &Value {
-    object.at(&["status", "loadBalancer"]).unwrap_or(check::NOTHING)
+    object.at(&["status", "loadBalancer"]).unwrap_or(check::ABSENT)
 }
 
 fn secret_faults(tls: &Value) -> crate::names::Faults {
@@ -96,13 +96,13 @@ fn secret_faults(tls: &Value) -> crate::names::Faults {
     }
 }
 
-fn refuse_ip(errors: &mut ErrorList, path: &Path<'_>, host: &str) {
+fn reject_ip(errors: &mut ErrorList, path: &Path<'_>, host: &str) {
     if ip::parse_ip(host).is_some() {
         errors.push(FieldError::invalid(path, host, "must be a DNS name, not an IP address"));
     }
 }
 
-fn spec(errors: &mut ErrorList, spec: &Value, kept: Kept) {
+fn spec(errors: &mut ErrorList, spec: &Value, kept: KeptViolations) {
     let path = Path::root("spec");
     let (rules, backend) = (check::list(spec, "rules"), check::field(spec, "defaultBackend"));
     if rules.is_empty() && backend.is_null() {
@@ -129,7 +129,7 @@ fn host_faults(host: &str) -> crate::names::Faults {
     if host.contains('*') { dns::wildcard_subdomain(host) } else { dns::subdomain(host) }
 }
 
-fn tls(errors: &mut ErrorList, path: &Path<'_>, tls: &Value, kept: Kept) {
+fn tls(errors: &mut ErrorList, path: &Path<'_>, tls: &Value, kept: KeptViolations) {
     let hosts = path.child("hosts");
     for (i, host) in check::texts(tls, "hosts").into_iter().enumerate() {
         errors.push_invalid(&hosts.index(i), host, host_faults(host));
@@ -139,11 +139,11 @@ fn tls(errors: &mut ErrorList, path: &Path<'_>, tls: &Value, kept: Kept) {
     }
 }
 
-fn rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value, kept: Kept) {
+fn rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value, kept: KeptViolations) {
     let host = check::text(rule, "host");
     if !host.is_empty() {
         let path = path.child("host");
-        refuse_ip(errors, &path, host);
+        reject_ip(errors, &path, host);
         errors.push_invalid(&path, host, host_faults(host));
     }
     if !(host.contains('*') && kept.wildcard_rules) {
@@ -227,7 +227,7 @@ fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
     }
 }
 
-/// Checks a reference to an object of any kind in the same namespace.
+/// Validates a reference to an object of any kind in the same namespace.
 fn reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     if let Some(group) = check::field(reference, "apiGroup").as_str() {
         errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));

@@ -1,4 +1,4 @@
-//! IngressClass: which controller serves an ingress.
+//! IngressClass: the controller of an Ingress.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
@@ -7,7 +7,7 @@ use crate::value::Value;
 
 const CONTROLLER_BYTES_MAX: usize = 250;
 
-/// The rules of IngressClass.
+/// Rules of IngressClass.
 pub struct IngressClass;
 
 impl Rules for IngressClass {

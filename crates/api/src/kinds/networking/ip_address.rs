@@ -1,11 +1,11 @@
-//! IPAddress: an address of the service network that is taken. The object is called as the address.
+//! IPAddress: an allocated address of the Service network. The name of the object is the address.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::names::{NameRule, dns, key};
 use crate::value::Value;
 
-/// The rules of IPAddress.
+/// Rules of IPAddress.
 pub struct IpAddress;
 
 impl Rules for IpAddress {

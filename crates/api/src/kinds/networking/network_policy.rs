@@ -1,4 +1,4 @@
-//! NetworkPolicy: which pods may talk to whom.
+//! NetworkPolicy: allowed traffic of pods.
 
 use std::net::IpAddr;
 
@@ -8,16 +8,16 @@ use crate::names::ip::{self, Cidr};
 use crate::names::key;
 use crate::value::Value;
 
-/// Each direction: the field of its rules, and the field of their peers.
+/// Directions: the field of the rules, and the field of their peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 const TYPES: [&str; 2] = ["Ingress", "Egress"];
 
-/// The rules of NetworkPolicy.
+/// Rules of NetworkPolicy.
 pub struct NetworkPolicy;
 
-/// What an update may leave as it is although it is wrong.
+/// Violations of the old object that an update may keep.
 #[derive(Default)]
-struct Kept<'a> {
+struct KeptViolations<'a> {
     cidrs: Vec<&'a str>,
     label_values: bool,
 }
@@ -44,7 +44,7 @@ impl Rules for NetworkPolicy {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        spec(errors, check::field(object, "spec"), &Kept::default());
+        spec(errors, check::field(object, "spec"), &KeptViolations::default());
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -55,7 +55,7 @@ impl Rules for NetworkPolicy {
             cidrs.extend(check::texts(block, "except"));
         });
         let label_values = check::selector_is_invalid(check::field(old, "podSelector"));
-        spec(errors, check::field(new, "spec"), &Kept { cidrs, label_values });
+        spec(errors, check::field(new, "spec"), &KeptViolations { cidrs, label_values });
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -71,7 +71,7 @@ impl Rules for NetworkPolicy {
     }
 }
 
-/// Visits every block of addresses.
+/// Visits every `ipBlock`.
 fn for_each_block<'a>(spec: &'a Value, mut visit: impl FnMut(&Path<'_>, &'a Value)) {
     let root = Path::root("spec");
     for (rules, peers) in DIRECTIONS {
@@ -88,7 +88,7 @@ fn for_each_block<'a>(spec: &'a Value, mut visit: impl FnMut(&Path<'_>, &'a Valu
     }
 }
 
-fn spec(errors: &mut ErrorList, spec: &Value, kept: &Kept<'_>) {
+fn spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
     let root = Path::root("spec");
     let mut late = ErrorList::new();
     let pods = check::field(spec, "podSelector");
@@ -156,7 +156,13 @@ fn port(errors: &mut ErrorList, path: &Path<'_>, port: &Value) {
     }
 }
 
-fn peer(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, peer: &Value, kept: &Kept<'_>) {
+fn peer(
+    errors: &mut ErrorList,
+    late: &mut ErrorList,
+    path: &Path<'_>,
+    peer: &Value,
+    kept: &KeptViolations<'_>,
+) {
     let mut selectors = 0;
     for name in ["podSelector", "namespaceSelector"] {
         if check::is_set(peer, name) {
@@ -175,7 +181,13 @@ fn peer(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, peer: &Va
     }
 }
 
-fn ip_block(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, block: &Value, kept: &Kept<'_>) {
+fn ip_block(
+    errors: &mut ErrorList,
+    late: &mut ErrorList,
+    path: &Path<'_>,
+    block: &Value,
+    kept: &KeptViolations<'_>,
+) {
     let text = check::text(block, "cidr");
     if text.is_empty() {
         return late.push(FieldError::required(&path.child("cidr"), ""));

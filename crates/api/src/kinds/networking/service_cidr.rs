@@ -1,12 +1,12 @@
-//! ServiceCIDR: a range of addresses for services, of one family or of both.
+//! ServiceCIDR: an address range for Services, single-stack or dual-stack.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::ip::{self, Cidr};
 use crate::value::Value;
 
-/// The rules of ServiceCIDR.
+/// Rules of ServiceCIDR.
 pub struct ServiceCidr;
 
 impl Rules for ServiceCidr {
@@ -52,7 +52,7 @@ fn ranges(errors: &mut ErrorList, spec: &Value) {
         return errors.push(FieldError::required(&path, "at least one CIDR required"));
     }
     if cidrs.len() > 2 {
-        let value = check::shown_go(spec, &Go::Struct(&[("CIDRs", "cidrs", Go::Plain)]));
+        let value = check::format_go(spec, &GoLayout::Struct(&[("CIDRs", "cidrs", GoLayout::Plain)]));
         return errors.push(FieldError::invalid(&path, value, "may only hold up to 2 values"));
     }
     for (i, cidr) in cidrs.iter().enumerate() {

@@ -1,24 +1,24 @@
-//! RuntimeClass: how the containers of a pod are run.
+//! RuntimeClass: the container runtime configuration of a pod.
 
 use std::collections::BTreeSet;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::core::resource_list::{HUGE_PAGES, check_container_name, is_counted};
 use crate::names::{dns, metadata};
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-const TOLERATION: Go = Go::Struct(&[
-    ("Key", "key", Go::Text),
-    ("Operator", "operator", Go::Text),
-    ("Value", "value", Go::Text),
-    ("Effect", "effect", Go::Text),
-    ("TolerationSeconds", "tolerationSeconds", Go::Plain),
+const TOLERATION: GoLayout = GoLayout::Struct(&[
+    ("Key", "key", GoLayout::Text),
+    ("Operator", "operator", GoLayout::Text),
+    ("Value", "value", GoLayout::Text),
+    ("Effect", "effect", GoLayout::Text),
+    ("TolerationSeconds", "tolerationSeconds", GoLayout::Plain),
 ]);
 
-/// The rules of RuntimeClass.
+/// Rules of RuntimeClass.
 pub struct RuntimeClass;
 
 impl Rules for RuntimeClass {
@@ -56,7 +56,7 @@ fn handler(errors: &mut ErrorList, handler: &str) {
     if handler.is_empty() {
         errors.push(FieldError::required(&path, ""));
     } else {
-        // This field counts in bytes where others say characters.
+        // The message of this field counts bytes, those of others characters.
         let faults = dns::label(handler).into_iter().map(|fault| match &*fault {
             "must be no more than 63 characters" => "must be no more than 63 bytes".into(),
             _ => fault,
@@ -74,12 +74,12 @@ fn scheduling(errors: &mut ErrorList, scheduling: &Value) {
     let mut seen = BTreeSet::new();
     for (i, toleration) in tolerations.iter().enumerate() {
         if !seen.insert(["key", "operator", "value", "effect"].map(|name| check::text(toleration, name))) {
-            errors.push(FieldError::duplicate(&path.index(i), check::shown_go(toleration, &TOLERATION)));
+            errors.push(FieldError::duplicate(&path.index(i), check::format_go(toleration, &TOLERATION)));
         }
     }
 }
 
-/// Checks what a pod costs beyond its containers, by the rules for the limits of a container.
+/// Validates the pod overhead, by the rules for container limits.
 fn overhead(errors: &mut ErrorList, overhead: &Value) {
     let path = Path::root("overhead");
     let limits = path.child("limits");

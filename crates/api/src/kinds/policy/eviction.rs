@@ -1,9 +1,9 @@
-//! Eviction: the wish to delete a pod, if its budget allows it.
+//! Eviction: deletes a pod if its disruption budgets allow it.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::Value;
 
-/// What is wrong with an eviction, metadata apart.
+/// Validates an eviction, except its metadata.
 pub fn validate(eviction: &Value, errors: &mut ErrorList) {
     let option = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if eviction.at(&["deleteOptions", option]).and_then(Value::as_bool) == Some(true) {

@@ -1,21 +1,21 @@
-//! PodDisruptionBudget: how many pods may be evicted at a time.
+//! PodDisruptionBudget: limits voluntary disruptions of pods.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::check::conditions;
 use crate::kinds::core::pod_spec::internal;
 use crate::kinds::read::{list, text};
 use crate::kinds::workload::{
-    check_at_most_whole, check_int_or_percent, check_selector, is_empty_selector, nonnegative,
+    check_at_most_100_percent, check_int_or_percent, check_selector, is_empty_selector, nonnegative,
 };
 use crate::kinds::{Rules, keep};
 use crate::value::Value;
 
-/// The label that stood for all pods in the first beta. Nothing else may be said together with it.
+/// Label that selected all pods in v1beta1. It excludes all other requirements.
 const BETA_LABEL: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
 const EVICTION_POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 
-/// The rules of PodDisruptionBudget.
+/// Rules of PodDisruptionBudget.
 pub struct PodDisruptionBudget;
 
 impl Rules for PodDisruptionBudget {
@@ -50,7 +50,7 @@ impl Rules for PodDisruptionBudget {
         check_spec(object, false, errors);
     }
 
-    /// A selector that was invalid already may keep values that no label can have.
+    /// A selector that was invalid already may keep values that are not valid label values.
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         if let Some(selector) = old.at(&["spec", "selector"]) {
@@ -68,7 +68,7 @@ impl Rules for PodDisruptionBudget {
     }
 }
 
-/// Drops conditions on the label of the beta, unless they are the one condition that selects nothing.
+/// Removes requirements on the v1beta1 label, unless they are the only one and select nothing.
 fn strip_beta_label(object: &mut Value) {
     let Some(selector) = object.at_mut(&["spec", "selector"]) else { return };
     if is_empty_selector(selector) || selects_nothing(selector) {
@@ -103,7 +103,7 @@ fn check_spec(object: &Value, lenient: bool, errors: &mut ErrorList) {
     for field in amounts {
         if let Some(amount) = spec.get(field) {
             check_int_or_percent(errors, amount, &path.child(field));
-            check_at_most_whole(errors, amount, &path.child(field));
+            check_at_most_100_percent(errors, amount, &path.child(field));
         }
     }
     if let Some(selector) = spec.get("selector") {

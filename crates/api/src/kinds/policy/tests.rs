@@ -1,10 +1,10 @@
-//! Budgets and evictions, good and bad.
+//! Validation and defaulting of PodDisruptionBudgets and Evictions.
 
 use super::eviction;
 use crate::field_error::ErrorList;
-use crate::kinds::workload::trial::{Trial, parse};
+use crate::kinds::workload::fixture::{KindFixture, parse};
 
-const PDB: Trial = Trial {
+const PDB: KindFixture = KindFixture {
     group: "policy",
     version: "v1",
     kind: "PodDisruptionBudget",
@@ -13,7 +13,7 @@ const PDB: Trial = Trial {
 };
 
 #[test]
-fn budgets_are_refused_for_what_is_wrong() {
+fn invalid_budgets_are_rejected() {
     PDB.creates(&[
         ("{}", &[]),
         (r#"{"spec":{"minAvailable":0}}"#, &[]),
@@ -54,20 +54,20 @@ fn budgets_are_refused_for_what_is_wrong() {
 }
 
 #[test]
-fn updates_of_budgets_name_a_revision() {
+fn budget_updates_require_a_resource_version() {
     assert!(!PDB.rules().allows_unconditional_update());
     assert!(PDB.rules().has_generation() && PDB.rules().has_status());
     PDB.updates("{}", &[(r#"{"spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"y"}}}}"#, &[])]);
 }
 
 #[test]
-fn a_selector_that_was_wrong_may_stay_wrong() {
+fn invalid_selector_may_stay() {
     let bad = r#"{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]}}}"#;
     PDB.updates(bad, &[(r#"{"spec":{"minAvailable":1}}"#, &[])]);
 }
 
 #[test]
-fn the_label_of_the_beta_goes_with_nothing_else() {
+fn beta_label_excludes_other_requirements() {
     let label = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
     let selector = |patch: &str| PDB.created(patch).at(&["spec", "selector"]).cloned().unwrap();
     let alone = format!(
@@ -88,7 +88,7 @@ fn the_label_of_the_beta_goes_with_nothing_else() {
 }
 
 #[test]
-fn the_status_of_a_budget_has_conditions_and_counts() {
+fn status_conditions_and_counters_are_validated() {
     let at = "status.conditions[0]";
     let reason = "a condition reason must start with alphabetic character, optionally followed by a string of \
                   alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. \
@@ -142,7 +142,7 @@ fn the_status_of_a_budget_has_conditions_and_counts() {
 }
 
 #[test]
-fn evictions_do_not_break_the_store() {
+fn delete_options_of_evictions_are_validated() {
     let faults = |eviction: &str| {
         let mut errors = ErrorList::new();
         eviction::validate(&parse(eviction), &mut errors);

@@ -1,22 +1,25 @@
-//! RoleBinding and ClusterRoleBinding: who may do what a role says.
+//! RoleBinding and ClusterRoleBinding.
 
 use super::GROUP;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::names::{NameRule, dns, key};
 use crate::value::Value;
 
-const ROLE_REF: Go =
-    Go::Struct(&[("APIGroup", "apiGroup", Go::Text), ("Kind", "kind", Go::Text), ("Name", "name", Go::Text)]);
+const ROLE_REF: GoLayout = GoLayout::Struct(&[
+    ("APIGroup", "apiGroup", GoLayout::Text),
+    ("Kind", "kind", GoLayout::Text),
+    ("Name", "name", GoLayout::Text),
+]);
 
-/// The rules of RoleBinding and, where it is not namespaced, of ClusterRoleBinding.
-pub struct Binding {
-    /// Whether this is RoleBinding.
+/// Rules of RoleBinding and, if not namespaced, of ClusterRoleBinding.
+pub struct RoleBinding {
+    /// `true` for RoleBinding.
     pub namespaced: bool,
 }
 
-impl Rules for Binding {
+impl Rules for RoleBinding {
     fn name_rule(&self) -> NameRule {
         NameRule::PathSegment
     }
@@ -46,7 +49,7 @@ impl Rules for Binding {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "roleRef"), check::field(old, "roleRef"));
         if new != old {
-            let value = check::shown_go(new, &ROLE_REF);
+            let value = check::format_go(new, &ROLE_REF);
             errors.push(FieldError::invalid(&Path::root("roleRef"), value, check::IMMUTABLE));
         }
     }
@@ -56,8 +59,8 @@ impl Rules for Binding {
     }
 }
 
-impl Binding {
-    /// Checks which role is meant. A missing name is complained about last.
+impl RoleBinding {
+    /// Validates the role reference. The error for a missing name is returned, because it comes last.
     fn role_ref(&self, errors: &mut ErrorList, role: &Value) -> Option<FieldError> {
         let path = Path::root("roleRef");
         let group = check::text(role, "apiGroup");

@@ -1,13 +1,13 @@
-//! Role and ClusterRole: what may be done.
+//! Role and ClusterRole.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::names::NameRule;
 use crate::value::Value;
 
-/// The rules of Role and, where it is not namespaced, of ClusterRole.
+/// Rules of Role and, if not namespaced, of ClusterRole.
 pub struct Role {
-    /// Whether this is Role.
+    /// `true` for Role.
     pub namespaced: bool,
 }
 
@@ -59,7 +59,7 @@ impl Role {
     }
 }
 
-/// Checks one rule. Complaints of the declared sort are made after all others, into `late`.
+/// Validates one rule. Errors of declarative validation come after all others, in `late`.
 fn policy_rule(
     errors: &mut ErrorList,
     late: &mut ErrorList,

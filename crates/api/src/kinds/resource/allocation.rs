@@ -1,4 +1,4 @@
-//! Which devices a claim got, and how they are.
+//! Validation of the status of a ResourceClaim: allocated devices and their state.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ const INTERFACE_NAME_BYTES_MAX: usize = 256;
 const HARDWARE_ADDRESS_BYTES_MAX: usize = 128;
 const IPS_MAX: usize = 16;
 
-/// What tells devices apart.
+/// Identity of a device.
 pub(super) fn device_id(device: &Value) -> [&str; 4] {
     ["driver", "pool", "device", "shareID"].map(|name| check::text(device, name))
 }
 
-/// Checks the status of a claim.
+/// Validates the status of a claim.
 pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
     let (status, old, path) =
         (check::field(claim, "status"), check::field(old, "status"), Path::root("status"));
@@ -68,7 +68,7 @@ pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
 }
 
 fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &Value) {
-    let asked = claim.at(&["spec", "devices"]).unwrap_or(check::NOTHING);
+    let asked = claim.at(&["spec", "devices"]).unwrap_or(check::ABSENT);
     let (devices, at) = (check::field(allocation, "devices"), path.child("devices"));
     report.each(&at.child("results"), check::list(devices, "results"), RESULTS_MAX, |report, path, one| {
         result(report, path, one, asked);
@@ -104,7 +104,7 @@ fn result(report: &mut Report, path: &Path<'_>, result: &Value, asked: &Value) {
     name::share_late(report, &path.child("shareID"), check::field(result, "shareID"));
 }
 
-/// Checks the conditions that bind a pod to a device, or fail to.
+/// Validates the binding conditions of a device.
 pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &Value) {
     let names = ["bindingConditions", "bindingFailureConditions"];
     for name in names {

@@ -1,4 +1,4 @@
-//! What a claim asks for: devices, conditions between them, and their configuration.
+//! Validation of the spec of a ResourceClaim: requests, constraints and configuration.
 
 use super::{Report, name, taint};
 use crate::field_error::{BadValue, FieldError, Path};
@@ -12,10 +12,10 @@ const SUB_REQUESTS_MAX: usize = 8;
 const SELECTORS_MAX: usize = 32;
 const EXPRESSION_BYTES_MAX: usize = 10 << 10;
 const PARAMETERS_BYTES_MAX: usize = 10 << 10;
-/// Fields of requests that belong to a feature that is off.
-const OFF: [&str; 1] = ["derivedAttributes"];
+/// Fields of requests that belong to a disabled feature.
+const DISABLED: [&str; 1] = ["derivedAttributes"];
 
-/// Sets how many devices a request means; `spec` is that of a claim.
+/// Sets the default allocation mode and count of requests; `spec` is that of a claim.
 pub(super) fn default(spec: &mut Value) {
     for_each_request(spec, |request| {
         let Some(request) = request.as_map_mut() else { return };
@@ -31,16 +31,16 @@ pub(super) fn default(spec: &mut Value) {
     });
 }
 
-/// Drops fields of features that are off.
-pub(super) fn drop_off(spec: &mut Value) {
+/// Clears fields of disabled features.
+pub(super) fn drop_disabled(spec: &mut Value) {
     for_each_request(spec, |request| {
         if let Some(request) = request.as_map_mut() {
-            request.retain(|name, _| !OFF.contains(&name));
+            request.retain(|name, _| !DISABLED.contains(&name));
         }
     });
 }
 
-/// Visits everything that asks for devices of a class.
+/// Visits every request and subrequest for devices of a class.
 fn for_each_request(spec: &mut Value, mut visit: impl FnMut(&mut Value)) {
     let requests = spec.at_mut(&["devices", "requests"]).and_then(Value::as_list_mut);
     for request in requests.into_iter().flatten() {
@@ -52,7 +52,7 @@ fn for_each_request(spec: &mut Value, mut visit: impl FnMut(&mut Value)) {
     }
 }
 
-/// Checks the spec of a claim.
+/// Validates the spec of a claim.
 pub(super) fn validate(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let (devices, path) = (check::field(spec, "devices"), path.child("devices"));
     let (requests, at) = (check::list(devices, "requests"), path.child("requests"));
@@ -112,7 +112,7 @@ fn class_late(report: &mut Report, path: &Path<'_>, class: &str) {
     }
 }
 
-/// Checks what all requests for devices of a class have.
+/// Validates the common fields of requests for devices of a class.
 fn of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
     selectors(report, &path.child("selectors"), check::list(request, "selectors"));
     let (mode, count) = (check::text(request, "allocationMode"), check::number(request, "count"));
@@ -133,7 +133,7 @@ fn of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
     }
 }
 
-/// Checks expressions that select devices.
+/// Validates CEL selectors of devices.
 pub(super) fn selectors(report: &mut Report, path: &Path<'_>, selectors: &[Value]) {
     report.each(path, selectors, SELECTORS_MAX, |report, path, selector| {
         let (cel, path) = (check::field(selector, "cel"), path.child("cel"));
@@ -158,7 +158,7 @@ fn constraint(report: &mut Report, path: &Path<'_>, constraint: &Value, devices:
     }
 }
 
-/// Checks the list of requests that something is about.
+/// Validates a list of request names.
 pub(super) fn request_names(report: &mut Report, path: &Path<'_>, of: &Value, devices: &Value) {
     let (names, path) = (check::list(of, "requests"), path.child("requests"));
     report.each(&path, names, REQUESTS_MAX, |report, path, name| {
@@ -167,7 +167,7 @@ pub(super) fn request_names(report: &mut Report, path: &Path<'_>, of: &Value, de
     report.unique(&path, names, json::to_text);
 }
 
-/// Checks the name of a request, or of a request and one of its choices.
+/// Validates the name of a request, or of a request and one of its subrequests.
 pub(super) fn request_name(report: &mut Report, path: &Path<'_>, name: &str, devices: &Value) {
     let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     let parts: Vec<&str> = name.split('/').collect();
@@ -190,7 +190,7 @@ pub(super) fn request_name(report: &mut Report, path: &Path<'_>, name: &str, dev
     }
 }
 
-/// Checks the configuration of devices.
+/// Validates the configuration of devices.
 pub(super) fn configuration(report: &mut Report, path: &Path<'_>, configuration: &Value) {
     let (opaque, path) = (check::field(configuration, "opaque"), path.child("opaque"));
     if opaque.is_null() {
@@ -200,7 +200,7 @@ pub(super) fn configuration(report: &mut Report, path: &Path<'_>, configuration:
     raw(report, &path.child("parameters"), check::field(opaque, "parameters"), PARAMETERS_BYTES_MAX);
 }
 
-/// Checks an object that only a driver understands.
+/// Validates an opaque parameter object of a driver.
 pub(super) fn raw(report: &mut Report, path: &Path<'_>, raw: &Value, bytes_max: usize) {
     if raw.is_null() {
         report.first.push(FieldError::required(path, ""));

@@ -1,4 +1,4 @@
-//! A device in a slice: what it is, what it has, where it is.
+//! Validation of a device in a ResourceSlice.
 
 use super::{Report, allocation, name, request_policy, taint};
 use crate::field_error::{BadValue, FieldError, Path};
@@ -11,10 +11,10 @@ const TAINTS_MAX: usize = 16;
 const CONSUMPTIONS_MAX: usize = 2;
 const COUNTERS_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
-/// The members of an attribute, in the order in which messages name them.
+/// Members of an attribute, in the order of messages.
 const MEMBERS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
 
-/// Checks a device. `old` is the device of that name before.
+/// Validates a device. `old` is the device of that name before.
 pub(super) fn validate(
     report: &mut Report,
     path: &Path<'_>,
@@ -39,7 +39,7 @@ pub(super) fn validate(
     let changed =
         |name| old.is_none_or(|old| !check::same(check::field(old, name), check::field(device, name)));
     if changed("capacity") {
-        let shared = check::truth(device, "allowMultipleAllocations");
+        let shared = check::boolean(device, "allowMultipleAllocations");
         capacities(report, &path.child("capacity"), &capacity, shared);
     }
     if changed("taints") {
@@ -103,7 +103,7 @@ fn attribute(report: &mut Report, path: &Path<'_>, attribute: &Value) {
     }
 }
 
-/// Whether a text is a version as semver.org has it.
+/// `true` if a text is a semantic version (semver.org).
 fn is_semantic_version(text: &str) -> bool {
     let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
     let (numbers, release) = text.split_once('-').map_or((text, None), |(text, rest)| (text, Some(rest)));
@@ -122,7 +122,7 @@ fn is_semantic_version(text: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(is_word))
 }
 
-/// Checks a set of counters, or what a device takes of one.
+/// Validates a counter set, or a device's consumption of one.
 pub(super) fn counters(report: &mut Report, path: &Path<'_>, set: &Value, name_field: &str) {
     let late = &mut report.late;
     match check::text(set, name_field) {
@@ -141,7 +141,7 @@ pub(super) fn counters(report: &mut Report, path: &Path<'_>, set: &Value, name_f
     }
 }
 
-/// Checks on which nodes a device is, where each device says so for itself.
+/// Validates the node selection of a device, if devices have their own.
 fn place(report: &mut Report, path: &Path<'_>, device: &Value, placed: bool) {
     let names = ["nodeName", "nodeSelector", "allNodes"];
     let any = names.iter().any(|name| check::is_set(device, name));

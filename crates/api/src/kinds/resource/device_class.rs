@@ -1,4 +1,4 @@
-//! DeviceClass: a sort of devices.
+//! DeviceClass: a category of devices.
 
 use super::{Report, claim_spec};
 use crate::field_error::{ErrorList, FieldError, Path};
@@ -8,7 +8,7 @@ use crate::value::Value;
 
 const CONFIG_MAX: usize = 32;
 
-/// The rules of DeviceClass.
+/// Rules of DeviceClass.
 pub struct DeviceClass;
 
 impl Rules for DeviceClass {
@@ -29,7 +29,7 @@ impl Rules for DeviceClass {
     }
 }
 
-/// Checks the name under which pods may ask for devices of the class as for any resource.
+/// Validates the extended resource name of the class.
 fn extended_resource(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     let mut refuse = |detail: String| errors.push(FieldError::invalid(path, name, detail));
     if !name.contains('/') {

@@ -1,4 +1,4 @@
-//! DeviceTaintRule: a taint for all devices that match.
+//! DeviceTaintRule: a taint for all matching devices.
 
 use super::{Report, name, taint};
 use crate::field_error::{ErrorList, FieldError, Path};
@@ -9,7 +9,7 @@ use crate::value::Value;
 
 const CONDITIONS_MAX: usize = 8;
 
-/// The rules of DeviceTaintRule.
+/// Rules of DeviceTaintRule.
 pub struct DeviceTaintRule;
 
 impl Rules for DeviceTaintRule {

@@ -1,4 +1,4 @@
-//! The names of drivers, pools and attributes.
+//! Names of drivers, pools and attributes.
 
 use super::Report;
 use crate::field_error::{ErrorList, FieldError, Path};
@@ -9,7 +9,7 @@ const POOL_BYTES_MAX: usize = 253;
 const DOMAIN_BYTES_MAX: usize = 63;
 const ID_BYTES_MAX: usize = 32;
 
-/// Checks the name of a pool, by the older rule.
+/// Validates the name of a pool, by the handwritten rule.
 pub(super) fn pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
@@ -22,7 +22,7 @@ pub(super) fn pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     }
 }
 
-/// Checks the name of a pool, by the declared rule.
+/// Validates the name of a pool, by the declarative rule.
 pub(super) fn pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return report.late.push(FieldError::required(path, ""));
@@ -41,7 +41,7 @@ pub(super) fn pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
     }
 }
 
-/// Checks the name of a driver, by the declared rule.
+/// Validates the name of a driver, by the declarative rule.
 pub(super) fn driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return report.late.push(FieldError::required(path, ""));
@@ -52,7 +52,7 @@ pub(super) fn driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
     }
 }
 
-/// Checks the name of an attribute or a capacity: an identifier, after a domain and a slash or not.
+/// Validates the name of an attribute or capacity: an identifier with an optional domain prefix.
 pub(super) fn qualified(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     match name.split('/').collect::<Vec<_>>()[..] {
         [id] => identifier(errors, path, id),
@@ -72,7 +72,7 @@ pub(super) fn qualified(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     }
 }
 
-/// Checks the name of an attribute with its domain, by the declared rule.
+/// Validates the name of an attribute with its domain, by the declarative rule.
 pub(super) fn fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &str) {
     let errors = &mut report.late;
     match name.split('/').collect::<Vec<_>>()[..] {
@@ -108,7 +108,7 @@ fn identifier(errors: &mut ErrorList, path: &Path<'_>, id: &str) {
     errors.push_invalid(path, id, key::c_identifier(id));
 }
 
-/// Checks the id of a share of a device.
+/// Validates the ID of a share of a device.
 pub(super) fn share_late(report: &mut Report, path: &Path<'_>, id: &Value) {
     let Some(id) = id.as_str() else { return };
     let good = id.len() == 36

@@ -1,4 +1,4 @@
-//! How much of a shared device can be asked for.
+//! Validation of the request policy of a consumable capacity.
 
 use super::Report;
 use crate::field_error::{FieldError, Path};
@@ -10,18 +10,18 @@ const OPTIONS_MAX: usize = 10;
 
 /// A quantity with its text.
 #[derive(Clone, Copy)]
-struct Amount<'a> {
+struct PolicyAmount<'a> {
     text: &'a str,
     quantity: Quantity,
 }
 
-impl<'a> Amount<'a> {
-    fn of(value: &'a Value) -> Option<Amount<'a>> {
+impl<'a> PolicyAmount<'a> {
+    fn of(value: &'a Value) -> Option<PolicyAmount<'a>> {
         let text = value.as_str()?;
-        Some(Amount { text, quantity: Quantity::parse(text).ok()? })
+        Some(PolicyAmount { text, quantity: Quantity::parse(text).ok()? })
     }
 
-    fn exceeds(self, other: Amount<'_>) -> bool {
+    fn exceeds(self, other: PolicyAmount<'_>) -> bool {
         self.quantity > other.quantity
     }
 
@@ -30,9 +30,9 @@ impl<'a> Amount<'a> {
     }
 }
 
-/// Checks the policy of a capacity.
+/// Validates the policy of a capacity.
 pub(super) fn validate(report: &mut Report, path: &Path<'_>, policy: &Value, capacity: &Value) {
-    let Some(capacity) = Amount::of(capacity) else { return };
+    let Some(capacity) = PolicyAmount::of(capacity) else { return };
     let (options, range) = (check::list(policy, "validValues"), check::field(policy, "validRange"));
     if !options.is_empty() && !range.is_null() {
         let detail = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
@@ -42,7 +42,7 @@ pub(super) fn validate(report: &mut Report, path: &Path<'_>, policy: &Value, cap
     if options.is_empty() && range.is_null() {
         return;
     }
-    let Some(default) = Amount::of(check::field(policy, "default")) else {
+    let Some(default) = PolicyAmount::of(check::field(policy, "default")) else {
         let detail = format!("required when {name} is defined");
         return report.first.push(FieldError::required(&path.child("default"), detail));
     };
@@ -57,10 +57,10 @@ fn values(
     report: &mut Report,
     path: &Path<'_>,
     options: &[Value],
-    default: Amount<'_>,
-    capacity: Amount<'_>,
+    default: PolicyAmount<'_>,
+    capacity: PolicyAmount<'_>,
 ) {
-    let amounts: Vec<Amount<'_>> = options.iter().filter_map(Amount::of).collect();
+    let amounts: Vec<PolicyAmount<'_>> = options.iter().filter_map(PolicyAmount::of).collect();
     for (i, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0].exceeds(pair[1])) {
         let detail = "values must be sorted in ascending order";
         report.first.push(FieldError::invalid(&path.index(i + 1), pair[1].text, detail));
@@ -85,13 +85,19 @@ fn values(
     report.first.push(FieldError::invalid(path, default.text, detail));
 }
 
-fn range(report: &mut Report, path: &Path<'_>, range: &Value, default: Amount<'_>, capacity: Amount<'_>) {
-    let [min, max, step] = ["min", "max", "step"].map(|name| Amount::of(check::field(range, name)));
+fn range(
+    report: &mut Report,
+    path: &Path<'_>,
+    range: &Value,
+    default: PolicyAmount<'_>,
+    capacity: PolicyAmount<'_>,
+) {
+    let [min, max, step] = ["min", "max", "step"].map(|name| PolicyAmount::of(check::field(range, name)));
     let Some(min) = min else {
         let detail = "required when validRange is defined";
         return report.first.push(FieldError::required(&path.child("min"), detail));
     };
-    let mut refuse = |name: &str, shown: Amount<'_>, detail: String| {
+    let mut refuse = |name: &str, shown: PolicyAmount<'_>, detail: String| {
         report.first.push(FieldError::invalid(&path.child(name), shown.text, detail));
     };
     if min.exceeds(capacity) {
@@ -116,8 +122,8 @@ fn range(report: &mut Report, path: &Path<'_>, range: &Value, default: Amount<'_
         return refuse("step", step, "must be greater than zero".to_owned());
     }
     let fractional =
-        [Some(default), Some(min), max, Some(step)].into_iter().flatten().any(Amount::is_fractional);
-    let whole = |amount: Amount<'_>| {
+        [Some(default), Some(min), max, Some(step)].into_iter().flatten().any(PolicyAmount::is_fractional);
+    let whole = |amount: PolicyAmount<'_>| {
         i128::from(if fractional { amount.quantity.milli_value() } else { amount.quantity.value() })
     };
     for value in [Some(default), max].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! ResourceClaim: a wish for devices.
+//! ResourceClaim: a request for devices.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::field_error::{ErrorList, Path};
 use crate::kinds::{ALL_BUT_STATUS, Rules, check, keep};
 use crate::value::Value;
 
-/// The rules of ResourceClaim.
+/// Rules of ResourceClaim.
 pub struct ResourceClaim;
 
 impl Rules for ResourceClaim {
@@ -28,18 +28,18 @@ impl Rules for ResourceClaim {
     fn prepare_create(&self, object: &mut Value) {
         object.make_map().remove("status");
         if let Some(spec) = object.get_mut("spec") {
-            claim_spec::drop_off(spec);
+            claim_spec::drop_disabled(spec);
         }
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep(new, old, "status");
         if let Some(spec) = new.get_mut("spec") {
-            claim_spec::drop_off(spec);
+            claim_spec::drop_disabled(spec);
         }
     }
 
-    /// What is said about devices that the claim no longer has is dropped.
+    /// Drops the status of devices that are no longer allocated.
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         keep(new, old, "spec");
         let results = |claim: &Value| -> Vec<Value> {

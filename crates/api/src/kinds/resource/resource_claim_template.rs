@@ -1,4 +1,4 @@
-//! ResourceClaimTemplate: what claims are made from.
+//! ResourceClaimTemplate: the template of a pod's claims.
 
 use super::{Report, claim_spec};
 use crate::field_error::{ErrorList, FieldError, Path};
@@ -7,7 +7,7 @@ use crate::kinds::{Rules, check};
 use crate::names::metadata;
 use crate::value::Value;
 
-/// The rules of ResourceClaimTemplate.
+/// Rules of ResourceClaimTemplate.
 pub struct ResourceClaimTemplate;
 
 impl Rules for ResourceClaimTemplate {
@@ -19,7 +19,7 @@ impl Rules for ResourceClaimTemplate {
 
     fn prepare_create(&self, object: &mut Value) {
         if let Some(spec) = object.at_mut(&["spec", "spec"]) {
-            claim_spec::drop_off(spec);
+            claim_spec::drop_disabled(spec);
         }
     }
 

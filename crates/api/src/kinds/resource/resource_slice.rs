@@ -1,22 +1,22 @@
-//! ResourceSlice: the devices that a driver offers, or some of them.
+//! ResourceSlice: devices that a driver offers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Report, device, drop_fields, name, taint};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::fields::{FieldLabels, Refusal};
-use crate::kinds::{Fields, Rules, check};
+use crate::fields::{FieldLabels, UnsupportedLabel};
+use crate::kinds::{Rules, SelectableFields, check};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::time::Time;
 use crate::value::Value;
 
 const DEVICES_MAX: usize = 128;
-/// The most devices where they have taints or counters, which weigh more.
+/// Maximum number of devices with taints or counters, which take more space.
 const DEVICES_ADVANCED_MAX: usize = 64;
 const COUNTER_SETS_MAX: usize = 8;
 
-/// The rules of ResourceSlice.
+/// Rules of ResourceSlice.
 pub struct ResourceSlice;
 
 impl Rules for ResourceSlice {
@@ -50,7 +50,7 @@ impl Rules for ResourceSlice {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
-        spec(&mut report, check::field(object, "spec"), check::NOTHING);
+        spec(&mut report, check::field(object, "spec"), check::ABSENT);
         report.finish(errors);
     }
 
@@ -79,12 +79,12 @@ impl Rules for ResourceSlice {
                 ("spec.driver", "spec.driver"),
                 ("spec.pool.name", "spec.pool.name"),
             ],
-            refusal: Refusal::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
+            unsupported: UnsupportedLabel::ForVersionKind("resource.k8s.io/v1, Kind=ResourceSlice"),
         };
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> Fields<'o> {
+    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
         vec![
             ("spec.nodeName", object.str_at(&["spec", "nodeName"]).into()),
             ("spec.driver", object.str_at(&["spec", "driver"]).into()),
@@ -112,8 +112,8 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
     if devices.len() > max {
         report.first.push(FieldError::too_many(&at, Some(devices.len()), max));
     } else {
-        let placed = check::truth(spec, "perDeviceNodeSelection");
-        // Of several with one name the first counts.
+        let placed = check::boolean(spec, "perDeviceNodeSelection");
+        // The first of equal names counts.
         let before = check::list(old, "devices").iter().rev().map(|old| (check::text(old, "name"), old));
         let before: BTreeMap<&str, &Value> = before.collect();
         for (i, one) in devices.iter().enumerate() {
@@ -151,7 +151,7 @@ fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
     }
 }
 
-/// Checks that a slice stays where it belongs.
+/// Rejects changes of immutable fields.
 fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
     let pool = path.child("pool");
     for (path, fields) in [
@@ -166,7 +166,7 @@ fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
     }
 }
 
-/// Checks on which nodes the devices are.
+/// Validates the node selection of the slice.
 fn nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let errors = &mut report.first;
     let mut set = Vec::new();

@@ -1,6 +1,6 @@
-//! Taints of devices, and tolerations of them.
+//! Device taints and tolerations.
 //!
-//! A taint bears the time at which it was added: it is a default that looks at the clock.
+//! The time of a taint is a default that depends on the clock.
 
 use super::Report;
 use crate::field_error::{FieldError, Path};
@@ -12,7 +12,7 @@ use crate::value::Value;
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// Sets the times of the taints of devices that have none.
+/// Sets missing times of device taints.
 pub(super) fn default_times(slice: &mut Value, now: Time) {
     let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
     for device in devices.into_iter().flat_map(|devices| devices.iter_mut()) {
@@ -22,14 +22,14 @@ pub(super) fn default_times(slice: &mut Value, now: Time) {
     }
 }
 
-/// Sets the time of the taint of a rule if it has none.
+/// Sets the missing time of the taint of a rule.
 pub(super) fn default_time(rule: &mut Value, now: Time) {
     if let Some(taint) = rule.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut) {
         check::default_to(taint, "timeAdded", || Seconds(now).to_string().into());
     }
 }
 
-/// A rule whose effect changed while its time did not gets a new time.
+/// Renews the time of a rule whose effect changed without a new time.
 pub(super) fn renew_time(new: &mut Value, old: &Value, now: Time) {
     let (Some(taint), Some(before)) =
         (new.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut), old.at(&["spec", "taint"]))
@@ -42,7 +42,7 @@ pub(super) fn renew_time(new: &mut Value, old: &Value, now: Time) {
     }
 }
 
-/// Checks a taint.
+/// Validates a taint.
 pub(super) fn taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
     check::label_key(&mut report.first, &path.child("key"), check::text(taint, "key"));
     let value = check::text(taint, "value");
@@ -53,7 +53,7 @@ pub(super) fn taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
     }
 }
 
-/// Checks a toleration.
+/// Validates a toleration.
 pub(super) fn toleration(report: &mut Report, path: &Path<'_>, toleration: &Value) {
     let (key, value) = (check::text(toleration, "key"), check::text(toleration, "value"));
     if !key.is_empty() {

@@ -1,12 +1,12 @@
-//! PriorityClass: how important a pod is.
+//! PriorityClass: the scheduling priority of pods.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::value::Value;
 
-/// The highest priority that users may give.
+/// Highest priority of user-defined classes.
 pub const USER_PRIORITY_MAX: i64 = 1_000_000_000;
-/// The classes that belong to the system, and their values.
+/// System classes with their values.
 pub const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-node-critical", 2 * USER_PRIORITY_MAX + 1000),
     ("system-cluster-critical", 2 * USER_PRIORITY_MAX),
@@ -14,7 +14,7 @@ pub const SYSTEM_CLASSES: [(&str, i64); 2] = [
 
 const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
 
-/// The rules of PriorityClass.
+/// Rules of PriorityClass.
 pub struct PriorityClass;
 
 impl Rules for PriorityClass {
@@ -26,14 +26,14 @@ impl Rules for PriorityClass {
         true
     }
 
-    fn desire_changed(&self, _new: &Value, _old: &Value) -> bool {
+    fn has_new_generation(&self, _new: &Value, _old: &Value) -> bool {
         false
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (name, value) = (object.str_at(&["metadata", "name"]), check::number(object, "value"));
         if name.starts_with("system-") {
-            if let Some(fault) = system_fault(name, value, check::truth(object, "globalDefault")) {
+            if let Some(fault) = system_fault(name, value, check::boolean(object, "globalDefault")) {
                 let detail = format!(
                     "priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
                 );
@@ -63,7 +63,7 @@ impl Rules for PriorityClass {
     }
 }
 
-/// What is wrong with a class that is called as those of the system are.
+/// Error of a class with a reserved name.
 fn system_fault(name: &str, value: i64, global_default: bool) -> Option<String> {
     match SYSTEM_CLASSES.iter().find(|(known, _)| *known == name) {
         None => Some(format!("{name} is not a known system priority class")),

@@ -1,4 +1,4 @@
-//! CSIDriver: what a storage driver can do.
+//! CSIDriver: capabilities of a storage driver.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 const UPDATE_PERIOD_SECONDS_MIN: i64 = 10;
 const WARNING_TOKENS: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
 
-/// The rules of CSIDriver.
+/// Rules of CSIDriver.
 pub struct CsiDriver;
 
 impl Rules for CsiDriver {
@@ -29,7 +29,7 @@ impl Rules for CsiDriver {
         check::default_to(spec, "preventPodSchedulingIfMissing", || false.into());
     }
 
-    /// The generation of a driver is absent at first and counts changes.
+    /// The generation is absent in a new driver and counts changes.
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         let before = old.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
         if new.get("spec") != old.get("spec") {
@@ -39,7 +39,7 @@ impl Rules for CsiDriver {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
-        // The first path is misspelt for as long as the field exists.
+        // The first path is misspelled upstream.
         for (name, shown) in [
             ("attachRequired", "attachedRequired"),
             ("podInfoOnMount", "podInfoOnMount"),

@@ -1,9 +1,9 @@
-//! CSINode: which storage drivers a node has.
+//! CSINode: the storage drivers of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules, keep};
 use crate::value::Value;
 
@@ -12,15 +12,15 @@ const HEALTH_CONDITIONS_MAX: usize = 16;
 const REASON_BYTES_MAX: usize = 256;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// A driver as errors show it: without how many volumes fit, which may change.
-const DRIVER: Go = Go::Struct(&[
-    ("Name", "name", Go::Text),
-    ("NodeID", "nodeID", Go::Text),
-    ("TopologyKeys", "topologyKeys", Go::Plain),
-    ("Allocatable", "", Go::Plain),
+/// A driver as errors show it: without the allocatable count, which may change.
+const DRIVER: GoLayout = GoLayout::Struct(&[
+    ("Name", "name", GoLayout::Text),
+    ("NodeID", "nodeID", GoLayout::Text),
+    ("TopologyKeys", "topologyKeys", GoLayout::Plain),
+    ("Allocatable", "", GoLayout::Plain),
 ]);
 
-/// The rules of CSINode.
+/// Rules of CSINode.
 pub struct CsiNode;
 
 impl Rules for CsiNode {
@@ -32,7 +32,7 @@ impl Rules for CsiNode {
         true
     }
 
-    /// Storage health is a feature that is off: it can be kept, but not begun.
+    /// Storage health is a disabled feature: existing values are kept, new ones are cleared.
     fn prepare_status(&self, new: &mut Value, old: &Value) {
         keep(new, old, "spec");
         if check::list(check::field(old, "status"), "storageHealth").is_empty()
@@ -61,7 +61,7 @@ impl Rules for CsiNode {
         for old in drivers(old) {
             for new in by_name.get(check::text(old, "name")).into_iter().flatten() {
                 if !is_same_driver(new, old) {
-                    let value = check::shown_go(new, &DRIVER);
+                    let value = check::format_go(new, &DRIVER);
                     errors.push(FieldError::invalid(&path.child("drivers"), value, check::IMMUTABLE));
                 }
             }
@@ -87,7 +87,7 @@ impl Rules for CsiNode {
     }
 }
 
-/// Whether two entries differ in nothing but in how many volumes fit.
+/// `true` if two entries differ at most in the allocatable count.
 fn is_same_driver(new: &Value, old: &Value) -> bool {
     ["nodeID", "topologyKeys"]
         .iter()

@@ -1,11 +1,11 @@
-//! CSIStorageCapacity: how much room a driver has where.
+//! CSIStorageCapacity: available capacity of a driver by topology.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::names::dns;
 use crate::value::Value;
 
-/// The rules of CSIStorageCapacity.
+/// Rules of CSIStorageCapacity.
 pub struct CsiStorageCapacity;
 
 impl Rules for CsiStorageCapacity {

@@ -1,4 +1,4 @@
-//! StorageClass: how volumes are made.
+//! StorageClass: provisioner and parameters of dynamic volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::value::Value;
 
-/// Fields that must stay, in the order in which changes are complained about.
+/// Immutable fields, in the order of their errors.
 const FIXED: [&str; 4] = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
 
-/// The rules of StorageClass.
+/// Rules of StorageClass.
 pub struct StorageClass;
 
 impl Rules for StorageClass {
@@ -85,7 +85,8 @@ fn topologies(errors: &mut ErrorList, terms: &[Value]) {
                 errors.push(FieldError::duplicate(&path.child("key"), check::text(one, "key")));
             }
         }
-        // Upstream compares with as many empty terms as there are terms, so an empty one is always a duplicate.
+        // Upstream compares with as many empty terms as there are terms, so an empty one is always a
+        // duplicate.
         let empty = if values.is_empty() { terms.len() } else { 0 };
         let equal = seen.entry(values).or_default();
         errors.extend((0..empty + *equal).map(|_| FieldError::duplicate(&path, "")));

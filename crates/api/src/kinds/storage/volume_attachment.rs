@@ -1,4 +1,4 @@
-//! VolumeAttachment: a volume that should be on a node.
+//! VolumeAttachment: the intent to attach a volume to a node.
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{ALL_BUT_STATUS, Rules, check};
@@ -9,7 +9,7 @@ const ATTACHER_CHARACTERS_MAX: usize = 63;
 const METADATA_BYTES_MAX: usize = 256 << 10;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// The rules of VolumeAttachment. A volume that stands in the attachment itself is not looked into.
+/// Rules of VolumeAttachment. An inline volume is not validated.
 pub struct VolumeAttachment;
 
 impl Rules for VolumeAttachment {

@@ -1,11 +1,11 @@
-//! VolumeAttributesClass: what of a volume can be changed while it is in use.
+//! VolumeAttributesClass: mutable parameters of volumes.
 
 use super::parameters;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::value::Value;
 
-/// The rules of VolumeAttributesClass.
+/// Rules of VolumeAttributesClass.
 pub struct VolumeAttributesClass;
 
 impl Rules for VolumeAttributesClass {

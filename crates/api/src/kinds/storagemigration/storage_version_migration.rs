@@ -1,18 +1,18 @@
-//! StorageVersionMigration: a request to write all objects of a resource anew.
+//! StorageVersionMigration: rewrites all objects of a resource in the storage version.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::check::{self, Go};
+use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
 use crate::names::dns;
 use crate::value::Value;
 
-const SPEC: Go = Go::Struct(&[(
+const SPEC: GoLayout = GoLayout::Struct(&[(
     "Resource",
     "resource",
-    Go::Struct(&[("group", "group", Go::Text), ("resource", "resource", Go::Text)]),
+    GoLayout::Struct(&[("group", "group", GoLayout::Text), ("resource", "resource", GoLayout::Text)]),
 )]);
 
-/// The rules of StorageVersionMigration.
+/// Rules of StorageVersionMigration.
 pub struct StorageVersionMigration;
 
 impl Rules for StorageVersionMigration {
@@ -25,7 +25,7 @@ impl Rules for StorageVersionMigration {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let target = object.at(&["spec", "resource"]).unwrap_or(check::NOTHING);
+        let target = object.at(&["spec", "resource"]).unwrap_or(check::ABSENT);
         let path = Path::root("spec");
         let path = path.child("resource");
         let (group, resource) = (check::text(target, "group"), check::text(target, "resource"));
@@ -43,7 +43,7 @@ impl Rules for StorageVersionMigration {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if !check::same(new, old) {
-            let value = check::shown_go(new, &SPEC);
+            let value = check::format_go(new, &SPEC);
             errors.push(FieldError::invalid(&Path::root("spec"), value, check::IMMUTABLE));
         }
     }
@@ -87,7 +87,7 @@ fn joined(errors: &mut ErrorList, path: &Path<'_>, value: &str, faults: &crate::
     }
 }
 
-/// What is wrong with a revision: it must be a number that does not begin with zero.
+/// Error of a `resourceVersion`: it must be a number without a leading zero.
 fn revision_fault(version: &str) -> Option<String> {
     let good =
         version.is_empty() || (!version.starts_with('0') && version.bytes().all(|b| b.is_ascii_digit()));

@@ -12,7 +12,7 @@ const LEADING: &str = "must not have leading 0s";
 const MAPPED: &str = "must not be an IPv4-mapped IPv6 address";
 
 #[test]
-fn addresses_are_judged_by_the_age_of_their_field() {
+fn legacy_fields_accept_addresses_that_new_fields_reject() {
     // Text, then the fault of a new field, of an older field, and of an older field that is strict.
     for (text, new, old, strict) in [
         ("1.2.3.4", "", "", ""),
@@ -40,7 +40,7 @@ fn addresses_are_judged_by_the_age_of_their_field() {
 }
 
 #[test]
-fn networks_are_judged_by_the_age_of_their_field() {
+fn legacy_fields_accept_cidrs_that_new_fields_reject() {
     const LEADING: &str = "must not have leading 0s in IP or prefix length";
     const MAPPED: &str = "must not have an IPv4-mapped IPv6 address";
     const BITS: &str = "must not have bits set beyond the prefix length";
@@ -70,7 +70,7 @@ fn networks_are_judged_by_the_age_of_their_field() {
 }
 
 #[test]
-fn warnings_name_the_form_to_use() {
+fn warnings_contain_the_canonical_form() {
     let spec = Path::root("spec");
     let ips = spec.child("ips");
     let path = ips.index(0);
@@ -105,7 +105,7 @@ fn warnings_name_the_form_to_use() {
 }
 
 #[test]
-fn interfaces_keep_all_bits_of_their_address() {
+fn interface_addresses_keep_their_host_bits() {
     assert_eq!(details(|e, p| interface_address(e, p, "192.168.1.5/24")), "");
     assert_eq!(details(|e, p| interface_address(e, p, "2001:db8::1/64")), "");
     assert_eq!(

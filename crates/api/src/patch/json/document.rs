@@ -1,10 +1,13 @@
-//! Document under a long JSON patch: every list and object in a form in which one operation costs O(√n) at the most.
+//! Document form for a long JSON patch: every operation on a list or object costs at most O(√n).
 //!
-//! [`Value`] keeps lists and fields in vectors, where an insertion moves all that follows and a lookup reads all that
-//! precedes. That is best for a few operations, and 10,000 of them on a list of 100,000 items take half a minute. Here
-//! a list is a sequence of chunks, and an object is a tree by key whose fields carry the number of their insertion,
-//! which gives their order back. Each node knows its height, so that a move needs no walk to check
-//! [`DEPTH_MAX`](crate::json::DEPTH_MAX).
+//! [`Value`] keeps lists and fields in vectors, where an insertion moves all that follows and a lookup reads
+//! all that precedes. That is best for a few operations, but 10,000 of them on a list of 100,000 items take
+//! half a minute. Here a list is a sequence of chunks, and an object is a tree by key whose fields carry an
+//! insertion number, which restores their order. Each node knows its height, so that a move needs no walk to
+//! check [`DEPTH_MAX`](crate::json::DEPTH_MAX).
+//!
+//! Example: a list of 1,000 items has 8 chunks of about 128; inserting at index 500 skips 3 chunks and shifts
+//! at most 256 items.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +17,21 @@ use super::{JsonPatchError, unescape};
 use crate::json::to_vec;
 use crate::value::{Map, Value};
 
-/// Items of a chunk after which it is cut in two.
+/// Maximum items of a chunk before it is split.
 const CHUNK_LEN_MAX: usize = 256;
 
 /// A value of the document.
 #[derive(Clone, Debug)]
-pub(super) enum Node {
+pub(super) enum DocumentNode {
     /// A scalar.
     Leaf(Value),
     /// A list.
     List(Sequence, Heights),
     /// An object.
-    Map(Fields, Heights),
+    Map(DocumentFields, Heights),
 }
 
-/// Heights of the children of a node: each height, and how many children have it.
+/// Heights of the children of a node, with the number of children of each height.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heights(BTreeMap<usize, usize>);
 
@@ -61,12 +64,12 @@ impl Heights {
 /// Items of a list, in chunks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequence {
-    chunks: Vec<Vec<Node>>,
+    chunks: Vec<Vec<DocumentNode>>,
     len: usize,
 }
 
 impl Sequence {
-    fn from_items(items: impl ExactSizeIterator<Item = Node>) -> Sequence {
+    fn from_items(items: impl ExactSizeIterator<Item = DocumentNode>) -> Sequence {
         let len = items.len();
         let mut chunks = Vec::with_capacity(len / CHUNK_LEN_MAX * 2 + 1);
         let mut chunk = Vec::new();
@@ -84,7 +87,8 @@ impl Sequence {
         self.len
     }
 
-    /// The chunk of an index, and the place in it. An index at the end of the list is one at the end of a chunk.
+    /// Chunk of an index, and the position in it. The index past the end of the list is past the end of the
+    /// last chunk.
     fn place(&self, mut at: usize) -> (usize, usize) {
         for (number, chunk) in self.chunks.iter().enumerate() {
             if at < chunk.len() || at == chunk.len() && number + 1 == self.chunks.len() {
@@ -95,17 +99,17 @@ impl Sequence {
         (0, 0)
     }
 
-    fn get(&self, at: usize) -> Option<&Node> {
+    fn get(&self, at: usize) -> Option<&DocumentNode> {
         let (chunk, at) = self.place(at);
         self.chunks.get(chunk)?.get(at)
     }
 
-    fn get_mut(&mut self, at: usize) -> Option<&mut Node> {
+    fn get_mut(&mut self, at: usize) -> Option<&mut DocumentNode> {
         let (chunk, at) = self.place(at);
         self.chunks.get_mut(chunk)?.get_mut(at)
     }
 
-    fn insert(&mut self, at: usize, node: Node) {
+    fn insert(&mut self, at: usize, node: DocumentNode) {
         let (number, at) = self.place(at);
         if self.chunks.is_empty() {
             self.chunks.push(Vec::new());
@@ -119,7 +123,7 @@ impl Sequence {
         self.len += 1;
     }
 
-    fn remove(&mut self, at: usize) -> Node {
+    fn remove(&mut self, at: usize) -> DocumentNode {
         let (number, at) = self.place(at);
         let node = self.chunks[number].remove(at);
         if self.chunks[number].is_empty() && self.chunks.len() > 1 {
@@ -129,20 +133,20 @@ impl Sequence {
         node
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Node> {
+    fn iter(&self) -> impl Iterator<Item = &DocumentNode> {
         self.chunks.iter().flatten()
     }
 }
 
-/// Fields of an object by key, each with the number of its insertion.
+/// Fields of an object by key, each with its insertion number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields {
-    by_key: BTreeMap<CompactString, (u64, Node)>,
+pub(super) struct DocumentFields {
+    by_key: BTreeMap<CompactString, (u64, DocumentNode)>,
     next: u64,
 }
 
-impl Fields {
-    fn insert(&mut self, key: &str, node: Node) -> Option<Node> {
+impl DocumentFields {
+    fn insert(&mut self, key: &str, node: DocumentNode) -> Option<DocumentNode> {
         if let Some((_, old)) = self.by_key.get_mut(key) {
             return Some(std::mem::replace(old, node));
         }
@@ -152,39 +156,39 @@ impl Fields {
     }
 }
 
-impl Node {
-    pub(super) fn new(value: Value) -> Node {
+impl DocumentNode {
+    pub(super) fn new(value: Value) -> DocumentNode {
         let mut heights = Heights::default();
         match value {
             Value::List(items) => {
                 let items = items.into_iter().map(|item| {
-                    let node = Node::new(item);
+                    let node = DocumentNode::new(item);
                     heights.add(node.height());
                     node
                 });
-                Node::List(Sequence::from_items(items), heights)
+                DocumentNode::List(Sequence::from_items(items), heights)
             }
             Value::Map(map) => {
-                let mut fields = Fields::default();
+                let mut fields = DocumentFields::default();
                 for (key, value) in map {
-                    let node = Node::new(value);
+                    let node = DocumentNode::new(value);
                     heights.add(node.height());
                     fields.by_key.insert(key, (fields.next, node));
                     fields.next += 1;
                 }
-                Node::Map(fields, heights)
+                DocumentNode::Map(fields, heights)
             }
-            leaf => Node::Leaf(leaf),
+            leaf => DocumentNode::Leaf(leaf),
         }
     }
 
     pub(super) fn into_value(self) -> Value {
         match self {
-            Node::Leaf(value) => value,
-            Node::List(items, _) => {
-                Value::List(items.chunks.into_iter().flatten().map(Node::into_value).collect())
+            DocumentNode::Leaf(value) => value,
+            DocumentNode::List(items, _) => {
+                Value::List(items.chunks.into_iter().flatten().map(DocumentNode::into_value).collect())
             }
-            Node::Map(fields, _) => {
+            DocumentNode::Map(fields, _) => {
                 let mut entries: Vec<(u64, CompactString, Value)> = fields
                     .by_key
                     .into_iter()
@@ -197,26 +201,28 @@ impl Node {
         }
     }
 
-    /// Levels of lists and objects, its own included.
+    /// Levels of nested lists and objects, including its own.
     pub(super) fn height(&self) -> usize {
         match self {
-            Node::Leaf(_) => 0,
-            Node::List(_, heights) | Node::Map(_, heights) => 1 + heights.max(),
+            DocumentNode::Leaf(_) => 0,
+            DocumentNode::List(_, heights) | DocumentNode::Map(_, heights) => 1 + heights.max(),
         }
     }
 
     pub(super) fn is_container(&self) -> bool {
-        !matches!(self, Node::Leaf(_))
+        !matches!(self, DocumentNode::Leaf(_))
     }
 
     /// Bytes of its JSON.
     pub(super) fn json_len(&self) -> usize {
         let separators = |len: usize| 2 + len.saturating_sub(1);
         match self {
-            Node::Leaf(value) => to_vec(value).len(),
-            Node::List(items, _) => separators(items.len()) + items.iter().map(Node::json_len).sum::<usize>(),
-            Node::Map(fields, _) => {
-                let field = |(key, (_, node)): (&CompactString, &(u64, Node))| {
+            DocumentNode::Leaf(value) => to_vec(value).len(),
+            DocumentNode::List(items, _) => {
+                separators(items.len()) + items.iter().map(DocumentNode::json_len).sum::<usize>()
+            }
+            DocumentNode::Map(fields, _) => {
+                let field = |(key, (_, node)): (&CompactString, &(u64, DocumentNode))| {
                     to_vec(&Value::Str(key.clone())).len() + 1 + node.json_len()
                 };
                 separators(fields.by_key.len()) + fields.by_key.iter().map(field).sum::<usize>()
@@ -224,14 +230,14 @@ impl Node {
         }
     }
 
-    /// `true` if it is this value, whatever the order of fields.
+    /// `true` if it equals this value, independent of field order.
     pub(super) fn equals(&self, value: &Value) -> bool {
         match (self, value) {
-            (Node::Leaf(own), value) => own == value,
-            (Node::List(own, _), Value::List(items)) => {
+            (DocumentNode::Leaf(own), value) => own == value,
+            (DocumentNode::List(own, _), Value::List(items)) => {
                 own.len() == items.len() && own.iter().zip(items).all(|(own, item)| own.equals(item))
             }
-            (Node::Map(own, _), Value::Map(map)) => {
+            (DocumentNode::Map(own, _), Value::Map(map)) => {
                 let equal = |(key, value): (&str, &Value)| {
                     own.by_key.get(key).is_some_and(|(_, node)| node.equals(value))
                 };
@@ -241,13 +247,13 @@ impl Node {
         }
     }
 
-    /// Acts on the container that a path ends in, with the last part of the path, and brings the heights of all
-    /// containers above up to date.
-    pub(super) fn act<R>(
+    /// Calls `act` on the container at the parent of a path with the last segment, and updates the heights of
+    /// all enclosing containers.
+    pub(super) fn with_parent<R>(
         &mut self,
         kind: &'static str,
         path: &str,
-        action: impl FnOnce(&mut Node, &str) -> Result<R, JsonPatchError>,
+        action: impl FnOnce(&mut DocumentNode, &str) -> Result<R, JsonPatchError>,
     ) -> Result<R, JsonPatchError> {
         let missing = || JsonPatchError::Missing { kind, path: path.to_owned() };
         let (parents, last) = path.rsplit_once('/').ok_or_else(missing)?;
@@ -259,17 +265,19 @@ impl Node {
         &mut self,
         mut parts: impl Iterator<Item = &'p str>,
         missing: &dyn Fn() -> JsonPatchError,
-        action: impl FnOnce(&mut Node) -> Result<R, JsonPatchError>,
+        action: impl FnOnce(&mut DocumentNode) -> Result<R, JsonPatchError>,
     ) -> Result<R, JsonPatchError> {
         let Some(part) = parts.next() else { return action(self) };
         let part = unescape(part);
         let (child, heights) = match self {
-            Node::Leaf(_) => return Err(missing()),
-            Node::List(items, heights) => {
-                let at = super::index(&part, items.len()).map_err(|_| missing())?;
+            DocumentNode::Leaf(_) => return Err(missing()),
+            DocumentNode::List(items, heights) => {
+                let at = super::parse_index(&part, items.len()).map_err(|_| missing())?;
                 (items.get_mut(at), heights)
             }
-            Node::Map(fields, heights) => (fields.by_key.get_mut(&*part).map(|(_, node)| node), heights),
+            DocumentNode::Map(fields, heights) => {
+                (fields.by_key.get_mut(&*part).map(|(_, node)| node), heights)
+            }
         };
         let child = child.filter(|child| child.is_container()).ok_or_else(missing)?;
         let before = child.height();
@@ -278,20 +286,20 @@ impl Node {
         result
     }
 
-    /// The child at a place; a field that is not there is none.
-    pub(super) fn child(&self, key: &str) -> Result<Option<&Node>, JsonPatchError> {
+    /// Child with this key; `None` for an absent field.
+    pub(super) fn child(&self, key: &str) -> Result<Option<&DocumentNode>, JsonPatchError> {
         match self {
-            Node::Leaf(_) => Ok(None),
-            Node::List(items, _) => Ok(items.get(super::index(key, items.len())?)),
-            Node::Map(fields, _) => Ok(fields.by_key.get(key).map(|(_, node)| node)),
+            DocumentNode::Leaf(_) => Ok(None),
+            DocumentNode::List(items, _) => Ok(items.get(super::parse_index(key, items.len())?)),
+            DocumentNode::Map(fields, _) => Ok(fields.by_key.get(key).map(|(_, node)| node)),
         }
     }
 
-    /// Adds a child: a field is set, an item of a list moves those behind it.
-    pub(super) fn add_child(&mut self, key: &str, node: Node) -> Result<(), JsonPatchError> {
+    /// Adds a child: sets a field, or inserts a list item.
+    pub(super) fn add_child(&mut self, key: &str, node: DocumentNode) -> Result<(), JsonPatchError> {
         match self {
-            Node::List(items, heights) => {
-                let at = if key == "-" { items.len() } else { super::index(key, items.len() + 1)? };
+            DocumentNode::List(items, heights) => {
+                let at = if key == "-" { items.len() } else { super::parse_index(key, items.len() + 1)? };
                 heights.add(node.height());
                 items.insert(at, node);
             }
@@ -300,11 +308,11 @@ impl Node {
         Ok(())
     }
 
-    /// Sets a field, or the item that is at a place of a list.
-    pub(super) fn set_child(&mut self, key: &str, node: Node) -> Result<(), JsonPatchError> {
+    /// Sets a field or replaces a list item.
+    pub(super) fn set_child(&mut self, key: &str, node: DocumentNode) -> Result<(), JsonPatchError> {
         match self {
-            Node::List(items, heights) => {
-                let at = super::index(key, items.len())?;
+            DocumentNode::List(items, heights) => {
+                let at = super::parse_index(key, items.len())?;
                 if let Some(slot) = items.get_mut(at) {
                     heights.replace(slot.height(), node.height());
                     *slot = node;
@@ -315,11 +323,11 @@ impl Node {
         Ok(())
     }
 
-    fn set_field(&mut self, key: &str, node: Node) {
-        if !matches!(self, Node::Map(..)) {
-            *self = Node::Map(Fields::default(), Heights::default());
+    fn set_field(&mut self, key: &str, node: DocumentNode) {
+        if !matches!(self, DocumentNode::Map(..)) {
+            *self = DocumentNode::Map(DocumentFields::default(), Heights::default());
         }
-        if let Node::Map(fields, heights) = self {
+        if let DocumentNode::Map(fields, heights) = self {
             heights.add(node.height());
             if let Some(old) = fields.insert(key, node) {
                 heights.remove(old.height());
@@ -327,15 +335,15 @@ impl Node {
         }
     }
 
-    /// Takes a child out; none if there is no such field.
-    pub(super) fn remove_child(&mut self, key: &str) -> Result<Option<Node>, JsonPatchError> {
+    /// Removes a child; `None` for an absent field.
+    pub(super) fn remove_child(&mut self, key: &str) -> Result<Option<DocumentNode>, JsonPatchError> {
         let (child, heights) = match self {
-            Node::Leaf(_) => return Ok(None),
-            Node::List(items, heights) => {
-                let at = super::index(key, items.len())?;
+            DocumentNode::Leaf(_) => return Ok(None),
+            DocumentNode::List(items, heights) => {
+                let at = super::parse_index(key, items.len())?;
                 (Some(items.remove(at)), heights)
             }
-            Node::Map(fields, heights) => (fields.by_key.remove(key).map(|(_, node)| node), heights),
+            DocumentNode::Map(fields, heights) => (fields.by_key.remove(key).map(|(_, node)| node), heights),
         };
         if let Some(child) = &child {
             heights.remove(child.height());

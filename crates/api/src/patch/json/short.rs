@@ -1,16 +1,16 @@
-//! Operations on the value itself, each at one walk through what its path leads through.
+//! Operations of a short JSON patch, applied to the value itself with one walk each.
 
 use std::borrow::Cow;
 
-use super::{COPY_BYTES_MAX, JsonPatchError, Operation, check_depth, index, unescape};
+use super::{COPY_BYTES_MAX, JsonOperation, JsonPatchError, check_depth, parse_index, unescape};
 use crate::json;
 use crate::value::Value;
 
-/// Applies the operations in order; the first that fails ends it.
+/// Applies the operations in order; stops at the first that fails.
 pub(super) fn apply(mut object: Value, operations: &[Value]) -> Result<Value, JsonPatchError> {
     let mut copied = 0;
     for (at, operation) in operations.iter().enumerate() {
-        let operation = Operation { at, fields: operation.as_map() };
+        let operation = JsonOperation { at, fields: operation.as_map() };
         match operation.text("op").unwrap_or("unknown") {
             "add" => add(&mut object, &operation)?,
             "remove" => drop(remove("remove", &mut object, operation.required("path")?)?),
@@ -29,13 +29,13 @@ pub(super) fn apply(mut object: Value, operations: &[Value]) -> Result<Value, Js
     Ok(object)
 }
 
-fn add(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+fn add(object: &mut Value, operation: &JsonOperation<'_>) -> Result<(), JsonPatchError> {
     let (path, value) = (operation.required("path")?, operation.value().clone());
     check_depth(path, depth(&value))?;
     place("add", object, path, value)
 }
 
-fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+fn replace(object: &mut Value, operation: &JsonOperation<'_>) -> Result<(), JsonPatchError> {
     let (path, value) = (operation.required("path")?, operation.value().clone());
     check_depth(path, depth(&value))?;
     if path.is_empty() {
@@ -49,7 +49,7 @@ fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatc
     }
     match find("replace", object, path)? {
         (Value::List(list), key) => {
-            let at = index(&key, list.len())?;
+            let at = parse_index(&key, list.len())?;
             list[at] = value;
         }
         (parent, key) => drop(parent.make_map().insert(&*key, value)),
@@ -57,7 +57,7 @@ fn replace(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatc
     Ok(())
 }
 
-fn copy(object: &mut Value, operation: &Operation<'_>, copied: &mut usize) -> Result<(), JsonPatchError> {
+fn copy(object: &mut Value, operation: &JsonOperation<'_>, copied: &mut usize) -> Result<(), JsonPatchError> {
     let (from, path) = (operation.required("from")?, operation.required("path")?);
     let value = get("copy", object, from)?.clone();
     *copied += json::to_vec(&value).len();
@@ -68,29 +68,29 @@ fn copy(object: &mut Value, operation: &Operation<'_>, copied: &mut usize) -> Re
     place("copy", object, path, value)
 }
 
-fn test(object: &mut Value, operation: &Operation<'_>) -> Result<(), JsonPatchError> {
+fn test(object: &mut Value, operation: &JsonOperation<'_>) -> Result<(), JsonPatchError> {
     let path = operation.required("path")?;
     let found = if path.is_empty() { &*object } else { get("test", object, path)? };
     if found == operation.value() { Ok(()) } else { Err(JsonPatchError::Test(path.to_owned())) }
 }
 
-/// The value at a place; a field that is not there reads as null.
+/// Value at a path; null for an absent field.
 fn get<'v>(kind: &'static str, object: &'v mut Value, path: &str) -> Result<&'v Value, JsonPatchError> {
     match find(kind, object, path)? {
         (Value::List(list), key) => {
-            let at = index(&key, list.len())?;
+            let at = parse_index(&key, list.len())?;
             Ok(&list[at])
         }
         (parent, key) => Ok(parent.get(&key).unwrap_or(&Value::Null)),
     }
 }
 
-/// Adds a value: a field is set, an item of a list moves those behind it.
+/// Adds a value: sets a field, or inserts a list item.
 fn place(kind: &'static str, object: &mut Value, path: &str, value: Value) -> Result<(), JsonPatchError> {
     match find(kind, object, path)? {
         (Value::List(list), key) if key == "-" => list.push(value),
         (Value::List(list), key) => {
-            let at = index(&key, list.len() + 1)?;
+            let at = parse_index(&key, list.len() + 1)?;
             list.insert(at, value);
         }
         (parent, key) => drop(parent.make_map().insert(&*key, value)),
@@ -101,7 +101,7 @@ fn place(kind: &'static str, object: &mut Value, path: &str, value: Value) -> Re
 fn remove(kind: &'static str, object: &mut Value, path: &str) -> Result<Value, JsonPatchError> {
     match find(kind, object, path)? {
         (Value::List(list), key) => {
-            let at = index(&key, list.len())?;
+            let at = parse_index(&key, list.len())?;
             Ok(list.remove(at))
         }
         (parent, key) => parent
@@ -111,7 +111,7 @@ fn remove(kind: &'static str, object: &mut Value, path: &str) -> Result<Value, J
     }
 }
 
-/// The object or list that a path ends in, and the last part of the path.
+/// Parent container of a path, and the last segment.
 fn find<'v, 'p>(
     kind: &'static str,
     object: &'v mut Value,
@@ -127,7 +127,7 @@ fn find<'v, 'p>(
         }
         let next = match value {
             Value::Map(map) => map.get_mut(&part),
-            Value::List(list) => match index(&part, list.len()) {
+            Value::List(list) => match parse_index(&part, list.len()) {
                 Ok(at) => list.get_mut(at),
                 Err(_) => None,
             },
@@ -137,7 +137,7 @@ fn find<'v, 'p>(
     }
 }
 
-/// Levels of lists and objects, its own included.
+/// Levels of nested lists and objects, including its own.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Map(map) => 1 + map.iter().map(|(_, value)| depth(value)).max().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Long patches do what short ones do.
+//! Comparison of the document form with direct application.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::value::Value;
 const OBJECT: &str =
     r#"{"a":{"b":[1,2,{"c":[]}],"d":{"e":"x"}},"l":[[],[0,1,2,3],{"k":null}],"s":"t","n":null}"#;
 
-/// Paths of the object and of what operations add to it, right and wrong ones.
+/// Paths of the object and of values that operations add, valid and invalid.
 fn pointer() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         6 => "(a|b|c|d|e|l|s|n|k)",
@@ -33,7 +33,7 @@ proptest! {
     #[test]
     fn document_and_value_agree_on_every_operation(operations in proptest::collection::vec(operation(), 1..40)) {
         let mut own = json::parse(OBJECT.as_bytes()).unwrap();
-        // One at a time, so that operations behind one that fails are tried too.
+        // One at a time, so that operations after a failing one are tried too.
         for operation in operations {
             let one = [json::parse(operation.as_bytes()).unwrap()];
             let expected = short::apply(own.clone(), &one);
@@ -65,10 +65,11 @@ proptest! {
 }
 
 #[test]
-fn heights_follow_removals_so_that_only_real_depth_is_refused() {
+fn heights_follow_removals() {
     let chain = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
     let deep = json::DEPTH_MAX - 2;
-    // A deep value goes into an object and out again, after which the object may go where the value could not.
+    // A deep value is added to an object and removed again, after which the object fits where the value did
+    // not.
     let text = format!(
         r#"[{{"op":"add","path":"/a/x","value":{}}},{{"op":"remove","path":"/a/x"}},{{"op":"move","from":"/a","path":"/l/2/k"}}]"#,
         chain(deep)

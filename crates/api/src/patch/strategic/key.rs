@@ -1,4 +1,4 @@
-//! Where items stand in a list, by their key, in better than linear time.
+//! Index of list items by merge key.
 
 use std::collections::BTreeMap;
 
@@ -7,64 +7,65 @@ use compact_str::CompactString;
 use crate::json;
 use crate::value::Value;
 
-/// What an item is told apart by: itself, or the value of its merge key. Values are equal if their keys are.
+/// Identity of an item: the item itself, or the value of its merge key. Values are equal if their identities
+/// are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
-    /// Null, or no key at all.
+pub(super) enum ItemKey {
+    /// Null, or no key.
     None,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// Text.
+    /// A string.
     Text(CompactString),
-    /// Anything else, as JSON; the mark keeps it apart from text.
+    /// Any other value, as JSON; a variant of its own keeps it distinct from strings.
     Other(Vec<u8>),
 }
 
-impl Key {
-    pub(super) fn of(value: &Value) -> Key {
+impl ItemKey {
+    pub(super) fn of(value: &Value) -> ItemKey {
         match value {
-            Value::Null => Key::None,
-            Value::Bool(truth) => Key::Bool(*truth),
-            Value::Int(number) => Key::Int(*number),
-            Value::Str(text) => Key::Text(text.clone()),
-            other => Key::Other(json::to_vec(other)),
+            Value::Null => ItemKey::None,
+            Value::Bool(truth) => ItemKey::Bool(*truth),
+            Value::Int(number) => ItemKey::Int(*number),
+            Value::Str(text) => ItemKey::Text(text.clone()),
+            other => ItemKey::Other(json::to_vec(other)),
         }
     }
 
-    /// The key of an item: the value of its merge key, if the list has one.
-    pub(super) fn of_item(item: &Value, merge_key: Option<&str>) -> Key {
+    /// Identity of an item: the value of its merge key, if the list has one.
+    pub(super) fn of_item(item: &Value, merge_key: Option<&str>) -> ItemKey {
         match merge_key {
-            Some(merge_key) => item.get(merge_key).map_or(Key::None, Key::of),
-            None => Key::of(item),
+            Some(merge_key) => item.get(merge_key).map_or(ItemKey::None, ItemKey::of),
+            None => ItemKey::of(item),
         }
     }
 }
 
-/// The first place of each key in a list.
+/// First position of each identity in a list.
 #[derive(Default)]
-pub(super) struct Places(BTreeMap<Key, usize>);
+pub(super) struct KeyIndex(BTreeMap<ItemKey, usize>);
 
-impl Places {
-    pub(super) fn of<'v>(list: impl IntoIterator<Item = &'v Value>, merge_key: Option<&str>) -> Places {
+impl KeyIndex {
+    pub(super) fn of<'v>(list: impl IntoIterator<Item = &'v Value>, merge_key: Option<&str>) -> KeyIndex {
         let mut places = BTreeMap::new();
         for (at, item) in list.into_iter().enumerate() {
-            places.entry(Key::of_item(item, merge_key)).or_insert(at);
+            places.entry(ItemKey::of_item(item, merge_key)).or_insert(at);
         }
-        Places(places)
+        KeyIndex(places)
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<usize> {
+    pub(super) fn get(&self, key: &ItemKey) -> Option<usize> {
         self.0.get(key).copied()
     }
 
-    pub(super) fn contains(&self, key: &Key) -> bool {
+    pub(super) fn contains(&self, key: &ItemKey) -> bool {
         self.0.contains_key(key)
     }
 
-    /// Notes where an item was put, unless its key is known.
-    pub(super) fn note(&mut self, key: Key, at: usize) {
+    /// Records the position of an item, unless its identity is known.
+    pub(super) fn record(&mut self, key: ItemKey, at: usize) {
         self.0.entry(key).or_insert(at);
     }
 }

@@ -1,47 +1,52 @@
-//! Merging lists: items with the same key become one, and the order of the patch wins.
+//! List merge of strategic merge patches: items with the same key become one, and the order of the patch
+//! wins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
-use super::key::{Key, Places};
+use super::key::{ItemKey, KeyIndex};
 use super::{
     DIRECTIVE, Meta, StrategicError, merge_map, no_merge_key, unknown_directive, without_directives,
     wrong_type,
 };
-use crate::patch::go_text::GoText;
-use crate::patch::overlay::{Fate, overlay};
+use crate::go_format::GoValue;
+use crate::patch::overlay::{FieldAction, overlay};
 use crate::schema::{Field, Shape};
 use crate::value::{Map, Value};
 
 const LIST: Value = Value::List(Vec::new());
 const MAP: Value = Value::map();
 
-/// How a list is merged.
+/// Merge strategy of a list.
 #[derive(Clone, Copy)]
-struct Rule<'a> {
-    /// Whether it is merged at all; it is replaced otherwise.
+struct ListStrategy<'a> {
+    /// `true` if the list is merged, `false` if it is replaced.
     merges: bool,
-    /// The key of its items, if they are objects.
+    /// Merge key of the items, if they are objects.
     merge_key: Option<&'a str>,
-    /// What the schema says about the items.
+    /// Schema of the items.
     item: Meta<'a>,
 }
 
-impl<'a> Rule<'a> {
-    fn of(field: Field<'a>) -> Result<Rule<'a>, StrategicError> {
+impl<'a> ListStrategy<'a> {
+    fn of(field: Field<'a>) -> Result<ListStrategy<'a>, StrategicError> {
         let Shape::List(item) = field.ty().shape() else { return Err(StrategicError::NoList) };
-        Ok(Rule { merges: field.patch().merge, merge_key: field.merge_key(), item: Meta::of(item) })
+        Ok(ListStrategy {
+            merges: field.patch_strategy().merge,
+            merge_key: field.merge_key(),
+            item: Meta::of(item),
+        })
     }
 }
 
-/// Merges the patch of a field that is a list into it, or takes its values out.
+/// Merges the patch of a list field into it, or removes its values.
 pub(super) fn merge_field(
     original: &mut Vec<Value>,
     patch: &[Value],
     field: Field<'_>,
     is_deletion: bool,
 ) -> Result<(), StrategicError> {
-    let rule = Rule::of(field)?;
+    let rule = ListStrategy::of(field)?;
     if rule.merges || is_deletion {
         merge(original, patch, rule, is_deletion)
     } else {
@@ -53,7 +58,7 @@ pub(super) fn merge_field(
 fn merge(
     original: &mut Vec<Value>,
     patch: &[Value],
-    rule: Rule<'_>,
+    rule: ListStrategy<'_>,
     is_deletion: bool,
 ) -> Result<(), StrategicError> {
     if original.is_empty() && patch.is_empty() {
@@ -61,30 +66,30 @@ fn merge(
     }
     let of_objects = items_are_objects(original, patch)?;
     if !of_objects && is_deletion {
-        let gone = Places::of(patch, None);
-        original.retain(|item| !gone.contains(&Key::of(item)));
+        let gone = KeyIndex::of(patch, None);
+        original.retain(|item| !gone.contains(&ItemKey::of(item)));
         return Ok(());
     }
     if !of_objects {
-        let on_server = Places::of(original.iter(), None);
+        let on_server = KeyIndex::of(original.iter(), None);
         append_new(original, patch);
         check_keys(original, rule.merge_key)?;
-        reorder(original, &Places::of(patch, None), |key| on_server.get(key), None);
+        reorder(original, &KeyIndex::of(patch, None), |key| on_server.get(key), None);
         return Ok(());
     }
     let Some(merge_key) = rule.merge_key else {
         return Err(StrategicError::NoKeyDeclared(rule.item.kind()));
     };
-    let patch = obey_items(original, patch, merge_key)?;
+    let patch = apply_item_directives(original, patch, merge_key)?;
     check_keys(original, rule.merge_key)?;
     let before = original.len();
     let places = merge_items(original, &patch, merge_key, rule.item)?;
-    let in_patch = Places::of(patch, rule.merge_key);
+    let in_patch = KeyIndex::of(patch, rule.merge_key);
     reorder(original, &in_patch, |key| places.get(key).filter(|at| *at < before), rule.merge_key);
     Ok(())
 }
 
-/// Whether the items of both lists are objects. They must all be of one type.
+/// `true` if the items of both lists are objects. All items must be of one type.
 fn items_are_objects(original: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
     let mut items = original.iter().chain(patch);
     let first = items.next().ok_or(StrategicError::NoItems)?;
@@ -93,32 +98,32 @@ fn items_are_objects(original: &[Value], patch: &[Value]) -> Result<bool, Strate
     }
     if items.any(|item| std::mem::discriminant(item) != std::mem::discriminant(first)) {
         let both = Value::List(vec![Value::List(original.to_vec()), Value::List(patch.to_vec())]);
-        return Err(StrategicError::MixedItems(GoText(&both).to_string()));
+        return Err(StrategicError::MixedItems(GoValue(&both).to_string()));
     }
     Ok(matches!(first, Value::Map(_)))
 }
 
-/// Adds the values that are not there yet; none stays twice.
+/// Appends the values that are not in the list, and removes duplicates.
 fn append_new(original: &mut Vec<Value>, patch: &[Value]) {
-    let mut seen = Places::default();
+    let mut seen = KeyIndex::default();
     let both = std::mem::take(original).into_iter().chain(patch.iter().cloned());
     for item in both {
-        let key = Key::of(&item);
+        let key = ItemKey::of(&item);
         if !seen.contains(&key) {
-            seen.note(key, original.len());
+            seen.record(key, original.len());
             original.push(item);
         }
     }
 }
 
-/// Obeys the directives among the items of a patch, and hands back the others.
-fn obey_items<'p>(
+/// Applies the directives among the items of a patch, and returns the other items.
+fn apply_item_directives<'p>(
     original: &mut Vec<Value>,
     patch: &'p [Value],
     merge_key: &str,
 ) -> Result<Vec<&'p Value>, StrategicError> {
     let mut plain = Vec::with_capacity(patch.len());
-    let mut gone = Places::default();
+    let mut gone = KeyIndex::default();
     let mut replace = false;
     for (at, item) in patch.iter().enumerate() {
         let Some(directive) = item.get(DIRECTIVE) else {
@@ -128,7 +133,7 @@ fn obey_items<'p>(
         match directive.as_str() {
             Some("delete") => {
                 let key = item.get(merge_key).ok_or_else(|| no_merge_key(item, merge_key))?;
-                gone.note(Key::of(key), at);
+                gone.record(ItemKey::of(key), at);
             }
             Some("replace") => replace = true,
             Some("merge") => return Err(StrategicError::MergeDirective),
@@ -138,24 +143,24 @@ fn obey_items<'p>(
     if replace {
         *original = std::mem::take(&mut plain).into_iter().cloned().collect();
     } else {
-        original.retain(|item| !item.get(merge_key).is_some_and(|key| gone.contains(&Key::of(key))));
+        original.retain(|item| !item.get(merge_key).is_some_and(|key| gone.contains(&ItemKey::of(key))));
     }
     Ok(plain)
 }
 
-/// Merges each item of the patch into the one with its key, or adds it, and says where all of them are.
+/// Merges each item of the patch into the one with its key, or adds it; returns the positions of all.
 fn merge_items(
     original: &mut Vec<Value>,
     patch: &[&Value],
     merge_key: &str,
     meta: Meta<'_>,
-) -> Result<Places, StrategicError> {
-    let mut places = Places::of(original.iter(), Some(merge_key));
-    // Fields of items that are yet to be merged, by place: an item may come again for each field of a large one.
+) -> Result<KeyIndex, StrategicError> {
+    let mut places = KeyIndex::of(original.iter(), Some(merge_key));
+    // Pending fields of items, by position: an item may be repeated for each field of a large one.
     let mut plain: BTreeMap<usize, BTreeMap<&str, &Value>> = BTreeMap::new();
     for item in patch {
         let Some(value) = item.get(merge_key) else { return Err(no_merge_key(item, merge_key)) };
-        let key = Key::of(value);
+        let key = ItemKey::of(value);
         let at = places.get(&key);
         match (at.and_then(|at| Some((at, original.get_mut(at)?.as_map_mut()?))), item) {
             (Some((at, _)), Value::Map(patch)) if patch.iter().all(|(key, value)| is_plain(key, value)) => {
@@ -166,7 +171,7 @@ fn merge_items(
                 merge_map(old, patch, meta)?;
             }
             _ => {
-                places.note(key, original.len());
+                places.record(key, original.len());
                 original.push((*item).clone());
             }
         }
@@ -179,18 +184,18 @@ fn merge_items(
     Ok(places)
 }
 
-/// `true` if a field of a patch replaces or removes what was there, whatever that was.
+/// `true` if a field of a patch replaces or removes any existing value.
 fn is_plain(key: &str, value: &Value) -> bool {
     !key.starts_with('$') && !matches!(value, Value::Map(_) | Value::List(_))
 }
 
 fn set_plain(old: &mut Map, fields: BTreeMap<&str, &Value>) {
-    let Ok(()) = overlay(old, fields.into_iter(), |_, _, value| -> Result<Fate, Infallible> {
-        Ok(if value.is_null() { Fate::Remove } else { Fate::Set(value.clone()) })
+    let Ok(()) = overlay(old, fields.into_iter(), |_, _, value| -> Result<FieldAction, Infallible> {
+        Ok(if value.is_null() { FieldAction::Remove } else { FieldAction::Set(value.clone()) })
     });
 }
 
-/// Merges a list whose order the patch gives with `$setElementOrder`, and notes that it is done.
+/// Merges a list whose order is given by `$setElementOrder`, and marks it as done.
 pub(super) fn merge_in_order<'p>(
     original: &mut Map,
     patch: &'p Map,
@@ -201,10 +206,10 @@ pub(super) fn merge_in_order<'p>(
 ) -> Result<(), StrategicError> {
     let order = order.as_list().ok_or_else(|| wrong_type(&LIST, order))?;
     let name = field?;
-    // A list without items may stand as null in an object, but a patch that says null contradicts itself.
+    // A list without items may be null in an object, but null in a patch contradicts the order.
     let old = original.get(name).filter(|value| !value.is_null()).map(as_list).transpose()?;
     let new = patch.get(name).map(as_list).transpose()?;
-    let rule = Rule::of(meta.field(name)?)?;
+    let rule = ListStrategy::of(meta.field(name)?)?;
     check_order(new.unwrap_or_default(), order, rule.merge_key)?;
     let mut merged = match (old, new) {
         (None, None) => return Ok(()),
@@ -222,8 +227,8 @@ pub(super) fn merge_in_order<'p>(
         check_keys(list, rule.merge_key)?;
     }
     let by = rule.merge_key.filter(|_| of_objects);
-    let on_server = Places::of(old.unwrap_or_default(), by);
-    reorder(&mut merged, &Places::of(order, by), |key| on_server.get(key), by);
+    let on_server = KeyIndex::of(old.unwrap_or_default(), by);
+    reorder(&mut merged, &KeyIndex::of(order, by), |key| on_server.get(key), by);
     original.insert(name, Value::List(merged));
     done.insert(name);
     Ok(())
@@ -233,7 +238,7 @@ fn as_list(value: &Value) -> Result<&[Value], StrategicError> {
     value.as_list().ok_or_else(|| wrong_type(&LIST, value))
 }
 
-/// Checks that the items of a patch stand in the order that it gives itself, and are all in it.
+/// Checks that all items of a patch are in the given order, in sequence.
 fn check_order(patch: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), StrategicError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -249,15 +254,15 @@ fn check_order(patch: &[Value], order: &[Value], merge_key: Option<&str>) -> Res
                 return Err(no_merge_key(item, merge_key));
             }
         }
-        let wanted = Key::of_item(item, merge_key);
+        let wanted = ItemKey::of_item(item, merge_key);
         loop {
             let Some(next) = rest.next() else {
                 let [patch, order] =
-                    [patch, order].map(|list| GoText(&Value::List(list.to_vec())).to_string());
+                    [patch, order].map(|list| GoValue(&Value::List(list.to_vec())).to_string());
                 return Err(StrategicError::Order { patch, order });
             };
             check_key(next, merge_key)?;
-            if Key::of_item(next, merge_key) == wanted {
+            if ItemKey::of_item(next, merge_key) == wanted {
                 break;
             }
         }
@@ -275,17 +280,17 @@ fn check_keys(items: &[Value], merge_key: Option<&str>) -> Result<(), StrategicE
     items.iter().try_for_each(|item| check_key(item, merge_key))
 }
 
-/// Brings merged items into order: those of the patch as it has them, the others as they were, and where they
-/// meet, an item that was first before stays first.
+/// Sorts merged items: those of the patch in its order, the others in theirs; where the two meet, the item
+/// that came first before stays first.
 fn reorder(
     merged: &mut Vec<Value>,
-    in_patch: &Places,
-    on_server: impl Fn(&Key) -> Option<usize>,
+    in_patch: &KeyIndex,
+    on_server: impl Fn(&ItemKey) -> Option<usize>,
     by: Option<&str>,
 ) {
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in merged.drain(..) {
-        let key = Key::of_item(&item, by);
+        let key = ItemKey::of_item(&item, by);
         let was = on_server(&key);
         match in_patch.get(&key) {
             Some(at) => named.push((at, was, item)),

@@ -1,4 +1,4 @@
-//! Events, in the form of either group that serves them.
+//! Printer of Events, in the form of either group that serves them.
 
 use crate::printing::cell::{int, name, or, since, time};
 use crate::printing::{Cell, Column, NAME, Printer, cells, field};
@@ -26,7 +26,7 @@ pub(super) static EVENT: Printer = Printer::new(
 );
 
 fn event(object: &Value, now: Time) -> Vec<Cell> {
-    // The newer group has other names for what the older one began with.
+    // The newer group has other names for these fields.
     let field = |old: &str, new: &str| object.get(old).or_else(|| object.get(new));
     let time_in = |old: &str, new: &str| field(old, new).filter(|value| time(Some(*value)).is_some());
     let about = field("involvedObject", "regarding").unwrap_or(&Value::Null);

@@ -1,6 +1,6 @@
-//! Nodes.
+//! Printer of nodes.
 
-use crate::printing::cell::{age, condition, list, name, or, truth};
+use crate::printing::cell::{age, bool_at, condition, list, name, or};
 use crate::printing::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
@@ -8,8 +8,8 @@ use crate::value::Value;
 pub(super) static NODE: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Status", Doc::Own("Whether the node is ready, and whether pods may be placed on it.")),
-        Column::text("Roles", Doc::Own("What the node is for, as its labels say.")),
+        Column::text("Status", Doc::Own("Readiness of the node, and whether it is cordoned.")),
+        Column::text("Roles", Doc::Own("Roles of the node, from its labels.")),
         AGE,
         Column::text("Version", field!("core.v1.NodeSystemInfo", "kubeletVersion")),
         Column::wide("Internal-IP", field!("core.v1.NodeStatus", "addresses")),
@@ -27,7 +27,7 @@ fn node(object: &Value, now: Time) -> Vec<Cell> {
         Some(_) => "NotReady",
         None => "Unknown",
     };
-    let off = if truth(object, &["spec", "unschedulable"]) { ",SchedulingDisabled" } else { "" };
+    let off = if bool_at(object, &["spec", "unschedulable"]) { ",SchedulingDisabled" } else { "" };
     let info = |field: &str| object.str_at(&["status", "nodeInfo", field]);
     let mut kernel = or(info("kernelVersion"), "<unknown>").to_owned();
     if !info("architecture").is_empty() {

@@ -1,8 +1,8 @@
-//! Pods: one word for all that can go on in one.
+//! Printer of pods, including the status column.
 
 use std::collections::BTreeMap;
 
-use crate::printing::cell::{age, has_condition, int, is_deleted, list, name, or, time, truth};
+use crate::printing::cell::{age, bool_at, has_condition, int, is_deleted, list, name, or, time};
 use crate::printing::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
@@ -10,9 +10,9 @@ use crate::value::Value;
 pub(super) static POD: Printer = Printer::new(
     &[
         NAME,
-        Column::text("Ready", Doc::Own("How many of the containers are ready.")),
-        Column::text("Status", Doc::Own("What the pod and its containers are doing, in a word.")),
-        Column::text("Restarts", Doc::Own("How often containers were restarted, and when one was last.")),
+        Column::text("Ready", Doc::Own("Number of ready containers.")),
+        Column::text("Status", Doc::Own("Aggregate status of the containers in the pod.")),
+        Column::text("Restarts", Doc::Own("Number of container restarts, and the time since the last one.")),
         AGE,
         Column::wide("IP", field!("core.v1.PodStatus", "podIP")),
         Column::wide("Node", field!("core.v1.PodSpec", "nodeName")),
@@ -22,7 +22,7 @@ pub(super) static POD: Printer = Printer::new(
     pod,
 );
 
-/// What the containers of a pod add up to.
+/// Summary of the containers of a pod.
 struct Summary {
     reason: String,
     ready: i64,
@@ -57,19 +57,19 @@ fn pod(object: &Value, now: Time) -> Vec<Cell> {
 
 fn summary(object: &Value) -> Summary {
     let phase = object.str_at(&["status", "phase"]);
-    let said = object.str_at(&["status", "reason"]);
+    let status_reason = object.str_at(&["status", "reason"]);
     let conditions = list(object, &["status", "conditions"]);
     let is_gated = conditions.iter().any(|condition| {
         condition.str_at(&["type"]) == "PodScheduled" && condition.str_at(&["reason"]) == "SchedulingGated"
     });
-    let reason = if is_gated { "SchedulingGated" } else { or(said, phase) };
+    let reason = if is_gated { "SchedulingGated" } else { or(status_reason, phase) };
     let mut sum = Summary { reason: reason.to_owned(), ready: 0, restarts: 0, last_restart: None };
     let sidecars = init_containers(object, &mut sum);
     if let Some((restarts, last_restart)) = sidecars {
         (sum.restarts, sum.last_restart) = (restarts, last_restart);
         main_containers(object, &mut sum);
     }
-    if is_deleted(object) && said == "NodeLost" {
+    if is_deleted(object) && status_reason == "NodeLost" {
         sum.reason = "Unknown".to_owned();
     } else if is_deleted(object) && !matches!(phase, "Succeeded" | "Failed") {
         sum.reason = "Terminating".to_owned();
@@ -77,8 +77,8 @@ fn summary(object: &Value) -> Summary {
     sum
 }
 
-/// Sums up the init containers as far as they got. If all is done, hands out how often those were restarted that
-/// go on running beside the others, and when one was last.
+/// Adds the init containers up to the first that is not done. If all are done, returns the restarts of
+/// sidecars and the time of the last one.
 fn init_containers(object: &Value, sum: &mut Summary) -> Option<(i64, Option<Time>)> {
     let specs = list(object, &["spec", "initContainers"]).iter().rev();
     // The first of equal names counts.
@@ -87,23 +87,23 @@ fn init_containers(object: &Value, sum: &mut Summary) -> Option<(i64, Option<Tim
     let mut is_initializing = false;
     for (at, container) in list(object, &["status", "initContainerStatuses"]).iter().enumerate() {
         sum.restarts += int(container, &["restartCount"]);
-        sum.last_restart = sum.last_restart.max(last_end(container));
+        sum.last_restart = sum.last_restart.max(last_termination_time(container));
         let sidecar = specs.get(container.str_at(&["name"])).is_some_and(|spec| is_sidecar(spec));
         if sidecar {
             sidecars.0 += int(container, &["restartCount"]);
-            sidecars.1 = sidecars.1.max(last_end(container));
+            sidecars.1 = sidecars.1.max(last_termination_time(container));
         }
         let terminated = state(container, "terminated");
         if terminated.is_some_and(|end| int(end, &["exitCode"]) == 0) {
             continue;
         }
-        if sidecar && truth(container, &["started"]) {
-            sum.ready += i64::from(truth(container, &["ready"]));
+        if sidecar && bool_at(container, &["started"]) {
+            sum.ready += i64::from(bool_at(container, &["ready"]));
             continue;
         }
         let waiting = state(container, "waiting").map_or("", |waiting| waiting.str_at(&["reason"]));
         sum.reason = match (terminated, waiting) {
-            (Some(end), _) => format!("Init:{}", end_reason(end)),
+            (Some(end), _) => format!("Init:{}", termination_reason(end)),
             (None, "" | "PodInitializing") => format!("Init:{at}/{}", specs.len()),
             (None, waiting) => format!("Init:{waiting}"),
         };
@@ -118,16 +118,16 @@ fn main_containers(object: &Value, sum: &mut Summary) {
     let mut failure = None;
     for container in list(object, &["status", "containerStatuses"]).iter().rev() {
         sum.restarts += int(container, &["restartCount"]);
-        sum.last_restart = sum.last_restart.max(last_end(container));
+        sum.last_restart = sum.last_restart.max(last_termination_time(container));
         let waiting = state(container, "waiting").map_or("", |waiting| waiting.str_at(&["reason"]));
         if !waiting.is_empty() {
             sum.reason = waiting.to_owned();
         } else if let Some(end) = state(container, "terminated") {
-            sum.reason = end_reason(end);
+            sum.reason = termination_reason(end);
             if int(end, &["exitCode"]) != 0 {
                 failure = Some(sum.reason.clone());
             }
-        } else if truth(container, &["ready"]) && state(container, "running").is_some() {
+        } else if bool_at(container, &["ready"]) && state(container, "running").is_some() {
             has_running = true;
             sum.ready += 1;
         }
@@ -143,7 +143,7 @@ fn main_containers(object: &Value, sum: &mut Summary) {
     }
 }
 
-/// Whether an init container goes on running beside the others.
+/// `true` for a sidecar: an init container that keeps running.
 fn is_sidecar(spec: &Value) -> bool {
     spec.str_at(&["restartPolicy"]) == "Always"
 }
@@ -157,12 +157,12 @@ fn state<'a>(container: &'a Value, state: &str) -> Option<&'a Value> {
     container.at(&["state", state]).filter(|state| state.as_map().is_some())
 }
 
-/// When the container ended that the present one follows.
-fn last_end(container: &Value) -> Option<Time> {
+/// Time at which the previous instance of the container terminated.
+fn last_termination_time(container: &Value) -> Option<Time> {
     time(container.at(&["lastState", "terminated", "finishedAt"]))
 }
 
-fn end_reason(end: &Value) -> String {
+fn termination_reason(end: &Value) -> String {
     match (end.str_at(&["reason"]), int(end, &["signal"])) {
         ("", 0) => format!("ExitCode:{}", int(end, &["exitCode"])),
         ("", signal) => format!("Signal:{signal}"),

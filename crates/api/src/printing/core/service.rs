@@ -1,11 +1,11 @@
-//! Services and endpoints.
+//! Printers of Services and Endpoints.
 
 use crate::printing::cell::{age, int, joined, labels, list, load_balancer, name, or};
 use crate::printing::{AGE, Cell, Column, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
 
-/// How many endpoints are shown.
+/// Maximum number of endpoints to show.
 const ENDPOINTS_MAX: usize = 3;
 
 pub(super) static SERVICE: Printer = Printer::new(

@@ -1,4 +1,4 @@
-//! Volumes and claims to them.
+//! Printers of PersistentVolumes and PersistentVolumeClaims.
 
 use crate::printing::cell::{age, annotation, is_deleted, list, name, quantity, text_or};
 use crate::printing::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
@@ -16,8 +16,8 @@ pub(super) static PERSISTENT_VOLUME: Printer = Printer::new(
         ),
         Column::text("Status", field!("core.v1.PersistentVolumeStatus", "phase")),
         Column::text("Claim", field!("core.v1.PersistentVolumeSpec", "claimRef")),
-        Column::text("StorageClass", Doc::Own("The storage class of the volume.")),
-        Column::text("VolumeAttributesClass", Doc::Own("The class of the volume's attributes.")),
+        Column::text("StorageClass", Doc::Own("Storage class of the volume.")),
+        Column::text("VolumeAttributesClass", Doc::Own("VolumeAttributesClass of the volume.")),
         Column::text("Reason", field!("core.v1.PersistentVolumeStatus", "reason")),
         AGE,
         Column::wide("VolumeMode", field!("core.v1.PersistentVolumeSpec", "volumeMode")),
@@ -54,8 +54,8 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Printer = Printer::new(
         Column::text("Volume", field!("core.v1.PersistentVolumeClaimSpec", "volumeName")),
         Column::text("Capacity", field!("core.v1.PersistentVolumeClaimStatus", "capacity")),
         Column::text("Access Modes", field!("core.v1.PersistentVolumeClaimStatus", "accessModes")),
-        Column::text("StorageClass", Doc::Own("The storage class of the claim.")),
-        Column::text("VolumeAttributesClass", Doc::Own("The class of the attributes that are claimed.")),
+        Column::text("StorageClass", Doc::Own("Storage class of the claim.")),
+        Column::text("VolumeAttributesClass", Doc::Own("VolumeAttributesClass of the claim.")),
         AGE,
         Column::wide("VolumeMode", field!("core.v1.PersistentVolumeClaimSpec", "volumeMode")),
     ],

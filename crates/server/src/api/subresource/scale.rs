@@ -3,7 +3,7 @@
 use http::Method;
 use setpoint_api::Value;
 use setpoint_api::apply::scale::{SCALE_VERSION, to_parent, to_scale};
-use setpoint_api::apply::{self, FieldSet, Managers, OneVersion, Path};
+use setpoint_api::apply::{self, FieldPath, FieldSet, Managers, OneVersion};
 use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::autoscaling::scale;
@@ -107,7 +107,7 @@ fn scaled(
     world: &World<'_>,
 ) -> Result<(Value, Owners, Vec<String>), Status> {
     let api_version = target.served.api_version();
-    let replicas = Path::of_fields(&["spec", "replicas"]);
+    let replicas = FieldPath::from_fields(&["spec", "replicas"]);
     let changed = FieldSet::from_paths([&replicas]);
     let paths = [(api_version.as_str(), Some(replicas))];
     let managed = workload.at(&["metadata", "managedFields"]).unwrap_or(&Value::Null);

@@ -1,9 +1,9 @@
-//! Claims about the module above, held by tests.
+//! Tests of the conversion between versions 1 and 2.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::kinds::workload::trial::parse;
+use crate::kinds::workload::fixture::parse;
 
 fn v2(spec: &str, status: &str) -> Value {
     parse(&format!(
@@ -19,7 +19,7 @@ fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
 const CPU: &str = r#"{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}"#;
 
 #[test]
-fn the_use_of_cpu_is_a_field_and_needs_no_annotation() {
+fn cpu_utilization_is_a_field_without_annotation() {
     let mut object = v2(&format!(r#"{{"maxReplicas":5,"metrics":[{CPU}]}}"#), r#"{"desiredReplicas":0}"#);
     let original = object.clone();
     to_v1(&mut object);
@@ -31,7 +31,7 @@ fn the_use_of_cpu_is_a_field_and_needs_no_annotation() {
 }
 
 #[test]
-fn what_version_1_lacks_travels_in_annotations() {
+fn fields_that_v1_lacks_are_kept_in_annotations() {
     let mut object = v2(
         &format!(
             r#"{{"maxReplicas":5,"metrics":[{{"type":"Pods","pods":{{"metric":{{"name":"m","selector":{{"matchLabels":{{
@@ -71,7 +71,7 @@ fn what_version_1_lacks_travels_in_annotations() {
 }
 
 #[test]
-fn version_1_without_a_target_wants_four_fifths() {
+fn v1_without_a_target_defaults_to_80_percent() {
     let mut object = parse(r#"{"apiVersion":"autoscaling/v1","spec":{"maxReplicas":3}}"#);
     from_v1(&mut object);
     assert_eq!(object.at(&["spec", "metrics"]), Some(&Value::List(vec![cpu_metric(80)])));
@@ -84,7 +84,7 @@ fn version_1_without_a_target_wants_four_fifths() {
 }
 
 #[test]
-fn annotations_that_cannot_be_read_are_dropped() {
+fn invalid_annotations_are_dropped() {
     for text in [
         "",
         "{",
@@ -110,7 +110,7 @@ fn annotations_that_cannot_be_read_are_dropped() {
 }
 
 #[test]
-fn annotations_are_read_in_any_case_and_other_ones_stay() {
+fn annotation_fields_are_case_insensitive_and_other_annotations_stay() {
     let mut object = parse(r#"{"spec":{},"metadata":{"annotations":{"mine":"x"}}}"#);
     let annotations = object.get_mut("metadata").unwrap().ensure_map("annotations");
     annotations.insert(BEHAVIOR, r#"{"scaleUp":{"selectpolicy":"Min","tolerance":"0.5"}}"#);
@@ -121,7 +121,7 @@ fn annotations_are_read_in_any_case_and_other_ones_stay() {
 }
 
 #[test]
-fn a_metric_of_an_object_keeps_only_the_value_that_it_has() {
+fn object_metric_keeps_only_the_target_that_is_set() {
     let object = |target: &str| {
         v2(
             &format!(
@@ -146,14 +146,14 @@ fn a_metric_of_an_object_keeps_only_the_value_that_it_has() {
 fn metrics() -> impl Strategy<Value = Value> {
     let selector = prop_oneof![Just(""), Just(r#","selector":{"matchLabels":{"a":"b"}}"#)];
     (0..5, "[a-z]{1,5}", selector, 1..100i64, any::<bool>()).prop_map(
-        |(sort, name, selector, amount, average)| {
-            let target = match (sort, average) {
+        |(field_type, name, selector, amount, average)| {
+            let target = match (field_type, average) {
                 (0 | 1, true) => format!(r#"{{"type":"Utilization","averageUtilization":{amount}}}"#),
                 (0..=2, _) | (_, true) => format!(r#"{{"type":"AverageValue","averageValue":"{amount}"}}"#),
                 _ => format!(r#"{{"type":"Value","value":"{amount}"}}"#),
             };
             let metric = format!(r#""metric":{{"name":"{name}"{selector}}}"#);
-            parse(&match sort {
+            parse(&match field_type {
                 0 => format!(r#"{{"type":"Resource","resource":{{"name":"memory","target":{target}}}}}"#),
                 1 => format!(
                     r#"{{"type":"ContainerResource","containerResource":{{"name":"cpu","container":"{name}",
@@ -172,7 +172,7 @@ fn metrics() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn metrics_survive_version_1(metrics in proptest::collection::vec(metrics(), 1..5)) {
+    fn metrics_survive_conversion_through_v1(metrics in proptest::collection::vec(metrics(), 1..5)) {
         let mut object = v2("{}", "{}");
         object.get_mut("spec").unwrap().make_map().insert("metrics", Value::List(metrics));
         let original = object.clone();
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn any_annotation_is_read_or_dropped(text in r#"[\[\]{}":,a-zA-Z0-9]{0,30}"#) {
+    fn arbitrary_annotations_never_panic(text in r#"[\[\]{}":,a-zA-Z0-9]{0,30}"#) {
         let mut object = v2("{}", "{}");
         for name in ANNOTATIONS {
             object.ensure_map("metadata").ensure_map("annotations").insert(name, text.as_str());

@@ -1,4 +1,4 @@
-//! Which states of a Job there are, and which may follow which.
+//! Consistency and transitions of the Job status.
 
 use super::JOB;
 
@@ -11,7 +11,7 @@ const INDEXED: &str = r#"{"spec":{"completionMode":"Indexed","completions":5,"pa
     "backoffLimitPerIndex":1}}"#;
 
 #[test]
-fn a_job_starts_runs_and_ends() {
+fn job_status_passes_through_its_life_cycle() {
     JOB.statuses(&[
         ("{}", "{}", RUNNING, &[]),
         ("{}", RUNNING, COMPLETE, &[]),
@@ -22,7 +22,7 @@ fn a_job_starts_runs_and_ends() {
 }
 
 #[test]
-fn counters_are_not_negative_and_do_not_fall() {
+fn counters_are_not_negative_and_do_not_decrease() {
     JOB.statuses(&[
         (
             "{}",
@@ -58,7 +58,7 @@ fn counters_are_not_negative_and_do_not_fall() {
 }
 
 #[test]
-fn pods_that_are_not_counted_yet_are_named_once() {
+fn uncounted_pods_are_unique() {
     JOB.statuses(&[(
         "{}",
         "{}",
@@ -72,7 +72,7 @@ fn pods_that_are_not_counted_yet_are_named_once() {
 }
 
 #[test]
-fn conditions_do_not_contradict_each_other() {
+fn contradicting_conditions_are_rejected() {
     let start = r#""startTime":"2026-01-01T00:00:00Z""#;
     let conditions = |names: &[&str], more: &str| {
         let list: Vec<String> =
@@ -118,7 +118,7 @@ fn conditions_do_not_contradict_each_other() {
 }
 
 #[test]
-fn an_end_is_an_end() {
+fn terminal_conditions_are_final() {
     let wrong = |detail: &str| format!("status.conditions: Invalid value: {detail}");
     JOB.statuses(&[
         (
@@ -165,7 +165,7 @@ fn an_end_is_an_end() {
 }
 
 #[test]
-fn times_follow_each_other_and_stay() {
+fn times_are_ordered_and_immutable() {
     let met =
         r#""conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]"#;
     JOB.statuses(&[
@@ -214,7 +214,7 @@ fn times_follow_each_other_and_stay() {
 }
 
 #[test]
-fn indexes_are_those_of_the_job() {
+fn indexes_are_within_the_completions() {
     JOB.statuses(&[
         (
             "{}",

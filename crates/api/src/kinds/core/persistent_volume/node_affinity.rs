@@ -1,4 +1,4 @@
-//! From which nodes a volume can be reached.
+//! Validation of the node affinity of a volume.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::metadata::texts;
@@ -6,7 +6,7 @@ use crate::names::dns;
 use crate::names::key::{label_key, label_value};
 use crate::value::Value;
 
-/// Labels of nodes that got another name, and what to say to who still uses the old one.
+/// Renamed node labels, with the warning for the old name.
 const RENAMED: [(&str, &str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone", "v1.17"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region", "v1.17"),
@@ -15,7 +15,7 @@ const RENAMED: [(&str, &str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "v1.17"),
 ];
 
-/// Labels of nodes that nobody should use, and what to say.
+/// Deprecated node labels, with their warnings.
 const DEPRECATED: [(&str, &str); 3] = [
     ("app.kubernetes.io/created-by", "deprecated since v1.9"),
     (
@@ -33,7 +33,7 @@ fn items<'a>(value: Option<&'a Value>, field: &str) -> &'a [Value] {
     value.and_then(|value| value.get(field)).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// Whether a value of an expression cannot be that of a label.
+/// `true` if a value of an expression is not a valid label value.
 pub(super) fn has_bad_values(required: &Value) -> bool {
     let expressions = terms(Some(required)).iter().flat_map(|term| items(Some(term), "matchExpressions"));
     let mut values = expressions.flat_map(|expression| texts(expression.get("values")));
@@ -115,7 +115,7 @@ fn check_field(errors: &mut ErrorList, path: &Path<'_>, expression: &Value) {
     }
 }
 
-/// Whether nothing changed but labels of nodes that got another name.
+/// `true` if nothing changed except renamed node labels.
 pub(super) fn is_same(new: Option<&Value>, old: &Value) -> bool {
     let mut old = old.clone();
     let Some(new) = new else { return false };
@@ -135,7 +135,7 @@ pub(super) fn is_same(new: Option<&Value>, old: &Value) -> bool {
     *new == old
 }
 
-/// What to say about labels of nodes that should not be used any more.
+/// Warnings for deprecated node labels.
 pub(super) fn warnings(required: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, term) in terms(required).iter().enumerate() {

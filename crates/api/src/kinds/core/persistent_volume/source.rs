@@ -1,4 +1,4 @@
-//! Where a volume comes from: exactly one of many sources.
+//! Validation of the volume source: exactly one of many types.
 
 use super::SPEC;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
@@ -8,9 +8,9 @@ use crate::metadata::{self, pairs, texts};
 use crate::names::{NameRule, dns};
 use crate::value::{Map, Value};
 
-/// A source: its field, the field by which faults inside it are named, the texts it must have, what else is
-/// checked, and when it stopped working, if it did.
-struct Source {
+/// A source: its field, the field in the paths of its errors, its required strings, further checks, and the
+/// version in which its support ended, if it did.
+struct VolumeSource {
     field: &'static str,
     called: &'static str,
     required: &'static [&'static str],
@@ -22,18 +22,18 @@ const fn source(
     field: &'static str,
     required: &'static [&'static str],
     check: fn(&mut ErrorList, &Path<'_>, &Value),
-) -> Source {
-    Source { field, called: field, required, check, gone: None }
+) -> VolumeSource {
+    VolumeSource { field, called: field, required, check, gone: None }
 }
 
-const fn gone(source: Source, since: &'static str) -> Source {
-    Source { gone: Some(since), ..source }
+const fn gone(source: VolumeSource, since: &'static str) -> VolumeSource {
+    VolumeSource { gone: Some(since), ..source }
 }
 
-/// All sources, in the order in which faults are named.
-const SOURCES: [Source; 22] = [
+/// All sources, in the order of their errors.
+const SOURCES: [VolumeSource; 22] = [
     source("hostPath", &[], host_path),
-    Source { called: "persistentDisk", ..source("gcePersistentDisk", &["pdName"], partition) },
+    VolumeSource { called: "persistentDisk", ..source("gcePersistentDisk", &["pdName"], partition) },
     source("awsElasticBlockStore", &["volumeID"], partition),
     gone(
         source("glusterfs", &["endpoints", "path"], glusterfs),
@@ -62,7 +62,7 @@ const SOURCES: [Source; 22] = [
     source("csi", &[], csi),
 ];
 
-/// Sources that take mount options.
+/// Sources that support mount options.
 const MOUNTED: [&str; 13] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -83,7 +83,7 @@ fn get<'a>(volume: &'a Value, field: &str) -> Option<&'a Value> {
     volume.at(&["spec", field]).filter(|value| !value.is_null())
 }
 
-/// Fills in what sources leave out.
+/// Sets the defaults of sources.
 pub(super) fn default(spec: &mut Map) {
     let texts: [(&str, &[(&str, &str)]); 3] = [
         ("rbd", &[("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")]),
@@ -108,12 +108,12 @@ pub(super) fn default(spec: &mut Map) {
     }
 }
 
-/// Checks that there is one source, and that it is good.
+/// Validates that there is exactly one source, and validates it.
 pub(super) fn check(errors: &mut ErrorList, volume: &Value, has_affinity: bool) {
     let mut count = 0;
     for source in &SOURCES {
         let Some(value) = get(volume, source.field) else { continue };
-        // Flex volumes never mind another source before them.
+        // As upstream, a flex volume is accepted next to an earlier source.
         if count > 0 && source.field != "flexVolume" {
             let called = if source.field == "cephfs" { "cephFS" } else { source.field };
             errors
@@ -140,7 +140,7 @@ pub(super) fn check(errors: &mut ErrorList, volume: &Value, has_affinity: bool) 
     }
 }
 
-fn check_one(errors: &mut ErrorList, source: &Source, value: &Value) {
+fn check_one(errors: &mut ErrorList, source: &VolumeSource, value: &Value) {
     let path = SPEC.child(source.called);
     if matches!(source.field, "rbd" | "cephfs") && texts(value.get("monitors")).is_empty() {
         errors.push(FieldError::required(&path.child("monitors"), ""));
@@ -153,7 +153,7 @@ fn check_one(errors: &mut ErrorList, source: &Source, value: &Value) {
     (source.check)(errors, &path, value);
 }
 
-/// Whether a path is another way to write `/`.
+/// `true` if a path is equivalent to `/`.
 fn is_root(path: &str) -> bool {
     let mut depth = 0_usize;
     if !path.starts_with('/') {
@@ -169,12 +169,12 @@ fn is_root(path: &str) -> bool {
     depth == 0
 }
 
-/// Whether the volume takes mount options.
+/// `true` if the volume supports mount options.
 pub(super) fn has_mount_options(volume: &Value) -> bool {
     MOUNTED.iter().any(|field| get(volume, field).is_some())
 }
 
-/// How the source differs from what it was; nothing if it does not. A secret for expansion may be added to a CSI
+/// Difference between the sources; `None` if they are equal. A secret for expansion may be added to a CSI
 /// volume.
 pub(super) fn difference(new: &Value, old: &Value) -> Option<String> {
     let secret = ["csi", "controllerExpandSecretRef"];
@@ -193,7 +193,7 @@ pub(super) fn difference(new: &Value, old: &Value) -> Option<String> {
     Some(internal::difference(was, &spec, "PersistentVolumeSource"))
 }
 
-/// What to say about sources that do not work any more.
+/// Warnings for sources that are no longer supported.
 pub(super) fn warnings(volume: &Value) -> Vec<String> {
     let order = ["cephfs", "photonPersistentDisk", "scaleIO", "storageos", "glusterfs", "rbd"];
     let present = order.iter().filter(|field| get(volume, field).is_some());
@@ -337,7 +337,7 @@ fn range(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-/// Whether the text is the name of an iSCSI initiator in one of its three forms.
+/// `true` if the text is an iSCSI initiator name in one of its three forms.
 fn is_initiator(name: &str) -> bool {
     let alphanumeric = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if let Some(rest) = name.strip_prefix("iqn") {
@@ -346,7 +346,7 @@ fn is_initiator(name: &str) -> bool {
     [("eui", 16), ("naa", 32)].iter().any(|(prefix, len)| {
         name.strip_prefix(prefix).is_some_and(|rest| {
             let mut chars = rest.chars();
-            // Any character may stand after the prefix.
+            // Any character may follow the prefix.
             chars.next().is_some_and(|c| c != '\n')
                 && chars.as_str().len() == *len
                 && alphanumeric(chars.as_str())
@@ -354,7 +354,7 @@ fn is_initiator(name: &str) -> bool {
     })
 }
 
-/// Whether the text goes on as in `iqn.2001-04.com.example:storage`.
+/// `true` if the text continues as in `iqn.2001-04.com.example:storage`.
 fn is_iqn(rest: &str) -> bool {
     let Some((head, tail)) = rest.split_once(':') else { return false };
     let bytes = head.as_bytes();
@@ -370,7 +370,7 @@ fn is_iqn(rest: &str) -> bool {
         && !tail.contains(|c: char| ",;*&$|".contains(c) || matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0c'))
 }
 
-/// Checks the secret of a source whose secrets have a name and a namespace.
+/// Validates the secret reference of a source whose secrets have a name and a namespace.
 fn secret_ref(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let Some(secret) = value.get("secretRef").filter(|secret| !secret.is_null()) else { return };
     for field in ["name", "namespace"] {
@@ -478,10 +478,10 @@ fn csi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
         let Some(secret) = value.get(field).filter(|secret| !secret.is_null()) else { continue };
         let path = path.child(field);
         let rules = [("name", NameRule::Subdomain), ("namespace", NameRule::Label)];
-        for (part, rule) in rules {
-            match secret.str_at(&[part]) {
-                "" => errors.push(FieldError::required(&path.child(part), "")),
-                text => errors.push_invalid(&path.child(part), text, rule.check(text)),
+        for (field, rule) in rules {
+            match secret.str_at(&[field]) {
+                "" => errors.push(FieldError::required(&path.child(field), "")),
+                text => errors.push_invalid(&path.child(field), text, rule.check(text)),
             }
         }
     }

@@ -1,37 +1,37 @@
-//! Giving a pod its node.
+//! Binding of a pod to a node.
 
 use thiserror::Error;
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::annotations;
-use crate::kinds::read::{list, list_mut, part, required, text, text_entries};
+use crate::kinds::read::{list, list_mut, present, required, text, text_entries};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
-/// Why a pod cannot be given a node. Clients see it as a conflict on `pods/binding`.
+/// The pod cannot be bound. The response is a conflict on `pods/binding`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BindError {
-    /// It is on its way out.
+    /// The pod is in deletion.
     #[error("pod {0} is being deleted, cannot be assigned to a host")]
     Deleting(Box<str>),
-    /// It has one.
+    /// The pod has a node.
     #[error("pod {pod} is already assigned to node {}", Quoted(node))]
     Assigned {
-        /// The pod's name.
+        /// Name of the pod.
         pod: Box<str>,
-        /// Its node.
+        /// Name of its node.
         node: Box<str>,
     },
-    /// It waits at a gate.
+    /// The pod has scheduling gates.
     #[error("pod {0} has non-empty .spec.schedulingGates")]
     Gated(Box<str>),
 }
 
-/// What is wrong with a binding.
+/// Validates a binding.
 pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
     let none = Value::map();
-    let target = part(binding, "target").unwrap_or(&none);
+    let target = present(binding, "target").unwrap_or(&none);
     let (kind, name) = (text(target, "kind"), text(target, "name"));
     let path = Path::root("target");
     let is_node = matches!(kind, "" | "Node");
@@ -45,15 +45,14 @@ pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Gives a pod the node that a binding names, with the binding's labels and annotations. `now` is written as the API
-/// writes times.
+/// Sets the node of a pod, with the labels and annotations of the binding. `now` is an RFC 3339 timestamp.
 ///
 /// # Errors
-/// If the pod cannot be given a node; it is unchanged then.
+/// If the pod cannot be bound; it is unchanged then.
 pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError> {
     let name: Box<str> = pod.str_at(&["metadata", "name"]).into();
     let none = Value::map();
-    let spec = part(pod, "spec").unwrap_or(&none);
+    let spec = present(pod, "spec").unwrap_or(&none);
     if pod.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
         return Err(BindError::Deleting(name));
     }
@@ -66,7 +65,7 @@ pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError
     }
     let node = binding.str_at(&["target", "name"]);
     pod.ensure_map("spec").insert("nodeName", node);
-    let from = part(binding, "metadata").unwrap_or(&none);
+    let from = present(binding, "metadata").unwrap_or(&none);
     for field in ["annotations", "labels"] {
         let mut given = text_entries(from, field).peekable();
         if given.peek().is_some() {
@@ -80,12 +79,12 @@ pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError
     }
     let status = pod.make_map().ensure("status", Value::map);
     status.make_map().remove("nominatedNodeName");
-    scheduled(status, now);
+    set_scheduled_condition(status, now);
     Ok(())
 }
 
-/// Notes that the pod has its node.
-fn scheduled(status: &mut Value, now: &str) {
+/// Sets the condition PodScheduled.
+fn set_scheduled_condition(status: &mut Value, now: &str) {
     let known = list_mut(status, "conditions").iter_mut().find(|one| text(one, "type") == "PodScheduled");
     let since = match &known {
         Some(known) if text(known, "status") == "True" => text(known, "lastTransitionTime").to_owned(),

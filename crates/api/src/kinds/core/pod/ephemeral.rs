@@ -1,4 +1,4 @@
-//! Containers that are added to a running pod to look inside. They are never changed and never removed.
+//! Ephemeral containers, which are added to a running pod for debugging, and never changed or removed.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
 use crate::kinds::keep;
-use crate::kinds::read::{forbidden, list, part, same, text};
+use crate::kinds::read::{forbidden, list, present, same, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
-/// Keeps of a write of `ephemeralcontainers` what it is for.
+/// Resets everything but the ephemeral containers in a write to `ephemeralcontainers`.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     let added = new.get_mut("spec").and_then(|spec| spec.get_mut("ephemeralContainers")).map(Value::take);
     keep(new, old, "spec");
@@ -24,7 +24,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     drop_disabled(new);
 }
 
-/// What is wrong with a write of `ephemeralcontainers`, the pod itself included.
+/// Validates a write to `ephemeralcontainers`, including the pod itself.
 pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut ErrorList) {
     if is_mirror(old) {
         *errors = ErrorList::new();
@@ -34,10 +34,10 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
     let none = Value::map();
-    let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let (new, old) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
     let path = Path::root("spec");
     let path = path.child("ephemeralContainers");
-    // Of several with one name the last counts.
+    // The last of equal names counts.
     let after: BTreeMap<&str, &Value> =
         list(new, "ephemeralContainers").iter().map(|new| (text(new, "name"), new)).collect();
     for before in list(old, "ephemeralContainers") {

@@ -1,18 +1,18 @@
-//! Changing the resources of a pod while it runs: cpu and memory, nothing else.
+//! In-place resize of a running pod: only CPU and memory.
 
 use super::{is_mirror, keep_pod_resources, qos_class, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::drop_disabled;
 use crate::kinds::core::pod_spec::resources::{default_pod_level, is_sidecar};
 use crate::kinds::keep;
-use crate::kinds::read::{entries, forbidden, invalid_word, list, part, same, text};
+use crate::kinds::read::{entries, forbidden, invalid_name_of_type, list, present, same, text};
 use crate::value::Value;
 
-/// What may change.
+/// Mutable resources.
 const MUTABLE: [&str; 2] = ["cpu", "memory"];
 
-/// Keeps of a write of `resize` what it is for. Where containers come, go or are renamed everything is kept, so that
-/// validation can say so.
+/// Resets everything but resources in a write to `resize`. If containers are added, removed or renamed,
+/// everything is kept, so that validation reports it.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     let count = |pod: &Value, field: &str| {
         pod.at(&["spec", field]).map_or(0, |list| list.as_list().map_or(0, <[_]>::len))
@@ -23,7 +23,7 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
         keep(new, old, "spec");
         keep(new, old, "status");
         let kept = new.ensure_map("spec");
-        match part(&spec, "resources") {
+        match present(&spec, "resources") {
             Some(resources) => drop(kept.insert("resources", resources.clone())),
             None => drop(kept.remove("resources")),
         }
@@ -47,7 +47,7 @@ fn take_resources(kept: &mut Vec<Value>, new: &[Value]) {
     }
     for (kept, new) in kept.iter_mut().zip(new) {
         for field in ["resources", "resizePolicy"] {
-            match part(new, field) {
+            match present(new, field) {
                 Some(value) => drop(kept.make_map().insert(field, value.clone())),
                 None => drop(kept.make_map().remove(field)),
             }
@@ -55,10 +55,10 @@ fn take_resources(kept: &mut Vec<Value>, new: &[Value]) {
     }
 }
 
-/// What is wrong with a write of `resize`, the pod itself included.
+/// Validates a write to `resize`, including the pod itself.
 pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     let none = Value::map();
-    let (new_spec, old_spec) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let (new_spec, old_spec) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
     let refusal = if is_mirror(old) {
         Some("static pods cannot be resized")
     } else if old_spec.str_at(&["os", "name"]) == "windows" {
@@ -78,7 +78,7 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     };
     if class != qos_class(new_spec) {
         let shown = new.str_at(&["status", "qosClass"]);
-        invalid_word(errors, &path, shown, "Pod QOS Class may not change as a result of resizing");
+        invalid_name_of_type(errors, &path, shown, "Pod QOS Class may not change as a result of resizing");
     }
     if !is_supported(old) {
         forbidden(errors, &path, "Pod running on node without support for resize");
@@ -87,7 +87,7 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     if has_pod_level(old_spec) || has_pod_level(new_spec) {
         pod_level(errors, &path, &mut rest, new_spec, old_spec);
     }
-    if !in_order(errors, &path, new_spec, old_spec) {
+    if !is_in_order(errors, &path, new_spec, old_spec) {
         return;
     }
     containers(errors, &path, &mut rest, new_spec, old_spec);
@@ -101,30 +101,30 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
 }
 
 fn same_field(a: &Value, b: &Value, field: &str) -> bool {
-    match (part(a, field), part(b, field)) {
+    match (present(a, field), present(b, field)) {
         (Some(a), Some(b)) => same(a, b),
         (a, b) => a.is_none() && b.is_none(),
     }
 }
 
-/// A node that says what its containers have can also change it; one without running containers is believed.
+/// `true` if the node reports the resources of its containers; also without running containers.
 fn is_supported(pod: &Value) -> bool {
-    let Some(status) = part(pod, "status") else { return true };
+    let Some(status) = present(pod, "status") else { return true };
     let is_running = |one: &&Value| one.at(&["state", "running"]).is_some_and(|state| !state.is_null());
     list(status, "containerStatuses")
         .iter()
         .find(is_running)
-        .is_none_or(|one| part(one, "resources").is_some())
+        .is_none_or(|one| present(one, "resources").is_some())
 }
 
 fn has_pod_level(spec: &Value) -> bool {
-    part(spec, "resources")
+    present(spec, "resources")
         .is_some_and(|own| entries(own, "requests").chain(entries(own, "limits")).next().is_some())
 }
 
 fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
     let resources_path = path.child("resources");
-    let (was, is) = (part(old, "resources"), part(new, "resources"));
+    let (was, is) = (present(old, "resources"), present(new, "resources"));
     if let Some(was) = was {
         let Some(is) = is else {
             return forbidden(errors, &resources_path, "pod-level resources cannot be removed");
@@ -137,7 +137,7 @@ fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Va
         }
     }
     if let Some(resources) = rest.get_mut("resources") {
-        set_back(resources, was.unwrap_or(&Value::Null));
+        reset(resources, was.unwrap_or(&Value::Null));
         if was.is_none() && resources.is_empty() {
             rest.make_map().remove("resources");
         }
@@ -148,16 +148,16 @@ fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Va
 }
 
 fn is_removed(new: &Value, old: &Value, sort: &str) -> bool {
-    entries(old, sort).any(|(name, _)| part(new, sort).is_none_or(|new| new.get(name).is_none()))
+    entries(old, sort).any(|(name, _)| present(new, sort).is_none_or(|new| new.get(name).is_none()))
 }
 
-/// Sets what may change back to what it was.
-fn set_back(resources: &mut Value, old: &Value) {
+/// Resets the mutable resources.
+fn reset(resources: &mut Value, old: &Value) {
     for sort in ["limits", "requests"] {
         let amounts = resources.ensure_map(sort);
         for name in MUTABLE {
             amounts.remove(name);
-            if let Some(amount) = part(old, sort).and_then(|old| old.get(name)) {
+            if let Some(amount) = present(old, sort).and_then(|old| old.get(name)) {
                 amounts.insert(name, amount.clone());
             }
         }
@@ -167,8 +167,8 @@ fn set_back(resources: &mut Value, old: &Value) {
     }
 }
 
-/// Whether the containers are the same ones in the same order.
-fn in_order(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+/// `true` if the containers are the same in the same order.
+fn is_in_order(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let mut good = true;
     for field in ["containers", "initContainers"] {
         let (new, old) = (list(new, field), list(old, field));
@@ -196,7 +196,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
             let path = list_path.index(i);
             let path = path.child("resources");
             let (is, was) =
-                (part(new, "resources").unwrap_or(&none), part(old, "resources").unwrap_or(&none));
+                (present(new, "resources").unwrap_or(&none), present(old, "resources").unwrap_or(&none));
             for sort in ["requests", "limits"] {
                 if is_removed(is, was, sort) {
                     forbidden(errors, &path.child(sort), format!("resource {sort} cannot be removed"));
@@ -210,7 +210,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
         for (i, (container, old)) in kept.iter_mut().zip(list(old, field)).enumerate() {
             let was_modified = !same(container, old);
             let resources = container.make_map().ensure("resources", Value::map);
-            set_back(resources, part(old, "resources").unwrap_or(&none));
+            reset(resources, present(old, "resources").unwrap_or(&none));
             let is_init = field == "initContainers";
             if !same(container, old) {
                 if is_init {

@@ -1,4 +1,4 @@
-//! What a node may say of a pod: above all, a container that has ended for good stays ended.
+//! Validation of the pod status; among others, a container that has terminated for good must not run again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,33 +8,33 @@ use crate::field_error::{ErrorList, FieldError, Path};
 use crate::json;
 use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, list, list_mut, number, number_faults, part, quantity, required,
-    supported, text, text_part,
+    forbidden, invalid, invalid_name_of_type, list, list_mut, number, number_faults, optional_text, present,
+    quantity, required, supported, text,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
 
-/// How long the word on the health of a device may be.
+/// Maximum bytes of a device health message.
 const HEALTH_MESSAGE_BYTES_MAX: usize = 1024;
-/// Conditions that need no domain before their name to be known.
+/// Conditions without a domain prefix.
 const OWN_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
-/// Keeps what clients leave out because they do not know it.
+/// Keeps fields that older clients omit.
 pub(super) fn prepare(new: &mut Value, old: &Value) {
     let none = Value::map();
-    let old = part(old, "status").unwrap_or(&none);
+    let old = present(old, "status").unwrap_or(&none);
     let status = new.make_map().ensure("status", Value::map);
     for field in ["qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "observedGeneration"] {
-        let said = part(status, field);
-        // An empty list says that there are none; an empty text says nothing.
-        if said.is_none_or(|said| said.is_empty() && said.as_list().is_none())
-            && let Some(value) = part(old, field)
+        let new_value = present(status, field);
+        // An empty list is a value; an empty string counts as omitted.
+        if new_value.is_none_or(|new_value| new_value.is_empty() && new_value.as_list().is_none())
+            && let Some(value) = present(old, field)
         {
             status.make_map().insert(field, value.clone());
         }
     }
-    // Of several conditions of one type each takes one, in order.
+    // Each of several conditions of one type takes one generation, in order.
     let mut generations: BTreeMap<&str, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "conditions") {
         let generation = number(condition, "observedGeneration");
@@ -49,13 +49,14 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a change of the status.
+/// Validates a status update.
 pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
     let none = Value::map();
-    let (spec, old_spec) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
-    let (status, old_status) = (part(new, "status").unwrap_or(&none), part(old, "status").unwrap_or(&none));
+    let (spec, old_spec) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
+    let (status, old_status) =
+        (present(new, "status").unwrap_or(&none), present(old, "status").unwrap_or(&none));
     let path = Path::root("status");
     conditions(errors, &path.child("conditions"), list(status, "conditions"));
     if text(spec, "nodeName") != text(old_spec, "nodeName") {
@@ -67,7 +68,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
         invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
     }
     if text(status, "qosClass") != text(old_status, "qosClass") {
-        invalid_word(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
+        invalid_name_of_type(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
     }
     for (field, containers) in [
         ("containerStatuses", Some("containers")),
@@ -75,10 +76,10 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
         ("ephemeralContainerStatuses", None),
     ] {
         let (new, old) = (list(status, field), list(old_status, field));
-        ended_stay_ended(errors, &path.child(field), new, old, old_spec, containers);
+        check_terminated_stay_terminated(errors, &path.child(field), new, old, old_spec, containers);
     }
     claim_statuses(errors, &path.child("resourceClaimStatuses"), status, spec);
-    if let Some(claim) = part(status, "extendedResourceClaimStatus") {
+    if let Some(claim) = present(status, "extendedResourceClaimStatus") {
         extended_claim(errors, &path.child("extendedResourceClaimStatus"), claim, spec);
     }
     pod_addresses(errors, &path.child("podIPs"), status, old_status);
@@ -127,9 +128,8 @@ fn nomination(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Val
     }
 }
 
-/// A container that ended and is not to be started again may not run again. Those that were added to look inside never
-/// start again.
-fn ended_stay_ended(
+/// A terminated container that is not restarted may not run again. Ephemeral containers are never restarted.
+fn check_terminated_stay_terminated(
     errors: &mut ErrorList,
     path: &Path<'_>,
     new: &[Value],
@@ -139,8 +139,8 @@ fn ended_stay_ended(
 ) {
     let ended =
         |status: &Value| status.at(&["state", "terminated"]).filter(|state| !state.is_null()).cloned();
-    // Mostly none has ended, and nobody has to look at the containers.
-    if !old.iter().any(|before| ended(before).is_some()) || containers.is_some() && restarts_all(spec) {
+    // Fast path: usually none has terminated, and the containers need not be parsed.
+    if !old.iter().any(|before| ended(before).is_some()) || containers.is_some() && has_restart_all(spec) {
         return;
     }
     // Number of restarted containers by name.
@@ -162,7 +162,7 @@ fn ended_stay_ended(
             continue;
         }
         let container = by_name.get(name);
-        let may = container.is_some_and(|container| restarts(container, spec, number(&end, "exitCode")));
+        let may = container.is_some_and(|container| is_restarted(container, spec, number(&end, "exitCode")));
         if !may && again > 0 {
             forbidden(
                 errors,
@@ -173,8 +173,8 @@ fn ended_stay_ended(
     }
 }
 
-/// Whether the end of some container may start all of them again.
-fn restarts_all(spec: &Value) -> bool {
+/// `true` if the exit of some container may restart all of them.
+fn has_restart_all(spec: &Value) -> bool {
     ["initContainers", "containers"].into_iter().any(|field| {
         items(&containers_of(spec, field))
             .iter()
@@ -183,9 +183,9 @@ fn restarts_all(spec: &Value) -> bool {
     })
 }
 
-/// The containers of a spec, which may have been left as they are written.
+/// Containers of a spec, parsed if they are raw.
 fn containers_of<'s>(spec: &'s Value, field: &str) -> Cow<'s, Value> {
-    spec.get(field).map_or(Cow::Owned(Value::Null), json::opened)
+    spec.get(field).map_or(Cow::Owned(Value::Null), json::parse_raw)
 }
 
 /// Containers by name; the last of equal names wins.
@@ -197,17 +197,17 @@ fn items(list: &Value) -> &[Value] {
     list.as_list().unwrap_or_default()
 }
 
-/// Whether a container that ended with this code is started again.
-fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
+/// `true` if a container with this exit code is restarted.
+fn is_restarted(container: &Value, spec: &Value, exit_code: i64) -> bool {
     let by_policy = |policy: &str| match policy {
         "Never" => Some(false),
         "OnFailure" => Some(exit_code != 0),
         "Always" => Some(true),
         _ => None,
     };
-    if let Some(policy) = text_part(container, "restartPolicy") {
+    if let Some(policy) = optional_text(container, "restartPolicy") {
         let matching = list(container, "restartPolicyRules").iter().find(|rule| {
-            part(rule, "exitCodes").is_some_and(|codes| {
+            present(rule, "exitCodes").is_some_and(|codes| {
                 let named = list(codes, "values").iter().any(|code| code.as_i64() == Some(exit_code));
                 match text(codes, "operator") {
                     "In" => named,
@@ -240,7 +240,7 @@ fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec:
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(&path.child("name"), name));
         }
-        if let Some(made) = text_part(claim, "resourceClaimName") {
+        if let Some(made) = optional_text(claim, "resourceClaimName") {
             errors.push_invalid(&path.child("resourceClaimName"), made, dns::subdomain(made));
         }
     }
@@ -285,7 +285,7 @@ fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: 
     }
 }
 
-/// What is wrong with a list of addresses; those that were there before are not judged again.
+/// Validates a list of addresses; existing ones are not validated again.
 fn addresses(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value], ty: &str) {
     let kept: Vec<&str> = old.iter().map(|address| text(address, "ip")).collect();
     for (i, address) in new.iter().enumerate() {
@@ -346,7 +346,7 @@ fn users(errors: &mut ErrorList, path: &Path<'_>, statuses: &[Value], is_windows
             forbidden(errors, &path, "cannot be set for a windows pod");
             continue;
         }
-        // The node reports what it found, so any id of the kernel's will do.
+        // The node reports what it found, so any ID that the kernel supports is valid.
         let uid = number(user, "uid");
         number_faults(errors, &path.child("uid"), uid, key::in_range(uid, 0, i64::from(u32::MAX)));
         let gid = number(user, "gid");
@@ -359,7 +359,7 @@ fn users(errors: &mut ErrorList, path: &Path<'_>, statuses: &[Value], is_windows
     }
 }
 
-/// What is wrong with the health of the devices that containers have.
+/// Validates the health of devices allocated to containers.
 fn allocated(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -392,7 +392,7 @@ fn allocated(
                     text(device, "health"),
                     &["Healthy", "Unhealthy", "Unknown"],
                 );
-                match text_part(device, "message") {
+                match optional_text(device, "message") {
                     Some("") => required(errors, &path.child("message"), "must be non-empty if specified"),
                     Some(message) if message.len() > HEALTH_MESSAGE_BYTES_MAX => {
                         errors.push(FieldError::too_long(&path.child("message"), HEALTH_MESSAGE_BYTES_MAX));
@@ -409,11 +409,11 @@ fn allocated(
     }
 }
 
-/// Claims and requests of extended resources by the container that uses them: claim, container, request.
+/// Claims and requests of extended resources by container: claim, container, request.
 type ExtendedRequests<'a> = BTreeSet<[&'a str; 3]>;
 
 fn extended_requests<'a>(containers: &BTreeMap<&str, &Value>, status: &'a Value) -> ExtendedRequests<'a> {
-    let Some(extended) = part(status, "extendedResourceClaimStatus") else { return BTreeSet::new() };
+    let Some(extended) = present(status, "extendedResourceClaimStatus") else { return BTreeSet::new() };
     let claim = text(extended, "resourceClaimName");
     let is_used = |mapping: &&Value| {
         let container = containers.get(text(mapping, "containerName"));
@@ -443,7 +443,12 @@ impl<'a> Claimable<'a> {
     fn check(&self, errors: &mut ErrorList, path: &Path<'_>, name: &str) {
         let Some(claimed) = name.strip_prefix("claim:") else {
             if self.container.at(&["resources", "requests", name]).is_none() {
-                invalid_word(errors, path, name, "must match one of the container's resource requests");
+                invalid_name_of_type(
+                    errors,
+                    path,
+                    name,
+                    "must match one of the container's resource requests",
+                );
             }
             return;
         };
@@ -454,7 +459,7 @@ impl<'a> Claimable<'a> {
         };
         if !self.claims.contains(&(claimed, "")) && !claimed.split_once('/').is_some_and(is_request) {
             let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
-            invalid_word(errors, path, name, detail);
+            invalid_name_of_type(errors, path, name, detail);
         }
     }
 }

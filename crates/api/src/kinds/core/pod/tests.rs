@@ -1,10 +1,10 @@
-//! Claims about the module above, held by tests.
+//! Tests of pod updates and subresources.
 
 use super::*;
 use crate::json;
 use crate::kinds::core::pod_spec::tests::{decoded, of, pod, pod_with_container, prepared};
 
-/// What is wrong with a change of a pod from one spec to another.
+/// Errors of an update of a pod from one spec to another.
 fn update(old: &str, new: &str) -> Vec<String> {
     let old = prepared("Pod", old);
     let mut new = decoded("Pod", new);
@@ -20,7 +20,7 @@ fn update_spec(old: &str, new: &str) -> Vec<String> {
 }
 
 #[test]
-fn some_fields_may_change() {
+fn mutable_fields_may_change() {
     let gates = r#""schedulingGates":[{"name":"a"},{"name":"b"}]"#;
     for (old, new) in [
         ("", ""),
@@ -45,7 +45,7 @@ fn some_fields_may_change() {
 }
 
 #[test]
-fn other_fields_may_not_change() {
+fn immutable_fields_may_not_change() {
     for (old, new, fault) in [
         (
             "",
@@ -88,7 +88,7 @@ fn other_fields_may_not_change() {
 }
 
 #[test]
-fn a_refused_change_is_shown() {
+fn rejected_update_shows_a_diff() {
     let found = update_spec("", r#""hostname":"h","restartPolicy":"Never""#);
     assert_eq!(
         found,
@@ -101,7 +101,7 @@ fn a_refused_change_is_shown() {
 }
 
 #[test]
-fn annotations_that_nodes_rely_on_may_not_change() {
+fn node_annotations_are_immutable() {
     let with = |annotations: &str| {
         pod(r#""nodeName":"n""#)
             .replace(r#""name":"p""#, &format!(r#""name":"p","annotations":{{{annotations}}}"#))
@@ -127,7 +127,7 @@ fn annotations_that_nodes_rely_on_may_not_change() {
 }
 
 #[test]
-fn an_annotation_becomes_a_profile() {
+fn app_armor_annotation_becomes_a_field() {
     let text = pod("").replace(
         r#""name":"p""#,
         r#""name":"p","annotations":{"container.apparmor.security.beta.kubernetes.io/c":"localhost/x"}"#,
@@ -140,7 +140,7 @@ fn an_annotation_becomes_a_profile() {
     );
 }
 
-/// What is wrong with a change of the status of a pod with this spec.
+/// Errors of a status update of a pod with this spec.
 fn status(spec: &str, old: &str, new: &str) -> Vec<String> {
     let with = |status: &str| {
         let mut object = prepared("Pod", &pod(spec));
@@ -158,15 +158,16 @@ fn status(spec: &str, old: &str, new: &str) -> Vec<String> {
         of("Pod").validate_status(&new, old, &mut errors);
         errors.iter().map(ToString::to_string).collect()
     };
-    let closed =
-        |object: &Value| json::parse_closed(&json::to_vec(object), of("Pod").closed_to_status()).unwrap();
+    let closed = |object: &Value| {
+        json::parse_with_raw_spec(&json::to_vec(object), of("Pod").raw_spec_fields()).unwrap()
+    };
     let errors = judged(closed(&new), &closed(&old));
     assert_eq!(judged(new, &old), errors, "what is left closed changes no judgement");
     errors
 }
 
 #[test]
-fn what_ended_for_good_stays_ended() {
+fn terminated_container_cannot_run_again() {
     let ended = |code: i32| {
         format!(
             r#"{{"containerStatuses":[{{"name":"c","ready":false,"restartCount":0,"image":"","imageID":"","state":{{"terminated":{{"exitCode":{code}}}}}}}]}}"#
@@ -201,7 +202,7 @@ fn what_ended_for_good_stays_ended() {
 }
 
 #[test]
-fn the_status_is_judged() {
+fn pod_status_is_validated() {
     for (old, new, faults) in [
         ("{}", r#"{"podIP":"1.1.1.1","podIPs":[{"ip":"1.1.1.1"},{"ip":"::1"}]}"#, &[][..]),
         (
@@ -265,7 +266,7 @@ fn the_status_is_judged() {
 }
 
 #[test]
-fn what_a_client_leaves_out_of_the_status_stays() {
+fn omitted_status_fields_are_kept() {
     let old = json::parse(
         br#"{"spec":{"a":1},"status":{"qosClass":"Burstable","observedGeneration":3,"conditions":[{"type":"Ready","observedGeneration":2}]}}"#,
     )
@@ -281,7 +282,7 @@ fn what_a_client_leaves_out_of_the_status_stays() {
     );
 }
 
-/// What is wrong with a write of `ephemeralcontainers`.
+/// Errors of a write to `ephemeralcontainers`.
 fn ephemeral(old: &str, new: &str) -> Vec<String> {
     let mut old_pod = prepared("Pod", &pod(old));
     old_pod.ensure_map("metadata").insert("uid", "u");
@@ -295,7 +296,7 @@ fn ephemeral(old: &str, new: &str) -> Vec<String> {
 }
 
 #[test]
-fn containers_are_added_to_look_inside() {
+fn ephemeral_containers_can_only_be_added() {
     let one = r#""ephemeralContainers":[{"name":"d","image":"i:1","targetContainerName":"c"}]"#;
     assert_eq!(ephemeral("", one), [""; 0]);
     assert_eq!(ephemeral("", &format!(r#"{one},"hostname":"ignored""#)), [""; 0]);
@@ -325,7 +326,7 @@ fn containers_are_added_to_look_inside() {
     );
 }
 
-/// What is wrong with a write of `resize`.
+/// Errors of a write to `resize`.
 fn resize(old: &str, new: &str) -> Vec<String> {
     let old = prepared("Pod", old);
     let mut new = decoded("Pod", new);
@@ -337,7 +338,7 @@ fn resize(old: &str, new: &str) -> Vec<String> {
 }
 
 #[test]
-fn cpu_and_memory_may_be_resized() {
+fn only_cpu_and_memory_may_be_resized() {
     let with = |requests: &str| pod_with_container(&format!(r#""resources":{{"requests":{{{requests}}}}}"#));
     let one = with(r#""cpu":"1""#);
     assert_eq!(resize(&one, &with(r#""cpu":"2""#)), [""; 0]);
@@ -372,7 +373,7 @@ fn cpu_and_memory_may_be_resized() {
 }
 
 #[test]
-fn a_pod_is_given_its_node_once() {
+fn pod_is_bound_once() {
     let binding =
         json::parse(br#"{"metadata":{"labels":{"zone":"z"}},"target":{"kind":"Node","name":"n"}}"#).unwrap();
     let mut bound = prepared("Pod", &pod(""));
@@ -407,7 +408,7 @@ fn a_pod_is_given_its_node_once() {
 }
 
 #[test]
-fn pods_are_selected_by_their_fields() {
+fn pods_are_selectable_by_field() {
     let object = prepared("Pod", &pod(r#""nodeName":"n","hostNetwork":true"#));
     let fields = of("Pod").fields(&object);
     let field = |label: &str| fields.iter().find(|(known, _)| *known == label).map(|(_, value)| &**value);
@@ -416,15 +417,16 @@ fn pods_are_selected_by_their_fields() {
     assert_eq!(field("spec.restartPolicy"), Some("Always"));
     assert_eq!(field("status.phase"), Some("Pending"));
     assert_eq!(field("status.podIP"), Some(""));
-    let selector = crate::fields::Selector::parse("spec.host=n").unwrap();
+    let selector = crate::fields::FieldSelector::parse("spec.host=n").unwrap();
     let selector = selector.translate(of("Pod").field_labels()).unwrap();
     assert!(selector.matches(field));
-    let unknown = crate::fields::Selector::parse("spec.x=y").unwrap().translate(of("Pod").field_labels());
+    let unknown =
+        crate::fields::FieldSelector::parse("spec.x=y").unwrap().translate(of("Pod").field_labels());
     assert_eq!(unknown.unwrap_err().to_string(), "field label not supported: spec.x");
 }
 
 #[test]
-fn a_pod_that_runs_nowhere_goes_at_once() {
+fn pod_without_node_has_no_grace_period() {
     let on_node = |more: &str| prepared("Pod", &pod(&format!(r#""nodeName":"n"{more}"#)));
     assert_eq!(deletion_grace_seconds(&prepared("Pod", &pod("")), Some(9)), 0);
     assert_eq!(deletion_grace_seconds(&on_node(""), None), 30);

@@ -1,11 +1,11 @@
-//! What of a pod may change once it is there: images, deadlines, more tolerations, fewer gates.
+//! Mutable fields of a pod: images, deadlines, additional tolerations, fewer scheduling gates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
 use crate::kinds::read::{
-    entries, forbidden, invalid, list, number_part, part, required, same, shown, text, text_entries,
+    entries, forbidden, invalid, list, optional_number, present, required, same, shown, text, text_entries,
 };
 use crate::names::key;
 use crate::value::Value;
@@ -13,12 +13,12 @@ use crate::value::Value;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// What is wrong with a change of a pod.
+/// Validates an update of a pod.
 pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let meta_path = Path::root("metadata");
     annotations::validate_update(errors, &meta_path.child("annotations"), new, old);
     let none = Value::map();
-    let (new, old) = (part(new, "spec").unwrap_or(&none), part(old, "spec").unwrap_or(&none));
+    let (new, old) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
     let path = Path::root("spec");
     for field in ["containers", "initContainers"] {
         if !containers(errors, &path.child(field), list(new, field), list(old, field)) {
@@ -45,7 +45,7 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// Whether the containers are the same ones; what is wrong with their new images.
+/// `true` if the containers are the same; validates their new images.
 fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) -> bool {
     if new.len() != old.len() {
         forbidden(errors, path, "pod updates may not add or remove containers");
@@ -64,10 +64,10 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Val
     true
 }
 
-/// A deadline may be set, and come nearer. Says whether it makes sense to look further.
+/// A deadline may be set and shortened. `true` if validation should continue.
 fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let field = "activeDeadlineSeconds";
-    match (number_part(new, field), number_part(old, field)) {
+    match (optional_number(new, field), optional_number(old, field)) {
         (Some(new), old) => {
             let faults = key::in_range(new, 0, i64::from(i32::MAX));
             let is_good = faults.is_empty();
@@ -88,7 +88,7 @@ fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -
     }
 }
 
-/// Tolerations may be added; of those that are there only the time may change.
+/// Tolerations may be added; of existing ones only the seconds may change.
 fn tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
     fn identity(toleration: &Value) -> [&str; 4] {
         ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
@@ -114,22 +114,24 @@ fn scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old:
     }
 }
 
-/// The new spec with everything that may change set back to what it was.
+/// The new spec with all mutable fields reset.
 fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> Value {
     let mut rest = new.clone();
     for field in ["containers", "initContainers"] {
         for (at, before) in list(old, field).iter().enumerate() {
             if let Some(container) = crate::kinds::read::list_mut(&mut rest, field).get_mut(at) {
-                set_back(container, before, "image");
+                reset(container, before, "image");
             }
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        set_back(&mut rest, old, field);
+        reset(&mut rest, old, field);
     }
     let grace = "terminationGracePeriodSeconds";
-    if number_part(old, grace).is_some_and(|seconds| seconds < 0) && number_part(new, grace) == Some(1) {
-        set_back(&mut rest, old, grace);
+    if optional_number(old, grace).is_some_and(|seconds| seconds < 0)
+        && optional_number(new, grace) == Some(1)
+    {
+        reset(&mut rest, old, grace);
     }
     if !list(old, "schedulingGates").is_empty() {
         node_choice(errors, path, &mut rest, old);
@@ -137,25 +139,26 @@ fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: 
     rest
 }
 
-fn set_back(new: &mut Value, old: &Value, field: &str) {
-    match part(old, field) {
+fn reset(new: &mut Value, old: &Value, field: &str) {
+    match present(old, field) {
         Some(value) => drop(new.make_map().insert(field, value.clone())),
         None => drop(new.make_map().remove(field)),
     }
 }
 
-/// While a pod waits at a gate, the choice of its node may be narrowed.
+/// Node selector and affinity of a gated pod may become more restrictive.
 fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &Value) {
     if rest.get("nodeSelector") != old.get("nodeSelector") {
-        let narrows = entries(old, "nodeSelector")
-            .all(|(label, value)| part(rest, "nodeSelector").and_then(|new| new.get(label)) == Some(value));
+        let narrows = entries(old, "nodeSelector").all(|(label, value)| {
+            present(rest, "nodeSelector").and_then(|new| new.get(label)) == Some(value)
+        });
         if !narrows {
             let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
             let new =
-                part(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
+                present(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
             invalid(errors, &path.child("nodeSelector"), shown(new), detail);
         }
-        set_back(rest, old, "nodeSelector");
+        reset(rest, old, "nodeSelector");
     }
     let of = |spec: &Value| spec.at(&["affinity", "nodeAffinity"]).filter(|nodes| !nodes.is_null()).cloned();
     let (new_nodes, old_nodes) = (of(rest), of(old));
@@ -170,16 +173,16 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
         Some(nodes) => drop(affinity.insert("nodeAffinity", nodes)),
         None => drop(affinity.remove("nodeAffinity")),
     }
-    if affinity.is_empty() && part(old, "affinity").is_none() {
+    if affinity.is_empty() && present(old, "affinity").is_none() {
         rest.make_map().remove("affinity");
     }
 }
 
-/// Terms that nodes must meet may get further requirements; where there were none, anything may come.
+/// Required terms may get further requirements; if there were none, any may be added.
 fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
     fn terms(nodes: Option<&Value>) -> &[Value] {
         nodes
-            .and_then(|nodes| part(nodes, REQUIRED))
+            .and_then(|nodes| present(nodes, REQUIRED))
             .map_or(&[], |selector| list(selector, "nodeSelectorTerms"))
     }
     let (new, old) = (terms(new), terms(old));

@@ -1,10 +1,11 @@
-//! Near what, or far from what, a pod wants to run.
+//! Validation of node and pod affinity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, label_selector, list, number, part, required, text, text_entries, texts,
+    forbidden, invalid, invalid_name_of_type, label_selector, list, number, present, required, text,
+    text_entries, texts,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
@@ -12,13 +13,13 @@ use crate::value::Value;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// What is wrong with the affinity of a pod.
+/// Validates the affinity of a pod.
 pub(crate) fn affinity(errors: &mut ErrorList, path: &Path<'_>, affinity: &Value) {
-    if let Some(nodes) = part(affinity, "nodeAffinity") {
+    if let Some(nodes) = present(affinity, "nodeAffinity") {
         node_affinity(errors, &path.child("nodeAffinity"), nodes);
     }
     for field in ["podAffinity", "podAntiAffinity"] {
-        let Some(pods) = part(affinity, field) else { continue };
+        let Some(pods) = present(affinity, field) else { continue };
         let path = path.child(field);
         let terms = path.child(REQUIRED);
         for (i, term) in list(pods, REQUIRED).iter().enumerate() {
@@ -29,7 +30,7 @@ pub(crate) fn affinity(errors: &mut ErrorList, path: &Path<'_>, affinity: &Value
         for (i, weighted) in list(pods, PREFERRED).iter().enumerate() {
             let path = terms.index(i);
             weight(errors, &path, weighted);
-            let term = part(weighted, "podAffinityTerm").unwrap_or(&none);
+            let term = present(weighted, "podAffinityTerm").unwrap_or(&none);
             pod_term(errors, &path.child("podAffinityTerm"), term);
         }
     }
@@ -43,21 +44,21 @@ fn weight(errors: &mut ErrorList, path: &Path<'_>, weighted: &Value) {
 }
 
 fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, nodes: &Value) {
-    if let Some(selector) = part(nodes, REQUIRED) {
+    if let Some(selector) = present(nodes, REQUIRED) {
         node_selector(errors, &path.child(REQUIRED), selector);
     }
     let terms = path.child(PREFERRED);
     for (i, weighted) in list(nodes, PREFERRED).iter().enumerate() {
         let path = terms.index(i);
         weight(errors, &path, weighted);
-        if let Some(term) = part(weighted, "preference") {
-            // What is only preferred may name values that no label has.
+        if let Some(term) = present(weighted, "preference") {
+            // Preferred terms may have values that are not valid label values.
             node_term(errors, &path.child("preference"), term, true);
         }
     }
 }
 
-/// What is wrong with a selector of nodes.
+/// Validates a node selector.
 pub fn node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
     let path = path.child("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
@@ -101,7 +102,9 @@ fn node_requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value
                 required(errors, &values_path, detail);
             }
         }
-        other => invalid_word(errors, &path.child("operator"), other, "not a valid selector operator"),
+        other => {
+            invalid_name_of_type(errors, &path.child("operator"), other, "not a valid selector operator")
+        }
     }
     let label = text(requirement, "key");
     errors.push_invalid(&path.child("key"), label, key::label_key(label));
@@ -123,7 +126,9 @@ fn node_field(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value) {
                 required(errors, &values_path, detail);
             }
         }
-        other => invalid_word(errors, &path.child("operator"), other, "not a valid selector operator"),
+        other => {
+            invalid_name_of_type(errors, &path.child("operator"), other, "not a valid selector operator")
+        }
     }
     let field = text(requirement, "key");
     if field != "metadata.name" {
@@ -135,9 +140,9 @@ fn node_field(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value) {
 }
 
 fn pod_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value) {
-    let selector = part(term, "labelSelector");
+    let selector = present(term, "labelSelector");
     label_selector(errors, &path.child("labelSelector"), selector);
-    label_selector(errors, &path.child("namespaceSelector"), part(term, "namespaceSelector"));
+    label_selector(errors, &path.child("namespaceSelector"), present(term, "namespaceSelector"));
     for namespace in texts(term, "namespaces") {
         errors.push_invalid(&path.child("namespace"), namespace, dns::label(namespace));
     }
@@ -150,8 +155,8 @@ fn pod_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value) {
     errors.push_invalid(&path.child("topologyKey"), topology, key::label_key(topology));
 }
 
-/// What is wrong with labels whose values are taken from the pod itself. By now they stand in the selector too, so
-/// one that was there before stands there twice.
+/// Validates `matchLabelKeys` and `mismatchLabelKeys`. Their requirements have been merged into the selector
+/// by now, so a key that was in the selector before occurs twice.
 pub(crate) fn label_keys(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -189,7 +194,7 @@ pub(crate) fn label_keys(
     }
 }
 
-/// Puts the labels that are to be taken from the pod into the selectors, with the values that it has.
+/// Merges the label keys into the selectors, with the label values of the pod.
 pub(crate) fn apply_label_keys(pod: &mut Value) {
     if !pod.get("spec").is_some_and(has_label_keys) {
         return;
@@ -214,22 +219,27 @@ pub(crate) fn apply_label_keys(pod: &mut Value) {
     }
 }
 
-/// Whether any selector of a spec takes labels from the pod; few do.
+/// `true` if any selector of a spec has label keys; few have.
 fn has_label_keys(spec: &Value) -> bool {
     let has = |term: &Value| {
-        ["matchLabelKeys", "mismatchLabelKeys"].iter().any(|field| part(term, field).is_some())
+        ["matchLabelKeys", "mismatchLabelKeys"].iter().any(|field| present(term, field).is_some())
     };
     list(spec, "topologySpreadConstraints").iter().any(has)
-        || part(spec, "affinity").is_some_and(|affinity| {
-            ["podAffinity", "podAntiAffinity"].iter().filter_map(|field| part(affinity, field)).any(|pods| {
-                list(pods, REQUIRED).iter().any(has)
-                    || list(pods, PREFERRED).iter().filter_map(|one| part(one, "podAffinityTerm")).any(has)
-            })
+        || present(spec, "affinity").is_some_and(|affinity| {
+            ["podAffinity", "podAntiAffinity"].iter().filter_map(|field| present(affinity, field)).any(
+                |pods| {
+                    list(pods, REQUIRED).iter().any(has)
+                        || list(pods, PREFERRED)
+                            .iter()
+                            .filter_map(|one| present(one, "podAffinityTerm"))
+                            .any(has)
+                },
+            )
         })
 }
 
 fn apply_to(term: &mut Value, labels: &Value) {
-    if part(term, "labelSelector").is_none() {
+    if present(term, "labelSelector").is_none() {
         return;
     }
     let mut added = Vec::new();

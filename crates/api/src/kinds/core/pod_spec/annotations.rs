@@ -1,25 +1,25 @@
-//! Annotations that mean something to pods: most are older than the fields that took their place.
+//! Annotations of pods with a meaning, most of them superseded by fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{each_container, paths, scheduling, security};
 use crate::field_error::{ErrorList, Path};
 use crate::json;
-use crate::kinds::read::{annotation, forbidden, invalid, part, text, text_entries, text_part};
+use crate::kinds::read::{annotation, forbidden, invalid, optional_text, present, text, text_entries};
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
-/// The pod is the image of one that a node runs by itself.
+/// Marks a mirror pod.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The profile of AppArmor of the container named behind it.
+/// Prefix of the AppArmor profile of a container.
 pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// The seccomp profile of the pod.
+/// Seccomp profile of the pod.
 pub(crate) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-/// The seccomp profile of the container named behind it.
+/// Prefix of the seccomp profile of a container.
 pub(crate) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// What init containers were once written in; nobody reads it now.
+/// Former annotations for init containers, which are ignored.
 const INIT_CONTAINERS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
@@ -27,13 +27,13 @@ const INIT_CONTAINERS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
 ];
 
-/// Whether an annotation of a pod is one that nobody reads any more.
+/// `true` if a pod annotation is obsolete and ignored.
 #[must_use]
 pub fn is_obsolete(name: &str) -> bool {
     INIT_CONTAINERS.contains(&name)
 }
 
-/// Drops annotations that nobody reads any more.
+/// Removes obsolete annotations.
 pub(crate) fn drop_obsolete(meta: &mut Value) {
     let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_map_mut) else { return };
     let before = annotations.len();
@@ -43,10 +43,10 @@ pub(crate) fn drop_obsolete(meta: &mut Value) {
     }
 }
 
-/// What is wrong with the annotations of a pod or template.
+/// Validates the annotations of a pod or template.
 pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
-    let Some(annotations) = part(meta, "annotations") else { return };
-    if let Some(value) = text_part(annotations, MIRROR)
+    let Some(annotations) = present(meta, "annotations") else { return };
+    if let Some(value) = optional_text(annotations, MIRROR)
         && text(spec, "nodeName").is_empty()
     {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
@@ -56,12 +56,12 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
     if !written.is_empty() {
         tolerations(errors, path, written);
     }
-    if let Some(cost) = text_part(annotations, DELETION_COST)
+    if let Some(cost) = optional_text(annotations, DELETION_COST)
         && !is_cost(cost)
     {
         invalid(errors, &path.key(DELETION_COST), cost, "must be a 32bit integer");
     }
-    if let Some(profile) = text_part(annotations, SECCOMP_POD) {
+    if let Some(profile) = optional_text(annotations, SECCOMP_POD) {
         seccomp(errors, &path.child(SECCOMP_POD), profile);
     }
     for (key, profile) in
@@ -91,7 +91,7 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
     }
 }
 
-/// Neither a plus nor zeros may stand before the number.
+/// Neither a plus sign nor leading zeros are allowed.
 fn is_cost(cost: &str) -> bool {
     let first = cost.bytes().next();
     (cost == "0" || first.is_some_and(|b| matches!(b, b'-' | b'1'..=b'9'))) && cost.parse::<i32>().is_ok()
@@ -105,7 +105,7 @@ fn seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &str) {
     }
 }
 
-/// Tolerations that stand in an annotation, where the case of their fields does not matter.
+/// Validates tolerations in an annotation, whose field names are case-insensitive.
 fn tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
     let parsed = match json::parse(written.as_bytes()) {
         Ok(parsed) => parsed,
@@ -127,9 +127,9 @@ fn tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
     scheduling::tolerations(errors, &path.child(TOLERATIONS), &list);
 }
 
-/// What is wrong with annotations that say other than the fields in their place, when both are new.
+/// Rejects annotations that contradict the fields that supersede them, if both are new.
 pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
-    if part(meta, "annotations").is_none() {
+    if present(meta, "annotations").is_none() {
         return;
     }
     let profile_of = |holder: &Value, field: &str| {
@@ -172,7 +172,7 @@ fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, w
             written == "runtime/default" || (what == "seccomp" && written == "docker/default")
         }
         "Localhost" => match written.strip_prefix("localhost/") {
-            Some(local) if text_part(profile, "localhostProfile") != Some(local) => {
+            Some(local) if optional_text(profile, "localhostProfile") != Some(local) => {
                 let detail = format!("{what} profile in annotation and field must match");
                 return forbidden(errors, &path.child("localhostProfile"), detail);
             }
@@ -185,10 +185,10 @@ fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, w
     }
 }
 
-/// What is wrong with a change of annotations that may not change.
+/// Rejects changes of immutable annotations.
 pub(crate) fn validate_update(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) {
     let none = Value::map();
-    let meta = |pod: &Value| part(pod, "metadata").cloned().unwrap_or_default();
+    let meta = |pod: &Value| present(pod, "metadata").cloned().unwrap_or_default();
     let (new_meta, old_meta) = (meta(new), meta(old));
     let is_fixed = |key: &str| key.starts_with(APP_ARMOR) || key == MIRROR;
     let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };
@@ -202,10 +202,10 @@ pub(crate) fn validate_update(errors: &mut ErrorList, path: &Path<'_>, new: &Val
             forbidden(errors, &path.key(key), format!("may not add {}", what(key)));
         }
     }
-    validate(errors, path, &new_meta, part(new, "spec").unwrap_or(&none));
+    validate(errors, path, &new_meta, present(new, "spec").unwrap_or(&none));
 }
 
-/// The profile that an annotation stands for, if it stands for one.
+/// Profile of an annotation, if it has one.
 pub(crate) fn app_armor_field(written: &str) -> Option<Value> {
     let (ty, local) = match written {
         "unconfined" => ("Unconfined", None),
@@ -220,7 +220,7 @@ pub(crate) fn app_armor_field(written: &str) -> Option<Value> {
     Some(Value::Map(profile))
 }
 
-/// Copies profiles of AppArmor that stand in annotations into the fields of their containers, where those say nothing.
+/// Copies AppArmor profiles from annotations to the fields of their containers, if those are not set.
 pub(crate) fn apply_app_armor(pod: &mut Value) {
     let annotations = text_entries(pod.get("metadata").unwrap_or(&Value::Null), "annotations");
     let written: BTreeMap<String, String> = annotations

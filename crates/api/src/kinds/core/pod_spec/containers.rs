@@ -1,4 +1,4 @@
-//! Containers: those that do the work, those that run before them, and those added to look inside.
+//! Validation of containers, init containers and ephemeral containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,31 @@ use super::resources::{self, Scope};
 use super::{env, probes, security};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, list, number, number_faults, part, required, required_word, supported,
-    text, text_part,
+    forbidden, invalid, invalid_name_of_type, list, number, number_faults, optional_text, present, required,
+    required_word, supported, text,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
 
-/// What a container must know of the pod around it.
-pub(crate) struct Around<'a> {
-    /// The good volumes.
+/// Fields of the pod that the validation of a container needs.
+pub(crate) struct PodContext<'a> {
+    /// Valid volumes.
     pub volumes: Volumes<'a>,
-    /// The names of the pod's claims.
+    /// Names of the pod's resource claims.
     pub claim_names: BTreeSet<&'a str>,
-    /// How long the pod may take to end.
+    /// Termination grace period in seconds.
     pub grace: Option<i64>,
-    /// When the pod's containers are restarted.
+    /// Restart policy of the pod.
     pub restarts: &'a str,
-    /// Whether users in the pod are users of the host.
+    /// `true` if the pod uses the user namespace of the host.
     pub host_users: bool,
 }
 
-/// How many rules a container may have for its restarts.
+/// Maximum number of restart policy rules of a container.
 const RESTART_RULES_MAX: usize = 20;
-/// How many exit codes one of them may name.
+/// Maximum number of exit codes in a rule.
 const EXIT_CODES_MAX: usize = 255;
-/// The fields of a container that one added to look inside must not have, in the order in which they are judged.
+/// Fields that an ephemeral container must not have, in the order of their errors.
 const NOT_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",
@@ -44,8 +44,8 @@ const NOT_EPHEMERAL: [&str; 9] = [
     "lifecycle",
 ];
 
-/// What is wrong with the containers that do the work.
-pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around: &Around<'_>) {
+/// Validates the main containers.
+pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
     let containers = list(spec, "containers");
     if containers.is_empty() {
         return required(errors, path, "");
@@ -56,18 +56,18 @@ pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, aro
             return;
         }
         let path = path.index(i);
-        common(errors, &path, container, around);
+        common(errors, &path, container, context);
         if !names.insert(text(container, "name")) {
             errors.push(FieldError::duplicate(&path.child("name"), text(container, "name")));
         }
-        probes::probes_and_hooks(errors, &path, container, around.grace);
+        probes::probes_and_hooks(errors, &path, container, context.grace);
         restart_policy(errors, &path, container, false);
     }
     host_ports(errors, path, containers);
 }
 
-/// What is wrong with the containers that run before the others.
-pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around: &Around<'_>) {
+/// Validates the init containers.
+pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
     let mut names: BTreeSet<&str> = list(spec, "containers").iter().map(|one| text(one, "name")).collect();
     let list_path = path;
     for (i, container) in list(spec, "initContainers").iter().enumerate() {
@@ -75,7 +75,7 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around
             return;
         }
         let path = list_path.index(i);
-        common(errors, &path, container, around);
+        common(errors, &path, container, context);
         restart_policy(errors, &path, container, true);
         let name = text(container, "name");
         if names.contains(name) {
@@ -83,14 +83,15 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around
         } else if !name.is_empty() {
             names.insert(name);
         }
-        // They run one by one, so only ports of one container can clash, and it is called the first.
+        // Init containers run one by one, so only ports of the same container can conflict; its index is
+        // shown as 0.
         host_ports(errors, list_path, std::slice::from_ref(container));
         if resources::is_sidecar(container) {
-            probes::probes_and_hooks(errors, &path, container, around.grace);
+            probes::probes_and_hooks(errors, &path, container, context.grace);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-            if part(container, field).is_some() {
+            if present(container, field).is_some() {
                 let detail = "may not be set for init containers without restartPolicy=Always";
                 forbidden(errors, &path.child(field), detail);
             }
@@ -100,14 +101,14 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around
             if text(policy, "restartPolicy") == "RestartContainer" {
                 let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
                 let path = policies.index(j);
-                invalid_word(errors, &path.child("restartPolicy"), "RestartContainer", detail);
+                invalid_name_of_type(errors, &path.child("restartPolicy"), "RestartContainer", detail);
             }
         }
     }
 }
 
-/// What is wrong with the containers that were added to look inside.
-pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, around: &Around<'_>) {
+/// Validates the ephemeral containers.
+pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
     let added = list(spec, "ephemeralContainers");
     if added.is_empty() {
         return;
@@ -120,7 +121,7 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, a
             return;
         }
         let path = path.index(i);
-        common(errors, &path, container, around);
+        common(errors, &path, container, context);
         only_for_pod(errors, &path, container);
         if !names.insert(text(container, "name")) {
             errors.push(FieldError::duplicate(&path.child("name"), text(container, "name")));
@@ -131,7 +132,7 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, a
         }
         for field in NOT_EPHEMERAL {
             let is_pointer = !matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
-            if part(container, field).is_some_and(|value| is_pointer || !value.is_empty()) {
+            if present(container, field).is_some_and(|value| is_pointer || !value.is_empty()) {
                 forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
             }
         }
@@ -147,7 +148,7 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, a
     }
 }
 
-/// What is wrong with a container of a pod, though a template may have it.
+/// Validation of a container that applies to pods but not to templates.
 pub(crate) fn only_for_pod(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
     let image = text(container, "image");
     if image.len() != image.trim().len() {
@@ -155,7 +156,7 @@ pub(crate) fn only_for_pod(errors: &mut ErrorList, path: &Path<'_>, container: &
     }
 }
 
-fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, around: &Around<'_>) {
+fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, context: &PodContext<'_>) {
     let name = text(container, "name");
     if name.is_empty() {
         required(errors, &path.child("name"), "");
@@ -174,18 +175,24 @@ fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, around: &A
     );
     ports(errors, &path.child("ports"), list(container, "ports"));
     env::variables(errors, path, container);
-    mounts::mounts_and_devices(errors, path, container, &around.volumes);
+    mounts::mounts_and_devices(errors, path, container, &context.volumes);
     pull_policy(errors, &path.child("imagePullPolicy"), text(container, "imagePullPolicy"));
-    if let Some(own) = part(container, "resources") {
-        resources::requirements(errors, &path.child("resources"), own, &around.claim_names, Scope::Container);
+    if let Some(own) = present(container, "resources") {
+        resources::requirements(
+            errors,
+            &path.child("resources"),
+            own,
+            &context.claim_names,
+            Scope::Container,
+        );
     }
-    resources::resize_policy(errors, &path.child("resizePolicy"), container, around.restarts);
-    if let Some(context) = part(container, "securityContext") {
-        security::container(errors, &path.child("securityContext"), context, around.host_users);
+    resources::resize_policy(errors, &path.child("resizePolicy"), container, context.restarts);
+    if let Some(security_context) = present(container, "securityContext") {
+        security::container(errors, &path.child("securityContext"), security_context, context.host_users);
     }
 }
 
-/// What is wrong with when an image is pulled.
+/// Validates an image pull policy.
 pub(crate) fn pull_policy(errors: &mut ErrorList, path: &Path<'_>, policy: &str) {
     required_word(errors, path, policy, &["Always", "IfNotPresent", "Never"]);
 }
@@ -215,7 +222,7 @@ fn ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
     }
 }
 
-/// Ports of the host that more than one container wants.
+/// Rejects host ports that several containers use.
 fn host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
     let mut seen = BTreeSet::new();
     for (i, container) in containers.iter().enumerate() {
@@ -236,11 +243,11 @@ fn host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
     }
 }
 
-/// What is wrong with when a container is restarted.
+/// Validates the restart policy and its rules.
 fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is_init: bool) {
     let rules = list(container, "restartPolicyRules");
     let policy_path = path.child("restartPolicy");
-    match text_part(container, "restartPolicy") {
+    match optional_text(container, "restartPolicy") {
         None if rules.is_empty() => return,
         None => {
             required(errors, &policy_path, "must specify restartPolicy when restart rules are used");
@@ -258,7 +265,7 @@ fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is
         let path = rules_path.index(i);
         supported(errors, &path.child("action"), text(rule, "action"), &["Restart", "RestartAllContainers"]);
         let codes_path = path.child("exitCodes");
-        let Some(codes) = part(rule, "exitCodes") else {
+        let Some(codes) = present(rule, "exitCodes") else {
             required(errors, &codes_path, "must be specified");
             continue;
         };
@@ -271,8 +278,7 @@ fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is
     }
 }
 
-/// What is wrong with ports of containers on the host's network: they are the host's. In a template they may be
-/// left out.
+/// Checks that ports on the host network equal the host ports. In a template they may be omitted.
 pub(crate) fn ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_pod: bool) {
     let path = path.child("containers");
     for (i, container) in list(spec, "containers").iter().enumerate() {
@@ -289,7 +295,7 @@ pub(crate) fn ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
     }
 }
 
-/// Variables read from files need a volume that the pod itself fills.
+/// Checks that file references of variables have a matching `emptyDir` volume.
 pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container: &Value, volumes: &[Value]) {
     let path = path.child("env");
     let mut by_name: Option<BTreeMap<&str, &Value>> = None;
@@ -299,7 +305,7 @@ pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container
         else {
             continue;
         };
-        // Of several volumes with one name the last counts.
+        // The last of equal names counts.
         let by_name = by_name
             .get_or_insert_with(|| volumes.iter().map(|volume| (text(volume, "name"), volume)).collect());
         let path = path.index(i);
@@ -309,7 +315,7 @@ pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container
         let name = text(reference, "volumeName");
         match by_name.get(name).copied() {
             None => errors.push(FieldError::not_found(&path, BadValue::from(name))),
-            Some(volume) if part(volume, "emptyDir").is_none() => {
+            Some(volume) if present(volume, "emptyDir").is_none() => {
                 invalid(errors, &path, name, "referenced volume must be of type emptyDir");
             }
             Some(_) => {}

@@ -1,20 +1,20 @@
-//! What a pod spec means where it says nothing.
+//! Defaults of pod specs.
 //!
-//! Everything here is idempotent, and adds fields only where they are absent or empty, as Go sees it.
+//! Everything here is idempotent, and sets fields only if they are absent or empty, as Go sees it.
 
 use super::image::pull_policy;
 use crate::kinds::core::resource_list;
-use crate::kinds::read::{list, list_mut, number, number_part, part, text, truth};
+use crate::kinds::read::{boolean, list, list_mut, number, optional_number, present, text};
 use crate::value::{Map, Value};
 
-/// The fields in which a spec keeps its containers.
+/// Fields with containers.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
-/// The mode of files made from config maps, secrets and the like: 0644.
+/// Default mode of files from ConfigMaps, Secrets and the like: 0644.
 const FILE_MODE: i64 = 0o644;
-/// How long a token lives, in seconds.
+/// Default lifetime of a token in seconds.
 const TOKEN_SECONDS: i64 = 60 * 60;
 
-/// Fills in what a pod spec leaves out, wherever it stands.
+/// Sets the defaults of a pod spec, of a pod or a template.
 pub(crate) fn spec(spec: &mut Value) {
     let map = spec.make_map();
     service_account(map);
@@ -41,12 +41,12 @@ pub(crate) fn spec(spec: &mut Value) {
     }
 }
 
-/// Fills in what only a pod has, not a template: it runs before [`spec`].
+/// Sets the defaults of pods that templates do not have; runs before [`spec`].
 pub(crate) fn pod_spec(spec: &mut Value) {
-    if number_part(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+    if optional_number(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         spec.make_map().insert("terminationGracePeriodSeconds", 1);
     }
-    let on_host = truth(spec, "hostNetwork");
+    let on_host = boolean(spec, "hostNetwork");
     for field in ["initContainers", "containers"] {
         for container in list_mut(spec, field) {
             if let Some(resources) = container.get_mut("resources") {
@@ -63,7 +63,7 @@ pub(crate) fn pod_spec(spec: &mut Value) {
     }
 }
 
-/// Keeps `podIP` and `podIPs` in step; the former counts where they differ.
+/// Synchronizes `podIP` and `podIPs`; the former wins if they differ.
 pub(crate) fn status(status: &mut Value) {
     let first = list(status, "podIPs").first().map(|ip| text(ip, "ip").to_owned());
     let ip = text(status, "podIP");
@@ -77,7 +77,7 @@ pub(crate) fn status(status: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the older name of `serviceAccountName`, which wins where both are set.
+/// `serviceAccount` is the older name of `serviceAccountName`, which wins if both are set.
 fn service_account(spec: &mut Map) {
     let name = ["serviceAccountName", "serviceAccount"]
         .into_iter()
@@ -159,7 +159,7 @@ fn default_http_get(action: &mut Value) {
     }
 }
 
-/// The version of a field reference in `fieldRef`.
+/// Sets the version of a field reference in `fieldRef`.
 fn default_field_reference(holder: &mut Value) {
     if let Some(reference) = holder.get_mut("fieldRef").and_then(Value::as_map_mut)
         && reference.get("apiVersion").is_none_or(Value::is_empty)
@@ -234,7 +234,7 @@ fn default_projection(projected: &mut Value) {
     }
 }
 
-/// Fills in what the spec of a claim leaves out.
+/// Sets the defaults of a claim spec.
 pub fn default_claim_spec(spec: &mut Value) {
     set(spec.make_map(), "volumeMode", "Filesystem");
     if let Some(resources) = spec.get_mut("resources") {
@@ -242,9 +242,9 @@ pub fn default_claim_spec(spec: &mut Value) {
     }
 }
 
-/// What is limited but not asked for is asked for in full.
+/// The default request is the limit.
 fn requests_from_limits(resources: &mut Value) {
-    let Some(limits) = part(resources, "limits").and_then(Value::as_map).cloned() else { return };
+    let Some(limits) = present(resources, "limits").and_then(Value::as_map).cloned() else { return };
     if limits.is_empty() {
         return;
     }
@@ -257,7 +257,7 @@ fn requests_from_limits(resources: &mut Value) {
     requests.sort();
 }
 
-/// A container on the host's network takes the host's ports.
+/// The default host port of a container on the host network is its port.
 fn host_ports(container: &mut Value) {
     for port in list_mut(container, "ports") {
         let number_inside = number(port, "containerPort");

@@ -1,21 +1,21 @@
-//! Unified differences of texts, found as Python's `difflib` finds them: clients have seen its hunks for years.
+//! Unified diff with the algorithm of Python's `difflib`, which upstream's messages use.
 //!
-//! The longest run of equal lines is found first, then those before and after it. In texts of 200 lines or more,
-//! lines that make up more than a hundredth of the text start no run, which keeps the search fast.
+//! The longest run of equal lines is found first, then those before and after it. In texts of 200 lines or
+//! more, lines that make up more than one percent of the text start no run, which keeps the search fast.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many equal lines stand around a change.
+/// Number of equal lines around a change.
 const CONTEXT: usize = 3;
-/// How long a text is at least when frequent lines start no run.
+/// Minimum number of lines for ignoring frequent lines.
 const LINES_LONG_MIN: usize = 200;
 
-/// Lines of both texts up to which runs are searched for. The search takes time by the product of their lengths; in
-/// longer texts all between the first and the last change counts as one.
+/// Maximum number of lines of both texts for which runs are searched. The search is quadratic; in longer
+/// texts everything between the first and the last change counts as one.
 const LINES_SEARCHED_MAX: usize = 1_000;
 
-/// What became of a run of lines.
+/// Kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
     Equal,
@@ -30,18 +30,18 @@ struct Step {
     b: (usize, usize),
 }
 
-/// The difference between two texts, empty if there is none.
+/// Returns the difference between two texts; empty if there is none.
 pub(crate) fn unified(a: &str, b: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (a.split('\n').collect(), b.split('\n').collect());
     let mut out = String::new();
     for group in groups(&steps(&a, &b)) {
         let (first, last) = (group[0], group[group.len() - 1]);
         let (from, to) = (range(first.a.0, last.a.1), range(first.b.0, last.b.1));
-        writeln!(out, "@@ -{from} +{to} @@").expect("a String takes all text");
+        writeln!(out, "@@ -{from} +{to} @@").expect("writing to a String cannot fail");
         for step in group {
             let mut write = |sign: char, lines: &[&str]| {
                 for line in lines {
-                    writeln!(out, "{sign}{line}").expect("a String takes all text");
+                    writeln!(out, "{sign}{line}").expect("writing to a String cannot fail");
                 }
             };
             match step.op {
@@ -64,7 +64,7 @@ fn range(start: usize, stop: usize) -> String {
     }
 }
 
-/// Where each line of `b` stands, the frequent ones left out.
+/// Positions of each line of `b`, except frequent ones.
 fn places<'a>(b: &[&'a str]) -> BTreeMap<&'a str, Vec<usize>> {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, line) in b.iter().enumerate() {
@@ -77,8 +77,8 @@ fn places<'a>(b: &[&'a str]) -> BTreeMap<&'a str, Vec<usize>> {
     places
 }
 
-/// The longest run of equal lines in two ranges: where it starts in both, and how long it is. `places` are those of
-/// each line of `a` in `b`.
+/// Longest run of equal lines in two ranges: its start in both, and its length. `places` are the positions in
+/// `b` of each line of `a`.
 fn longest(
     a: &[&str],
     b: &[&str],
@@ -87,7 +87,7 @@ fn longest(
     (b_low, b_high): (usize, usize),
 ) -> (usize, usize, usize) {
     let (mut best_a, mut best_b, mut len) = (a_low, b_low, 0);
-    // Ends in `b` of the runs up to the line before, in order, and how long they are.
+    // Ends in `b` of the runs up to the previous line, sorted, with their lengths.
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (i, places) in places.iter().enumerate().take(a_high).skip(a_low) {
         let mut longer = Vec::new();
@@ -111,7 +111,7 @@ fn longest(
     (best_a, best_b, len)
 }
 
-/// Runs of equal lines: where each starts in both texts, and how long it is.
+/// Runs of equal lines: start in both texts, and length.
 fn runs(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
     let by_line = places(b);
     let places: Vec<&[usize]> =
@@ -129,7 +129,7 @@ fn runs(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
     runs
 }
 
-/// The runs at the beginning and at the end of two texts.
+/// Common prefix and suffix of two texts.
 fn ends(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
     let first = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let rest = a[first..].iter().rev().zip(b[first..].iter().rev());
@@ -138,7 +138,7 @@ fn ends(a: &[&str], b: &[&str]) -> Vec<(usize, usize, usize)> {
     runs.into_iter().filter(|(.., len)| *len > 0).collect()
 }
 
-/// The way from one text to the other.
+/// Edit script between two texts.
 fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
     let mut runs = if a.len() + b.len() > LINES_SEARCHED_MAX { ends(a, b) } else { runs(a, b) };
     runs.sort_unstable();
@@ -151,7 +151,7 @@ fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
         }
         (i, j) = (run_a + len, run_b + len);
         match steps.last_mut() {
-            // Runs that touch in both texts are one.
+            // Adjacent runs in both texts are merged.
             Some(last) if last.op == Op::Equal && last.a.1 == run_a && last.b.1 == run_b => {
                 (last.a.1, last.b.1) = (i, j);
             }
@@ -162,7 +162,7 @@ fn steps(a: &[&str], b: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Changes with the equal lines around them; those far apart stand in groups of their own.
+/// Changes with their context; distant changes are in separate groups.
 fn groups(steps: &[Step]) -> Vec<Vec<Step>> {
     let mut groups = Vec::new();
     let mut group: Vec<Step> = Vec::new();
@@ -206,12 +206,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_do_not_differ() {
+    fn equal_texts_have_no_diff() {
         assert_eq!(unified("a\nb", "a\nb"), "");
     }
 
     #[test]
-    fn a_change_stands_among_three_lines() {
+    fn change_has_three_lines_of_context() {
         let a = "1\n2\n3\n4\n5\n6\n7\n8\n9";
         let b = a.replace('5', "five");
         assert_eq!(unified(a, &b), "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn far_changes_stand_apart() {
+    fn distant_changes_are_separate_hunks() {
         let a: Vec<String> = (0..40).map(|n| n.to_string()).collect();
         let mut b = a.clone();
         b[5] = "x".to_owned();

@@ -1,10 +1,10 @@
-//! Fields that the API knows but that are switched off in this version: they are dropped before they are judged.
+//! Fields of disabled features, which are cleared before validation.
 
 use super::annotations;
 use crate::kinds::read::list_mut;
 use crate::value::Value;
 
-/// Drops from a pod or template what is switched off.
+/// Clears disabled fields of a pod or template.
 pub(crate) fn drop_disabled(holder: &mut Value) {
     if let Some(meta) = holder.get_mut("metadata") {
         annotations::drop_obsolete(meta);
@@ -21,7 +21,7 @@ pub(crate) fn drop_disabled(holder: &mut Value) {
     }
 }
 
-/// Drops from the status of a pod what is switched off.
+/// Clears disabled fields of a pod status.
 pub(crate) fn drop_disabled_status(status: &mut Value) {
     remove(status, &["nodeAllocatableResourceClaimStatuses", "volumeHealth"]);
     for field in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
@@ -67,7 +67,7 @@ fn drop_from_container(container: &mut Value) {
     }
 }
 
-/// Modes of empty directories and owners of files.
+/// Clears modes of empty directories and owners of files.
 fn drop_from_volume(volume: &mut Value) {
     let Some(map) = volume.as_map_mut() else { return };
     for (field, source) in map.iter_mut() {

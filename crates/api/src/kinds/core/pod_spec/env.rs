@@ -1,12 +1,12 @@
-//! Environment variables, and the fields of pods and containers that they and files can show.
+//! Validation of environment variables and of the downward API.
 
 use super::paths;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::read::{invalid, list, part, quantity, required, supported, text};
+use crate::kinds::read::{invalid, list, present, quantity, required, supported, text};
 use crate::names::{dns, key};
 use crate::value::Value;
 
-/// The fields of a pod that a variable can show.
+/// Pod fields that variables support.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -19,11 +19,11 @@ const ENV_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// The fields of a pod that a file can show.
+/// Pod fields that volume files support.
 pub(crate) const FILE_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// All fields of a pod that have ever been shown; which of them may be is another question.
+/// All known pod fields, supported in some place.
 const FIELDS: [&str; 14] = [
     "metadata.annotations",
     "metadata.labels",
@@ -41,7 +41,7 @@ const FIELDS: [&str; 14] = [
     "status.podIPs",
 ];
 
-/// The amounts of a container that can be shown.
+/// Container resources that can be referenced.
 const AMOUNTS: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -51,11 +51,11 @@ const AMOUNTS: [&str; 6] = [
     "requests.memory",
 ];
 
-/// What amounts in bytes can be divided by.
+/// Valid divisors of byte amounts.
 const BYTE_DIVISORS: [&str; 13] =
     ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// What is wrong with the variables of a container.
+/// Validates the environment variables of a container.
 pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
     let env = path.child("env");
     for (i, variable) in list(container, "env").iter().enumerate() {
@@ -66,7 +66,7 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
         } else {
             errors.push_invalid(&path.child("name"), name, key::env_name_relaxed(name));
         }
-        if let Some(source) = part(variable, "valueFrom") {
+        if let Some(source) = present(variable, "valueFrom") {
             value_from(errors, &path.child("valueFrom"), source, text(variable, "value"));
         }
     }
@@ -79,7 +79,7 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
         }
         let mut count = 0;
         for field in ["configMapRef", "secretRef"] {
-            if let Some(reference) = part(source, field) {
+            if let Some(reference) = present(source, field) {
                 count += 1;
                 let path = path.child(field);
                 let name = text(reference, "name");
@@ -101,21 +101,21 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
 
 fn value_from(errors: &mut ErrorList, path: &Path<'_>, source: &Value, value: &str) {
     let mut count = 0;
-    if let Some(reference) = part(source, "fieldRef") {
+    if let Some(reference) = present(source, "fieldRef") {
         count += 1;
         field_reference(errors, &path.child("fieldRef"), reference, &ENV_FIELDS);
     }
-    if let Some(reference) = part(source, "resourceFieldRef") {
+    if let Some(reference) = present(source, "resourceFieldRef") {
         count += 1;
         amount_reference(errors, &path.child("resourceFieldRef"), reference, false);
     }
     for field in ["configMapKeyRef", "secretKeyRef"] {
-        if let Some(reference) = part(source, field) {
+        if let Some(reference) = present(source, field) {
             count += 1;
             key_reference(errors, &path.child(field), reference);
         }
     }
-    if let Some(reference) = part(source, "fileKeyRef") {
+    if let Some(reference) = present(source, "fileKeyRef") {
         count += 1;
         file_reference(errors, &path.child("fileKeyRef"), reference);
     }
@@ -159,12 +159,12 @@ fn file_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     }
 }
 
-/// `metadata.labels['app']` as its path and what stands in the brackets.
+/// Splits `metadata.labels['app']` into its path and the key in brackets.
 fn split_subscript(path: &str) -> Option<(&str, &str)> {
     path.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
 }
 
-/// What is wrong with a reference to a field of the pod.
+/// Validates a reference to a field of the pod.
 pub(crate) fn field_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value, allowed: &[&str]) {
     let (version, field) = (text(reference, "apiVersion"), text(reference, "fieldPath"));
     if version.is_empty() {
@@ -201,7 +201,7 @@ pub(crate) fn field_reference(errors: &mut ErrorList, path: &Path<'_>, reference
     }
 }
 
-/// What is wrong with a reference to an amount of a container. In a volume it must say which container.
+/// Validates a reference to a container resource. In a volume it must name the container.
 pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value, in_volume: bool) {
     let resource = text(reference, "resource");
     let is_huge_pages =
@@ -213,7 +213,8 @@ pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, referenc
     } else if !is_huge_pages {
         supported(errors, &path.child("resource"), resource, &AMOUNTS);
     }
-    let Some(divisor) = part(reference, "divisor").map(quantity).filter(|divisor| !divisor.is_zero()) else {
+    let Some(divisor) = present(reference, "divisor").map(quantity).filter(|divisor| !divisor.is_zero())
+    else {
         return;
     };
     let divisor = divisor.to_string();

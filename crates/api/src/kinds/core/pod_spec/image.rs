@@ -1,16 +1,16 @@
-//! How fresh an image must be when its container does not say: always the newest of a moving tag.
+//! Default image pull policy, by the tag of the image.
 
-/// The longest name of a repository, its registry included.
+/// Maximum bytes of a repository name, including the registry.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The pull policy of an image: `Always` for `latest` or no tag at all, else `IfNotPresent`. What is no reference
-/// to an image has no tag, so it is `IfNotPresent` too.
+/// Pull policy of an image: `Always` for `latest` or no tag, else `IfNotPresent`. An invalid reference has no
+/// tag, so it is `IfNotPresent` too.
 #[must_use]
 pub(crate) fn pull_policy(image: &str) -> &'static str {
     if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
-/// The tag of a reference, `latest` where it has neither tag nor digest; nothing for what is no reference.
+/// Tag of a reference, `latest` if it has neither tag nor digest; `None` for an invalid reference.
 fn tag(image: &str) -> Option<&str> {
     let is_identifier = image.len() == 64 && image.bytes().all(|b| matches!(b, b'a'..=b'f' | b'0'..=b'9'));
     if is_identifier {
@@ -38,7 +38,7 @@ fn tag(image: &str) -> Option<&str> {
     }
 }
 
-/// The registry before the first slash, if what stands there looks like one.
+/// Splits off the registry before the first slash, if it is one.
 fn split_domain(name: &str) -> (Option<&str>, &str) {
     match name.split_once('/') {
         Some((first, rest))
@@ -76,7 +76,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Runs of lower case letters and digits, joined by a dot, one or two underscores, or any number of dashes.
+/// `true` for runs of lower case letters and digits, joined by a dot, one or two underscores, or any number
+/// of dashes.
 fn is_path_component(component: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut joint = "";
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_moving_tag_is_always_pulled() {
+    fn only_latest_is_always_pulled() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for image in [
             "nginx",

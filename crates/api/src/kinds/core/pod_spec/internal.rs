@@ -1,11 +1,11 @@
-//! Objects as upstream prints them inside messages: in its internal types, whose fields have Go's names, stand in
-//! the order of their declaration, and are all written, absent ones as `null` or zero.
+//! Objects as upstream prints them in messages: as internal types with Go field names in declaration order,
+//! absent fields as `null` or zero.
 //!
-//! Clients see this form in two places: where a message shows a whole object as the bad value, and in the
-//! difference that a refused update of a pod carries. `internal.txt` lists the types, one a line: the name, then
-//! each field as `GoName=jsonName:type`, where the JSON name is left out if it is the Go name with a small first
-//! letter. Types: `s` text, `b` truth, `i` number, `q` quantity, `x` number or text, `j` an object that keeps its
-//! JSON form, `J` one whose fields stand among its parent's; `*` before what may be null, `[]` lists, `{}` maps.
+//! This form occurs in errors that show a whole object, and in the diff of a rejected pod update.
+//! `internal.txt` lists the types, one per line: the name, then each field as `GoName=jsonName:type`; the
+//! JSON name is omitted if it is the Go name with a lower case first letter. Types: `s` string, `b` boolean,
+//! `i` number, `q` quantity, `x` int-or-string, `j` an object in its JSON form, `J` an embedded object; `*`
+//! for nullable, `[]` lists, `{}` maps.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,42 +19,42 @@ use crate::value::Value;
 
 const TYPES: &str = include_str!("internal.txt");
 
-/// An object as a message shows it.
+/// Formats an object for a message.
 pub(crate) fn shown(value: &Value, ty: &str) -> BadValue {
-    let mut printer = Printer { out: String::new(), indent: None };
+    let mut printer = GoPrinter { out: String::new(), indent: None };
     printer.value(Some(value), ty, 0);
     BadValue::Json(printer.out.into())
 }
 
-/// A list of objects as a message shows it; an empty one is `null`.
+/// Formats a list of objects for a message; an empty one is `null`.
 pub(crate) fn shown_list(values: &[Value], ty: &str) -> BadValue {
     if values.is_empty() {
         return BadValue::Null;
     }
-    let mut printer = Printer { out: String::new(), indent: None };
+    let mut printer = GoPrinter { out: String::new(), indent: None };
     printer.list(values, ty, 0);
     BadValue::Json(printer.out.into())
 }
 
-/// An object, a field a line, indented by one space a level.
+/// Formats an object with one field per line, indented by one space per level.
 fn pretty(value: &Value, ty: &str) -> String {
-    let mut printer = Printer { out: String::new(), indent: Some(1) };
+    let mut printer = GoPrinter { out: String::new(), indent: Some(1) };
     printer.value(Some(value), ty, 0);
     printer.out
 }
 
-/// How one object differs from another, as messages show it.
+/// Difference between two objects, as messages show it.
 pub(crate) fn difference(old: &Value, new: &Value, ty: &str) -> String {
     diff::unified(&pretty(old, ty), &pretty(new, ty))
 }
 
-struct Printer {
+struct GoPrinter {
     out: String,
-    /// How many spaces a level; nothing for one line.
+    /// Spaces per level; `None` for a single line.
     indent: Option<usize>,
 }
 
-impl Printer {
+impl GoPrinter {
     fn value(&mut self, value: Option<&Value>, ty: &str, depth: usize) {
         let value = value.filter(|value| !value.is_null());
         if let Some(pointed) = ty.strip_prefix('*') {
@@ -82,7 +82,7 @@ impl Printer {
             }
             "i" => {
                 let number = value.and_then(Value::as_i64).unwrap_or_default();
-                write!(self.out, "{number}").expect("a String takes all text");
+                write!(self.out, "{number}").expect("writing to a String cannot fail");
             }
             "x" => match value {
                 Some(value) => self.plain(value, depth),
@@ -131,7 +131,7 @@ impl Printer {
         self.close(']', list.is_empty(), depth);
     }
 
-    /// A value in its JSON form.
+    /// Formats a value in its JSON form.
     fn plain(&mut self, value: &Value, depth: usize) {
         match (value, self.indent) {
             (Value::Map(map), Some(_)) => {
@@ -179,19 +179,19 @@ impl Printer {
     }
 }
 
-/// A field of a type: Go's name, JSON's name, and the type.
-type Field = (&'static str, String, &'static str);
+/// A field of a type: Go name, JSON name, and type.
+type GoField = (&'static str, String, &'static str);
 
-/// The fields of a type.
-fn fields(ty: &str) -> &'static [Field] {
-    static BY_TYPE: LazyLock<BTreeMap<&str, Vec<Field>>> = LazyLock::new(|| {
+/// Fields of a type.
+fn fields(ty: &str) -> &'static [GoField] {
+    static BY_TYPE: LazyLock<BTreeMap<&str, Vec<GoField>>> = LazyLock::new(|| {
         let lines = TYPES.lines().filter_map(|line| line.split_once(' '));
         lines.map(|(ty, fields)| (ty, fields.split(' ').filter_map(field).collect())).collect()
     });
     BY_TYPE.get(ty).map_or(&[], Vec::as_slice)
 }
 
-fn field(text: &'static str) -> Option<Field> {
+fn field(text: &'static str) -> Option<GoField> {
     let (names, ty) = text.split_once(':')?;
     Some(match names.split_once('=') {
         Some((name, json_name)) => (name, json_name.to_owned(), ty),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_that_is_named_is_listed() {
+    fn every_referenced_type_is_listed() {
         for line in TYPES.lines() {
             let (name, _) = line.split_once(' ').unwrap();
             for (field, _, ty) in fields(name) {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_the_spec_is_in_the_schema() {
+    fn every_field_of_the_internal_spec_is_in_the_schema() {
         let schemas = crate::schema::builtin();
         for name in ["PodSpec", "Container", "Volume", "Probe", "SecurityContext", "PodSecurityContext"] {
             let of = schemas.definition(&format!("io.k8s.api.core.v1.{name}")).unwrap();

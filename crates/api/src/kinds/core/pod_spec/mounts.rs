@@ -1,16 +1,18 @@
-//! Where volumes stand in a container, as directories or as devices.
+//! Validation of volume mounts and devices of containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::read::{forbidden, invalid, list, part, required, supported, text, text_part, truth};
+use crate::kinds::read::{
+    boolean, forbidden, invalid, list, optional_text, present, required, supported, text,
+};
 use crate::value::Value;
 
-/// The good volumes of a pod, by name.
+/// Valid volumes of a pod, by name.
 pub(crate) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
 
-/// What is wrong with the mounts and devices of a container.
+/// Validates the mounts and devices of a container.
 pub(crate) fn mounts_and_devices(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -22,7 +24,7 @@ pub(crate) fn mounts_and_devices(
     device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
 }
 
-/// Names and paths of the other list of a container. Of several entries with one name the last counts.
+/// Names and paths of the other list of a container. The last of equal names counts.
 struct Taken<'a> {
     names: BTreeSet<&'a str>,
     places: BTreeSet<&'a str>,
@@ -69,14 +71,14 @@ fn mount_list(
             invalid(errors, &place_path, place, "must not already exist as a path in volumeDevices");
         }
         sub_paths(errors, list_path, &path, mount);
-        if let Some(propagation) = text_part(mount, "mountPropagation") {
+        if let Some(propagation) = optional_text(mount, "mountPropagation") {
             mount_propagation(errors, &list_path.child("mountPropagation"), propagation, container);
         }
         recursive_read_only(errors, &list_path.child("recursiveReadOnly"), mount);
     }
 }
 
-/// The paths of these faults lack the number of the mount; clients know them so.
+/// As upstream, the paths of these errors lack the index of the mount.
 fn sub_paths(errors: &mut ErrorList, list_path: &Path<'_>, path: &Path<'_>, mount: &Value) {
     let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
     if !sub_path.is_empty() {
@@ -93,7 +95,8 @@ fn sub_paths(errors: &mut ErrorList, list_path: &Path<'_>, path: &Path<'_>, moun
 
 fn mount_propagation(errors: &mut ErrorList, path: &Path<'_>, propagation: &str, container: &Value) {
     supported(errors, path, propagation, &["Bidirectional", "HostToContainer", "None"]);
-    let privileged = part(container, "securityContext").is_some_and(|context| truth(context, "privileged"));
+    let privileged =
+        present(container, "securityContext").is_some_and(|context| boolean(context, "privileged"));
     if propagation == "Bidirectional" && !privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
         forbidden(errors, path, detail);
@@ -101,13 +104,13 @@ fn mount_propagation(errors: &mut ErrorList, path: &Path<'_>, propagation: &str,
 }
 
 fn recursive_read_only(errors: &mut ErrorList, path: &Path<'_>, mount: &Value) {
-    match text_part(mount, "recursiveReadOnly") {
+    match optional_text(mount, "recursiveReadOnly") {
         None | Some("Disabled") => {}
         Some("Enabled" | "IfPossible") => {
-            if !truth(mount, "readOnly") {
+            if !boolean(mount, "readOnly") {
                 forbidden(errors, path, "may only be specified when readOnly is true");
             }
-            if text_part(mount, "mountPropagation").is_some_and(|propagation| propagation != "None") {
+            if optional_text(mount, "mountPropagation").is_some_and(|propagation| propagation != "None") {
                 forbidden(
                     errors,
                     path,
@@ -140,7 +143,9 @@ fn device_list(
         }
         match volumes.get(name) {
             Some(volume)
-                if part(volume, "persistentVolumeClaim").or_else(|| part(volume, "ephemeral")).is_none() =>
+                if present(volume, "persistentVolumeClaim")
+                    .or_else(|| present(volume, "ephemeral"))
+                    .is_none() =>
             {
                 let detail =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";

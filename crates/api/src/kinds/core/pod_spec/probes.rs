@@ -1,39 +1,39 @@
-//! Probes and hooks: how the node asks a container whether it is well, and tells it of its start and end.
+//! Validation of probes and lifecycle hooks.
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, list, nonnegative, number, number_faults, number_part, part, required, supported,
-    text, text_part,
+    forbidden, invalid, list, nonnegative, number, number_faults, optional_number, optional_text, present,
+    required, supported, text,
 };
 use crate::names::key;
 use crate::value::Value;
 
-/// The handlers of a probe, in the order in which they are judged.
+/// Handlers of a probe, in the order of validation.
 const OF_PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
-/// The handlers of a hook.
+/// Handlers of a hook.
 const OF_HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// What is wrong with the probes and hooks of a container that may have them.
+/// Validates the probes and hooks of a container that may have them.
 pub(crate) fn probes_and_hooks(
     errors: &mut ErrorList,
     path: &Path<'_>,
     container: &Value,
     grace: Option<i64>,
 ) {
-    if let Some(lifecycle) = part(container, "lifecycle") {
+    if let Some(lifecycle) = present(container, "lifecycle") {
         let path = path.child("lifecycle");
         for field in ["postStart", "preStop"] {
-            if let Some(hook) = part(lifecycle, field) {
+            if let Some(hook) = present(lifecycle, field) {
                 handler(errors, &path.child(field), hook, &OF_HOOKS, grace);
             }
         }
     }
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = part(container, field) else { continue };
+        let Some(probe) = present(container, field) else { continue };
         let path = path.child(field);
         validate_probe(errors, &path, probe);
         if field == "readinessProbe" {
-            if let Some(seconds) = number_part(probe, "terminationGracePeriodSeconds") {
+            if let Some(seconds) = optional_number(probe, "terminationGracePeriodSeconds") {
                 let path = path.child("terminationGracePeriodSeconds");
                 invalid(errors, &path, seconds, "must not be set for readinessProbes");
             }
@@ -51,17 +51,18 @@ fn validate_probe(errors: &mut ErrorList, path: &Path<'_>, probe: &Value) {
     {
         nonnegative(errors, &path.child(field), number(probe, field));
     }
-    if let Some(seconds) = number_part(probe, "terminationGracePeriodSeconds").filter(|seconds| *seconds <= 0)
+    if let Some(seconds) =
+        optional_number(probe, "terminationGracePeriodSeconds").filter(|seconds| *seconds <= 0)
     {
         invalid(errors, &path.child("terminationGracePeriodSeconds"), seconds, "must be greater than 0");
     }
 }
 
-/// What is wrong with a handler. A grace period that is missing is complained about elsewhere.
+/// Validates a handler. A missing grace period is reported elsewhere.
 fn handler(errors: &mut ErrorList, path: &Path<'_>, holder: &Value, handlers: &[&str], grace: Option<i64>) {
     let mut count = 0;
     for field in handlers {
-        let Some(action) = part(holder, field) else { continue };
+        let Some(action) = present(holder, field) else { continue };
         let path = path.child(field);
         count += 1;
         if count > 1 {
@@ -100,9 +101,9 @@ fn sleep(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, grace: Option<i6
     }
 }
 
-/// What is wrong with a port that is a number or a name.
+/// Validates a port number or name.
 fn port(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
-    match text_part(value, field) {
+    match optional_text(value, field) {
         Some(name) => errors.push_invalid(path, name, key::port_name(name)),
         None => {
             let port = number(value, field);

@@ -1,4 +1,4 @@
-//! Requests and limits: of containers, of whole pods, and what they make of a pod's quality of service.
+//! Resource requirements of containers and pods, and the QoS class of a pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,34 +8,34 @@ use crate::kinds::core::resource_list::{
     HUGE_PAGES, allows_overcommit, check_container_name, check_name, is_counted, is_huge_pages,
 };
 use crate::kinds::read::{
-    entries, forbidden, invalid, invalid_word, is_whole, list, part, quantity, required, required_word,
-    supported, text, text_part,
+    entries, forbidden, invalid, invalid_name_of_type, is_whole, list, optional_text, present, quantity,
+    required, required_word, supported, text,
 };
 use crate::names::dns;
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-/// What counts for the quality of service.
+/// Resources that determine the QoS class.
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
-/// Amounts by the name of the resource.
+/// Amounts by resource name.
 pub(crate) type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// Whose resources are judged.
+/// Level of resource requirements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// One container's, or the overhead of running it.
+    /// A container, or the overhead of a pod.
     Container,
-    /// The pod's as a whole.
+    /// The pod level.
     Pod,
 }
 
-/// Whether a resource can be given to a pod as a whole.
+/// `true` if a resource is supported at the pod level.
 fn is_pod_level(name: &str) -> bool {
     COMPUTE.contains(&name) || is_huge_pages(name)
 }
 
-/// What is wrong with an amount of a resource.
+/// Validates an amount of a resource.
 pub(crate) fn amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
     let amount = quantity(value);
     if amount.sign() < 0 {
@@ -57,7 +57,7 @@ fn scoped_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, scope: Scope
     }
 }
 
-/// What is wrong with an amount of huge pages: it must be a multiple of their size.
+/// Validates an amount of huge pages: it must be a multiple of the page size.
 fn huge_pages(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
     let amount = quantity(value);
     let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
@@ -69,7 +69,7 @@ fn huge_pages(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value
     }
 }
 
-/// What is wrong with amounts of one sort. Says whether there is cpu or memory, and huge pages, among them.
+/// Validates requests or limits. Returns whether they include CPU or memory, and huge pages.
 fn amounts<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -92,7 +92,7 @@ fn amounts<'a>(
     (has_compute, has_huge_pages)
 }
 
-/// What is wrong with requests and limits.
+/// Validates requests and limits.
 pub(crate) fn requirements(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -104,7 +104,7 @@ pub(crate) fn requirements(
     let limits = amounts(errors, &limits_path, entries(resources, "limits"), scope, |_, _, _| {});
     let compare = |errors: &mut ErrorList, name: &str, value: &Value| {
         let wanted = quantity(value);
-        let limit = part(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
+        let limit = present(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
         match limit {
             Some(limit) if wanted != limit && !allows_overcommit(name) => {
                 let detail = format!("must be equal to {name} limit of {limit}");
@@ -127,7 +127,7 @@ pub(crate) fn requirements(
     claims(errors, &path.child("claims"), list(resources, "claims"), claim_names);
 }
 
-/// What is wrong with the overhead of running a pod.
+/// Validates the overhead of a pod.
 pub(crate) fn overhead(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let limits_path = path.child("limits");
     let named = entries(spec, "overhead");
@@ -137,13 +137,13 @@ pub(crate) fn overhead(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
 }
 
-/// What is wrong with the claims that a container refers to.
+/// Validates the resource claims of a container.
 fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTreeSet<&str>) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     // Number of requests seen of each claim.
     let mut requests: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, claim) in claims.iter().enumerate() {
-        // A claim that is not known shows all that are.
+        // The error for an unknown claim lists all known ones.
         if errors.is_full() {
             return;
         }
@@ -188,14 +188,14 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTr
     }
 }
 
-/// What is wrong with the resources of a pod as a whole, and with those of its containers beside them.
+/// Validates pod-level resources, and those of the containers against them.
 pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, claim_names: &BTreeSet<&str>) {
-    let Some(resources) = part(spec, "resources") else { return };
+    let Some(resources) = present(spec, "resources") else { return };
     let path = path.child("resources");
     if spec.str_at(&["os", "name"]) == "windows" {
         return forbidden(errors, &path, "may not be set for a windows pod");
     }
-    if part(resources, "claims").is_some() {
+    if present(resources, "claims").is_some() {
         forbidden(errors, &path.child("claims"), "claims may not be set for Resources at pod-level");
     }
     requirements(errors, &path, resources, claim_names, Scope::Pod);
@@ -219,7 +219,7 @@ pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
     }
     let containers_path = path.child("containers");
     for (i, container) in list(spec, "containers").iter().enumerate() {
-        let Some(of_container) = part(container, "resources") else { continue };
+        let Some(of_container) = present(container, "resources") else { continue };
         for (name, limit) in entries(of_container, "limits") {
             let limit = quantity(limit);
             if let Some(of_pod) = named(resources, "limits", name)
@@ -234,18 +234,18 @@ pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
     }
 }
 
-/// One amount, where there is one.
+/// One amount, if present.
 fn named(resources: &Value, sort: &str, name: &str) -> Option<Quantity> {
     resources.get(sort)?.get(name).map(quantity)
 }
 
-/// Whether an init container runs beside the others until the pod ends.
+/// `true` for a sidecar: an init container that runs until the pod ends.
 pub(crate) fn is_sidecar(container: &Value) -> bool {
-    text_part(container, "restartPolicy") == Some("Always")
+    optional_text(container, "restartPolicy") == Some("Always")
 }
 
-/// What all containers need together: those that run at once added up, or what one init container needs with the
-/// sidecars before it, whichever is more.
+/// Total of all containers: the sum of those that run concurrently, or the maximum of one init container with
+/// the sidecars before it, whichever is higher.
 pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
     let mut sum: Amounts<'a> = BTreeMap::new();
     for container in list(spec, "containers") {
@@ -253,7 +253,8 @@ pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
     }
     let (mut sidecars, mut starting): (Amounts<'a>, Amounts<'a>) = (BTreeMap::new(), BTreeMap::new());
     for container in list(spec, "initContainers") {
-        // Resources that the container does not name were raised when the last sidecar named them: amounts are not negative.
+        // Resources that the container does not have were raised with the last sidecar that has them: amounts
+        // are not negative.
         let mut now: Amounts<'a> = BTreeMap::new();
         add(&mut now, container, sort);
         for (name, amount) in &mut now {
@@ -272,7 +273,7 @@ pub(crate) fn total<'a>(spec: &'a Value, sort: &str) -> Amounts<'a> {
 }
 
 fn add<'a>(sum: &mut Amounts<'a>, container: &'a Value, sort: &str) {
-    let Some(resources) = part(container, "resources") else { return };
+    let Some(resources) = present(container, "resources") else { return };
     for (name, amount) in entries(resources, sort) {
         let amount = quantity(amount);
         sum.entry(name).and_modify(|sum| *sum += amount).or_insert(amount);
@@ -286,10 +287,10 @@ fn raise<'a>(most: &mut Amounts<'a>, other: Amounts<'a>) {
     }
 }
 
-/// The quality of service that a pod gets, by its spec.
+/// QoS class of a pod, by its spec.
 #[must_use]
 pub fn qos_class(spec: &Value) -> &'static str {
-    if let Some(resources) = part(spec, "resources")
+    if let Some(resources) = present(spec, "resources")
         && ["requests", "limits"]
             .iter()
             .any(|sort| entries(resources, sort).any(|(name, _)| is_pod_level(name)))
@@ -298,7 +299,7 @@ pub fn qos_class(spec: &Value) -> &'static str {
     }
     let mut class = None;
     for container in list(spec, "initContainers").iter().chain(list(spec, "containers")) {
-        let of_container = part(container, "resources").map_or("BestEffort", requirements_qos);
+        let of_container = present(container, "resources").map_or("BestEffort", requirements_qos);
         match class {
             _ if of_container == "Burstable" => return of_container,
             None => class = Some(of_container),
@@ -323,10 +324,10 @@ fn requirements_qos(resources: &Value) -> &'static str {
     if cpu == memory { cpu } else { "Burstable" }
 }
 
-/// Fills in what the resources of a pod as a whole leave out, from those of its containers: limits of huge pages,
-/// then requests, then limits where every container has one.
+/// Sets the defaults of pod-level resources from those of the containers: limits of huge pages, then
+/// requests, then limits if every container has one.
 pub(crate) fn default_pod_level(spec: &mut Value) {
-    let Some(resources) = part(spec, "resources") else { return };
+    let Some(resources) = present(spec, "resources") else { return };
     let counts = |sort| entries(resources, sort).count();
     if counts("requests") + counts("limits") == 0 {
         return;
@@ -377,12 +378,12 @@ fn owned(resources: &Value, sort: &str) -> BTreeMap<String, Quantity> {
 fn every_container_limits(spec: &Value, name: &str) -> bool {
     ["initContainers", "containers", "ephemeralContainers"].iter().all(|field| {
         list(spec, field).iter().all(|container| {
-            part(container, "resources").is_some_and(|own| named(own, "limits", name).is_some())
+            present(container, "resources").is_some_and(|own| named(own, "limits", name).is_some())
         })
     })
 }
 
-/// What is wrong with the policies for changing resources in place.
+/// Validates the resize policies of a container.
 pub(crate) fn resize_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, pod_restarts: &str) {
     let mut seen = BTreeSet::new();
     for (i, policy) in list(container, "resizePolicy").iter().enumerate() {
@@ -394,12 +395,12 @@ pub(crate) fn resize_policy(errors: &mut ErrorList, path: &Path<'_>, container: 
         required_word(errors, path, restart, &["NotRequired", "RestartContainer"]);
         if pod_restarts == "Never" && restart != "NotRequired" {
             let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
-            invalid_word(errors, path, restart, detail);
+            invalid_name_of_type(errors, path, restart, detail);
         }
     }
 }
 
-/// What is wrong with the claims of a pod.
+/// Validates the resource claims of a pod.
 pub(crate) fn pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_mirror: bool) {
     let mut seen = BTreeSet::new();
     for (i, claim) in list(spec, "resourceClaims").iter().enumerate() {
@@ -418,8 +419,8 @@ pub(crate) fn pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, 
             errors.push_invalid(&name_path, name, dns::label(name));
             seen.insert(name);
         }
-        let sources =
-            ["resourceClaimName", "resourceClaimTemplateName"].map(|field| (field, text_part(claim, field)));
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"]
+            .map(|field| (field, optional_text(claim, field)));
         let fault = match sources {
             [(_, Some(_)), (_, Some(_))] => {
                 Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")

@@ -1,26 +1,26 @@
-//! When and where a pod may run: tolerations, spreading, gates; and how it finds others: names and aliases.
+//! Validation of tolerations, topology spread, gates, and DNS settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::affinity;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, label_selector, list, number, number_part, part, positive, required,
-    supported, text, text_part, texts, truth,
+    boolean, forbidden, invalid, invalid_name_of_type, label_selector, list, number, optional_number,
+    optional_text, positive, present, required, supported, text, texts,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
 
-/// How many name servers a resolver asks.
+/// Maximum number of name servers.
 const NAME_SERVERS_MAX: usize = 3;
-/// How many domains a resolver searches.
+/// Maximum number of search domains.
 const SEARCHES_MAX: usize = 32;
-/// How long their list may be, spaces between them included.
+/// Maximum bytes of the search list, including separators.
 const SEARCHES_BYTES_MAX: usize = 2048;
-/// The longest name that a host can call itself.
+/// Maximum bytes of a host name override.
 const HOSTNAME_BYTES_MAX: usize = 64;
 
-/// What is wrong with tolerations.
+/// Validates tolerations.
 pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
     for (i, toleration) in tolerations.iter().enumerate() {
         let path = path.index(i);
@@ -32,11 +32,11 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
         } else if operator != "Exists" {
             let detail =
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            invalid_word(errors, &operator_path, operator, detail);
+            invalid_name_of_type(errors, &operator_path, operator, detail);
         }
-        if number_part(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
+        if optional_number(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            invalid_word(errors, &path.child("effect"), effect, detail);
+            invalid_name_of_type(errors, &path.child("effect"), effect, detail);
         }
         match operator {
             "Equal" | "" => {
@@ -50,7 +50,7 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
                 invalid(errors, &operator_path, value, "value must be empty when `operator` is 'Exists'");
             }
             "Lt" | "Gt" => {
-                // They are known, but not yet let through.
+                // Known operators that are not enabled.
                 let words = ["Equal", "Exists", "Lt", "Gt"];
                 errors.push(FieldError::not_supported(
                     &operator_path,
@@ -71,7 +71,7 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
     }
 }
 
-/// What is wrong with how pods are spread.
+/// Validates topology spread constraints.
 pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constraints: &[Value]) {
     let pair = |one| (text(one, "topologyKey"), text(one, "whenUnsatisfiable"));
     let last: BTreeMap<(&str, &str), usize> =
@@ -84,12 +84,12 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
             required(errors, &path.child("topologyKey"), "can not be empty");
         }
         supported(errors, &path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
-        // The last of those that are alike is no duplicate.
+        // As upstream, the last of equal constraints is not reported.
         if last.get(&(topology, action)) != Some(&i) {
             let path = path.child("{topologyKey, whenUnsatisfiable}");
             errors.push(FieldError::duplicate(&path, format!("{{{topology}, {action}}}")));
         }
-        if let Some(domains) = number_part(constraint, "minDomains") {
+        if let Some(domains) = optional_number(constraint, "minDomains") {
             let path = path.child("minDomains");
             positive(errors, &path, domains);
             if action != "DoNotSchedule" {
@@ -99,17 +99,17 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
             }
         }
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            if let Some(policy) = text_part(constraint, field) {
+            if let Some(policy) = optional_text(constraint, field) {
                 supported(errors, &path.child(field), policy, &["Honor", "Ignore"]);
             }
         }
-        let selector = part(constraint, "labelSelector");
+        let selector = present(constraint, "labelSelector");
         affinity::label_keys(errors, &path, &texts(constraint, "matchLabelKeys"), &[], selector);
         label_selector(errors, &path.child("labelSelector"), selector);
     }
 }
 
-/// What is wrong with the conditions that a pod waits for: to be ready, and to be scheduled at all.
+/// Validates readiness gates and scheduling gates.
 pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let ready_path = path.child("readinessGates");
     for (i, gate) in list(spec, "readinessGates").iter().enumerate() {
@@ -128,9 +128,9 @@ pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
 }
 
-/// What is wrong with how a pod finds names.
+/// Validates the DNS configuration.
 pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let config = part(spec, "dnsConfig");
+    let config = present(spec, "dnsConfig");
     if text(spec, "dnsPolicy") == "None" {
         let Some(config) = config else {
             return required(errors, path, "must provide `dnsConfig` when `dnsPolicy` is None");
@@ -173,14 +173,14 @@ pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) 
     }
 }
 
-/// What is wrong with the name that a pod calls itself in place of its own.
+/// Validates the host name override.
 pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let Some(name) = text_part(spec, "hostnameOverride") else { return };
+    let Some(name) = optional_text(spec, "hostnameOverride") else { return };
     let path = path.child("hostnameOverride");
-    if truth(spec, "setHostnameAsFQDN") {
+    if boolean(spec, "setHostnameAsFQDN") {
         forbidden(errors, &path, "may not be specified when setHostnameAsFQDN is true");
     }
-    if truth(spec, "hostNetwork") {
+    if boolean(spec, "hostNetwork") {
         forbidden(errors, &path, "may not be specified when hostNetwork is true");
     }
     if name.len() > HOSTNAME_BYTES_MAX {
@@ -189,7 +189,7 @@ pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &
     errors.push_invalid(&path, name, dns::subdomain(name));
 }
 
-/// What is wrong with further names of hosts.
+/// Validates host aliases.
 pub(crate) fn host_aliases(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let path = path.child("hostAliases");
     for (i, alias) in list(spec, "hostAliases").iter().enumerate() {

@@ -1,25 +1,25 @@
-//! Under which rights a pod and its containers run.
+//! Validation of security contexts.
 
 use std::collections::BTreeSet;
 
 use super::{internal, paths, windows};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, list, number_faults, part, required, supported, text, text_part, texts,
-    truth, truth_part, unix_id,
+    boolean, forbidden, invalid, invalid_name_of_type, list, number_faults, optional_boolean, optional_text,
+    present, required, supported, text, texts, unix_id,
 };
 use crate::names::key;
 use crate::value::Value;
 
-/// The longest name of a kernel parameter.
+/// Maximum bytes of a sysctl name.
 const SYSCTL_BYTES_MAX: usize = 253;
 const SYSCTL_FAULT: &str = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-/// The longest path of a profile on the node.
+/// Maximum bytes of a profile path on the node.
 const PROFILE_BYTES_MAX: usize = 4095;
-/// How profiles come, in the order in which messages list them.
+/// Profile types, in the order of messages.
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// Kernel parameters that belong to the namespace of processes that talk to each other.
+/// Sysctls of the IPC namespace.
 const IPC_SYSCTLS: [&str; 10] = [
     "kernel.msg",
     "kernel.msgmax",
@@ -33,9 +33,9 @@ const IPC_SYSCTLS: [&str; 10] = [
     "kernel.shmmni",
 ];
 
-/// What is wrong with the rights of a pod.
+/// Validates the security context of a pod.
 pub(crate) fn pod(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let Some(context) = part(spec, "securityContext") else { return };
+    let Some(context) = present(spec, "securityContext") else { return };
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
         unix_id(errors, path, context, field);
     }
@@ -52,55 +52,55 @@ pub(crate) fn pod(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 }
 
 fn optional_word(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str, words: &[&str]) {
-    if let Some(word) = text_part(value, field) {
+    if let Some(word) = optional_text(value, field) {
         supported(errors, &path.child(field), word, words);
     }
 }
 
-/// What pods and containers say alike.
+/// Validates fields that pods and containers share.
 fn profiles(errors: &mut ErrorList, path: &Path<'_>, context: &Value) {
-    if let Some(profile) = part(context, "seccompProfile") {
+    if let Some(profile) = present(context, "seccompProfile") {
         seccomp(errors, &path.child("seccompProfile"), profile);
     }
-    if let Some(options) = part(context, "windowsOptions") {
+    if let Some(options) = present(context, "windowsOptions") {
         windows::options(errors, &path.child("windowsOptions"), options);
     }
-    if let Some(profile) = part(context, "appArmorProfile") {
+    if let Some(profile) = present(context, "appArmorProfile") {
         app_armor(errors, &path.child("appArmorProfile"), profile);
     }
 }
 
-/// What is wrong with the rights of a container.
+/// Validates the security context of a container.
 pub(crate) fn container(errors: &mut ErrorList, path: &Path<'_>, context: &Value, host_users: bool) {
     for field in ["runAsUser", "runAsGroup"] {
         unix_id(errors, path, context, field);
     }
-    if let Some(mount) = text_part(context, "procMount") {
+    if let Some(mount) = optional_text(context, "procMount") {
         let path = path.child("procMount");
         supported(errors, &path, mount, &["Default", "Unmasked"]);
         if host_users && mount == "Unmasked" {
-            invalid_word(errors, &path, mount, "`hostUsers` must be false to use `Unmasked`");
+            invalid_name_of_type(errors, &path, mount, "`hostUsers` must be false to use `Unmasked`");
         }
     }
-    if let Some(profile) = part(context, "seccompProfile") {
+    if let Some(profile) = present(context, "seccompProfile") {
         seccomp(errors, &path.child("seccompProfile"), profile);
     }
-    if truth_part(context, "allowPrivilegeEscalation") == Some(false) {
-        if truth(context, "privileged") {
+    if optional_boolean(context, "allowPrivilegeEscalation") == Some(false) {
+        if boolean(context, "privileged") {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
             invalid(errors, path, internal::shown(context, "SecurityContext"), detail);
         }
-        let added = part(context, "capabilities").map(|capabilities| texts(capabilities, "add"));
+        let added = present(context, "capabilities").map(|capabilities| texts(capabilities, "add"));
         for _ in added.into_iter().flatten().filter(|capability| *capability == "CAP_SYS_ADMIN") {
             let detail =
                 "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
             invalid(errors, path, internal::shown(context, "SecurityContext"), detail);
         }
     }
-    if let Some(options) = part(context, "windowsOptions") {
+    if let Some(options) = present(context, "windowsOptions") {
         windows::options(errors, &path.child("windowsOptions"), options);
     }
-    if let Some(profile) = part(context, "appArmorProfile") {
+    if let Some(profile) = present(context, "appArmorProfile") {
         app_armor(errors, &path.child("appArmorProfile"), profile);
     }
 }
@@ -113,7 +113,7 @@ fn seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &Value) {
         supported(errors, &path.child("type"), ty, &PROFILE_TYPES);
     }
     let local_path = path.child("localhostProfile");
-    match (ty, text_part(profile, "localhostProfile")) {
+    match (ty, optional_text(profile, "localhostProfile")) {
         ("Localhost", None) => required(errors, &local_path, "must be set when seccomp type is Localhost"),
         ("Localhost", Some(local)) => paths::descending(errors, &local_path, local),
         (_, Some(_)) => {
@@ -124,10 +124,10 @@ fn seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &Value) {
     }
 }
 
-/// What is wrong with a profile of AppArmor.
+/// Validates an AppArmor profile.
 pub(crate) fn app_armor(errors: &mut ErrorList, path: &Path<'_>, profile: &Value) {
     let local_path = path.child("localhostProfile");
-    let local = text_part(profile, "localhostProfile");
+    let local = optional_text(profile, "localhostProfile");
     match text(profile, "type") {
         "Localhost" => {
             let missing = "must be set when AppArmor type is Localhost";
@@ -143,7 +143,12 @@ pub(crate) fn app_armor(errors: &mut ErrorList, path: &Path<'_>, profile: &Value
         }
         "RuntimeDefault" | "Unconfined" => {
             if let Some(local) = local {
-                invalid_word(errors, &local_path, local, "can only be set when AppArmor type is Localhost");
+                invalid_name_of_type(
+                    errors,
+                    &local_path,
+                    local,
+                    "can only be set when AppArmor type is Localhost",
+                );
             }
         }
         "" => required(errors, &path.child("type"), "type is required when appArmorProfile is set"),
@@ -165,9 +170,9 @@ fn sysctls(errors: &mut ErrorList, path: &Path<'_>, sysctls: &[Value], spec: &Va
             errors.push(FieldError::duplicate(&path, name));
         }
         let dotted = dotted(name);
-        if truth(spec, "hostNetwork") && dotted.starts_with("net.") {
+        if boolean(spec, "hostNetwork") && dotted.starts_with("net.") {
             invalid(errors, &path, name, "may not be specified when 'hostNetwork' is true");
-        } else if truth(spec, "hostIPC") && is_ipc(&dotted) {
+        } else if boolean(spec, "hostIPC") && is_ipc(&dotted) {
             invalid(errors, &path, name, "may not be specified when 'hostIPC' is true");
         }
         names.insert(name);
@@ -178,7 +183,7 @@ fn is_ipc(name: &str) -> bool {
     IPC_SYSCTLS.contains(&name) || name.starts_with("fs.mqueue.")
 }
 
-/// A name written with slashes, with dots: the first of the two decides which one separates.
+/// Converts a sysctl name with slashes to dots: the first of the two is the separator.
 fn dotted(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'/' => name
@@ -208,13 +213,13 @@ fn is_sysctl(name: &str) -> bool {
         })
 }
 
-/// What is wrong with a pod whose users are not those of the host.
+/// Validates a pod in its own user namespace.
 pub(crate) fn host_users(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    if truth_part(spec, "hostUsers") != Some(false) {
+    if optional_boolean(spec, "hostUsers") != Some(false) {
         return;
     }
     for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
-        if truth(spec, field) {
+        if boolean(spec, field) {
             forbidden(errors, &path.child(shown), "when `hostUsers` is false");
         }
     }

@@ -1,4 +1,4 @@
-//! Tables of specs and of what is wrong with them. A case names only what it is about: the rest of the pod is good.
+//! Table-driven tests of pod specs. A case has only the fields under test: the rest of the pod is valid.
 
 use crate::decode::decode;
 use crate::field_error::ErrorList;
@@ -15,7 +15,7 @@ mod security;
 mod volumes;
 mod warnings;
 
-/// An object as a client sent it.
+/// Decodes an object.
 pub(crate) fn decoded(kind: &str, text: &str) -> Value {
     let value = json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
     let decoded = decode(value, builtin().kind("", "v1", kind).unwrap(), &[]).unwrap();
@@ -23,12 +23,12 @@ pub(crate) fn decoded(kind: &str, text: &str) -> Value {
     decoded.value
 }
 
-/// The rules of a core kind.
+/// Rules of a core kind.
 pub(crate) fn of(kind: &str) -> &'static dyn Rules {
     rules("", kind).unwrap()
 }
 
-/// An object as it is before it is judged.
+/// The object before validation.
 pub(crate) fn prepared(kind: &str, text: &str) -> Value {
     let mut object = decoded(kind, text);
     of(kind).default(&mut object);
@@ -36,7 +36,7 @@ pub(crate) fn prepared(kind: &str, text: &str) -> Value {
     object
 }
 
-/// What is wrong with a new object.
+/// Errors of a create.
 pub(crate) fn faults(kind: &str, object: &Value) -> Vec<String> {
     let mut errors = ErrorList::new();
     of(kind).validate(object, &mut errors);
@@ -44,7 +44,7 @@ pub(crate) fn faults(kind: &str, object: &Value) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// A pod with these fields in its spec, and a container if it names none.
+/// A pod with these fields in its spec, and a container if it has none.
 pub(crate) fn pod(spec: &str) -> String {
     let comma = if spec.is_empty() { "" } else { "," };
     let containers = r#""containers":[{"name":"c","image":"i:1"}]"#;
@@ -60,14 +60,14 @@ pub(crate) fn pod_with_container(container: &str) -> String {
     pod(&format!(r#""containers":[{{"name":"c","image":"i:1",{container}}}]"#))
 }
 
-/// Judges pods: each case is a spec and the faults it has, a line each.
+/// Asserts the errors of pods: each case is a spec and its errors.
 pub(crate) fn check(cases: &[(&str, &[&str])]) {
     for (spec, expected) in cases {
         assert_eq!(faults("Pod", &prepared("Pod", &pod(spec))), *expected, "{spec}");
     }
 }
 
-/// Judges containers: each case is what the container says and the faults it has, without the path to it.
+/// Asserts the errors of containers: each case is a container and its errors, without the path to it.
 pub(crate) fn check_container(cases: &[(&str, &[&str])]) {
     for (container, expected) in cases {
         let found = faults("Pod", &prepared("Pod", &pod_with_container(container)));

@@ -1,5 +1,5 @@
-//! Volumes: where a pod keeps files. Each has one source; sources by drivers that are gone are still judged, as
-//! objects that name them are still stored.
+//! Validation of volumes. Each has one source; sources of removed drivers are still validated, because stored
+//! objects have them.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::paths;
 use super::{containers, env};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, list, number_part, part, quantity, require_texts, required, supported, text,
-    text_part,
+    forbidden, invalid, list, optional_number, optional_text, present, quantity, require_texts, required,
+    supported, text,
 };
 use crate::names::dns;
 use crate::quote::Quoted;
@@ -22,7 +22,7 @@ mod projected;
 pub use claim::claim_spec;
 pub use projected::signer_name;
 
-/// Every source, in the order in which it is judged. The paths of two of them in messages are not their names.
+/// All sources in the order of validation. Two of them have other names in the paths of messages.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -56,7 +56,7 @@ const SOURCES: [&str; 30] = [
     "image",
 ];
 
-/// What is wrong with the volumes of a pod, and which of them are good. `pod_name` is empty for templates.
+/// Validates the volumes of a pod, and returns the valid ones. `pod_name` is empty for templates.
 pub(crate) fn volumes<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
@@ -64,7 +64,7 @@ pub(crate) fn volumes<'a>(
     pod_name: &str,
 ) -> Volumes<'a> {
     let all = list(spec, "volumes");
-    let ephemeral = all.iter().filter(|volume| part(volume, "ephemeral").is_some());
+    let ephemeral = all.iter().filter(|volume| present(volume, "ephemeral").is_some());
     let ephemeral: BTreeSet<&str> = ephemeral.map(|volume| text(volume, "name")).collect();
     let mut good = Volumes::new();
     for (i, volume) in all.iter().enumerate() {
@@ -83,7 +83,8 @@ pub(crate) fn volumes<'a>(
         if errors.len() == before {
             good.insert(name, volume);
         }
-        let Some(claim) = part(volume, "persistentVolumeClaim").map(|claim| text(claim, "claimName")) else {
+        let Some(claim) = present(volume, "persistentVolumeClaim").map(|claim| text(claim, "claimName"))
+        else {
             continue;
         };
         let of_pod = claim.strip_prefix(pod_name).and_then(|rest| rest.strip_prefix('-'));
@@ -99,7 +100,7 @@ pub(crate) fn volumes<'a>(
 fn validate_source(errors: &mut ErrorList, path: &Path<'_>, volume: &Value, pod_name: &str) {
     let mut count = 0;
     for field in SOURCES {
-        let Some(source) = part(volume, field) else { continue };
+        let Some(source) = present(volume, field) else { continue };
         count += 1;
         if count > 1 {
             let shown = match field {
@@ -127,7 +128,7 @@ fn validate_source(errors: &mut ErrorList, path: &Path<'_>, volume: &Value, pod_
 fn one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
     match field {
         "emptyDir" => {
-            if part(source, "sizeLimit").is_some_and(|limit| quantity(limit).sign() < 0) {
+            if present(source, "sizeLimit").is_some_and(|limit| quantity(limit).sign() < 0) {
                 forbidden(
                     errors,
                     &path.child("sizeLimit"),
@@ -165,7 +166,7 @@ fn one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Val
     }
 }
 
-/// What is wrong with the name of the claim that an ephemeral volume makes.
+/// Validates the name of the claim of an ephemeral volume.
 fn claim_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, pod_name: &str) {
     if pod_name.is_empty() || volume.is_empty() {
         return;
@@ -182,7 +183,7 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         return required(errors, &path.child("path"), "");
     }
     paths::no_backsteps(errors, &path.child("path"), place);
-    if let Some(ty) = text_part(source, "type") {
+    if let Some(ty) = optional_text(source, "type") {
         let types = [
             "",
             "BlockDevice",
@@ -197,9 +198,9 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     }
 }
 
-/// What is wrong with the mode of files.
+/// Validates a file mode.
 fn file_mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
-    if let Some(mode) = number_part(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
+    if let Some(mode) = optional_number(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
         invalid(errors, &path.child(field), mode, detail);
     }
@@ -222,7 +223,7 @@ fn key_to_path(errors: &mut ErrorList, path: &Path<'_>, item: &Value) {
 fn downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
     require_texts(errors, path, file, &["path"]);
     paths::descending_unreserved(errors, &path.child("path"), text(file, "path"));
-    match (part(file, "fieldRef"), part(file, "resourceFieldRef")) {
+    match (present(file, "fieldRef"), present(file, "resourceFieldRef")) {
         (Some(field), amount) => {
             env::field_reference(errors, &path.child("fieldRef"), field, &env::FILE_FIELDS);
             if amount.is_some() {
@@ -238,7 +239,7 @@ fn downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
 
 fn csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     csi_driver_name(errors, &path.child("driver"), text(source, "driver"));
-    if let Some(secret) = part(source, "nodePublishSecretRef") {
+    if let Some(secret) = present(source, "nodePublishSecretRef") {
         match text(secret, "name") {
             "" => required(errors, &path.child("nodePublishSecretRef").child("name"), ""),
             name => errors.push_invalid(&path.child("name"), name, dns::subdomain(name)),
@@ -246,7 +247,7 @@ fn csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     }
 }
 
-/// What is wrong with the name of a storage driver.
+/// Validates the name of a CSI driver.
 pub fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
     if driver.is_empty() {
         return required(errors, path, "");
@@ -257,5 +258,5 @@ pub fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
     errors.push_invalid(path, driver, dns::subdomain(&driver.to_lowercase()));
 }
 
-/// The paths that a volume makes, each only once.
-type Places<'a> = BTreeSet<&'a str>;
+/// Paths in a volume, which must be unique.
+type VolumePaths<'a> = BTreeSet<&'a str>;

@@ -1,12 +1,13 @@
-//! What the writer of a pod should know although it is no error: what has no effect, what hides something else, and
-//! what will not be there for ever.
+//! Warnings of pod specs: fields without effect, fields that hide others, and deprecated fields.
 
 use std::collections::BTreeSet;
 
 use super::annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_field};
 use super::each_container;
 use crate::field_error::Path;
-use crate::kinds::read::{annotation, entries, is_whole, list, number_part, part, quantity, text, texts};
+use crate::kinds::read::{
+    annotation, entries, is_whole, list, optional_number, present, quantity, text, texts,
+};
 use crate::names::{ip, key};
 use crate::quote::Quoted;
 use crate::value::Value;
@@ -17,7 +18,7 @@ mod ports;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Labels of nodes that have other names now.
+/// Renamed node labels.
 const DEPRECATED_LABELS: [(&str, &str); 8] = [
     ("beta.kubernetes.io/arch", r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#),
     ("beta.kubernetes.io/os", r#"deprecated since v1.14; use "kubernetes.io/os" instead"#),
@@ -41,7 +42,7 @@ const DEPRECATED_LABELS: [(&str, &str); 8] = [
     ("node-role.kubernetes.io/master", r#"use "node-role.kubernetes.io/control-plane" instead"#),
 ];
 
-/// Annotations that nobody reads any more.
+/// Annotations that are ignored.
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -54,7 +55,7 @@ const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Volumes whose drivers are gone, in the order in which they are named; the path in the message, and why.
+/// Volumes of removed drivers, in the order of their warnings; the path in the message, and the reason.
 const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -67,11 +68,11 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Warnings about a pod or template, found at `path`.
+/// Warnings of a pod or template at `path`.
 pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, warnings: &mut Vec<String>) {
     let none = Value::map();
-    let spec = part(holder, "spec").unwrap_or(&none);
-    let meta = part(holder, "metadata").unwrap_or(&none);
+    let spec = present(holder, "spec").unwrap_or(&none);
+    let meta = present(holder, "metadata").unwrap_or(&none);
     let spec_path = path.child("spec");
     let meta_path = path.child("metadata");
     let annotations_path = meta_path.child("annotations");
@@ -101,7 +102,7 @@ pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, 
     if annotation(meta, SECCOMP_POD).is_some() && !has_profile(spec, "seccompProfile") {
         warnings.push(format!("{}: {use_field}", annotations_path.key(SECCOMP_POD)));
     }
-    let is_annotated = part(meta, "annotations").is_some();
+    let is_annotated = present(meta, "annotations").is_some();
     each_container(spec, &spec_path, |one, path| {
         if is_annotated {
             let key = format!("{SECCOMP_CONTAINER}{}", text(one, "name"));
@@ -115,7 +116,7 @@ pub(crate) fn spec_warnings(holder: &Value, path: &Path<'_>, is_template: bool, 
         container(one, path, warnings);
     });
     ports::ports(spec, &spec_path, warnings);
-    if number_part(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+    if optional_number(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         warnings.push(format!(
             "{}: must be >= 0; negative values are invalid and will be treated as 1",
             spec_path.child("terminationGracePeriodSeconds")
@@ -143,7 +144,7 @@ fn nodes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     if let Some(nodes) = spec.at(&["affinity", "nodeAffinity"]) {
         let path = path.child("affinity");
         let path = path.child("nodeAffinity");
-        if let Some(selector) = part(nodes, REQUIRED) {
+        if let Some(selector) = present(nodes, REQUIRED) {
             let path = path.child(REQUIRED);
             let path = path.child("nodeSelectorTerms");
             for (i, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
@@ -152,7 +153,7 @@ fn nodes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
         }
         let path = path.child(PREFERRED);
         for (i, weighted) in list(nodes, PREFERRED).iter().enumerate() {
-            if let Some(term) = part(weighted, "preference") {
+            if let Some(term) = present(weighted, "preference") {
                 node_term(term, true, &path.index(i).child("preference"), warnings);
             }
         }
@@ -169,7 +170,7 @@ fn nodes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
 }
 
 fn no_selector(term: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if part(term, "labelSelector").is_none() {
+    if present(term, "labelSelector").is_none() {
         let path = path.child("labelSelector");
         warnings.push(format!("{path}: a null labelSelector results in matching no pod"));
     }
@@ -197,11 +198,11 @@ fn volumes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     for (i, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(i);
         for (field, shown, why) in DEPRECATED_VOLUMES {
-            // Claims are named between the volumes that went before and after them.
+            // As upstream, claims come between the volumes before and after them.
             if field == "cephfs" {
                 claim(volume, &path, warnings);
             }
-            if part(volume, field).is_some() {
+            if present(volume, field).is_some() {
                 warnings.push(format!("{}: {why}", path.child(shown)));
             }
         }
@@ -216,9 +217,9 @@ fn claim(volume: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     claim_warnings(spec, &path, warnings);
 }
 
-/// Warnings about the spec of a claim.
+/// Warnings of a claim spec.
 fn claim_warnings(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if let Some(resources) = part(spec, "resources") {
+    if let Some(resources) = present(spec, "resources") {
         let path = path.child("resources");
         for sort in ["requests", "limits"] {
             fractions(resources, sort, &path.child(sort), "storage", warnings);
@@ -238,7 +239,7 @@ fn duplicates(spec: &Value, path: &Path<'_>, field: &str, by: &str, warnings: &m
 }
 
 fn fractions(holder: &Value, field: &str, path: &Path<'_>, name: &str, warnings: &mut Vec<String>) {
-    let Some(amount) = part(holder, field).and_then(|amounts| amounts.get(name)).map(quantity) else {
+    let Some(amount) = present(holder, field).and_then(|amounts| amounts.get(name)).map(quantity) else {
         return;
     };
     if !is_whole(amount) {
@@ -262,7 +263,7 @@ fn app_armor(spec: &Value, container: &Value, meta: &Value, path: &Path<'_>, war
 }
 
 fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if let Some(resources) = part(container, "resources") {
+    if let Some(resources) = present(container, "resources") {
         let path = path.child("resources");
         for name in ["memory", "ephemeral-storage"] {
             for sort in ["limits", "requests"] {
@@ -278,8 +279,9 @@ fn container(container: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
             continue;
         }
         let (value, reference) = (text(variable, "value"), format!("$({name})"));
-        // A value that adds to the one before is meant; any other hides it.
-        let adds = part(variable, "valueFrom").is_none() && value != reference && value.contains(&reference);
+        // A value that refers to the previous one is intended; any other hides it.
+        let adds =
+            present(variable, "valueFrom").is_none() && value != reference && value.contains(&reference);
         if !adds {
             warnings.push(format!(
                 "{}: hides previous definition of {}, which may be dropped when using apply",
@@ -302,14 +304,14 @@ fn pod_terms(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
         let terms = path.child(PREFERRED);
         for (i, weighted) in list(pods, PREFERRED).iter().enumerate() {
             let none = Value::map();
-            let term = part(weighted, "podAffinityTerm").unwrap_or(&none);
+            let term = present(weighted, "podAffinityTerm").unwrap_or(&none);
             no_selector(term, &terms.index(i).child("podAffinityTerm"), warnings);
         }
     }
 }
 
 fn addresses(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
-    if let Some(config) = part(spec, "dnsConfig") {
+    if let Some(config) = present(spec, "dnsConfig") {
         let path = path.child("dnsConfig");
         let path = path.child("nameservers");
         for (i, server) in texts(config, "nameservers").into_iter().enumerate() {

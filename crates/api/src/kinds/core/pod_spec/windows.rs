@@ -1,21 +1,22 @@
-//! What only pods on Windows can say, and what only those on Linux can.
+//! Validation of fields that apply only to Windows or only to Linux.
 
 use super::each_container;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_word, list, part, required, supported, text, text_part, truth, truth_part,
+    boolean, forbidden, invalid, invalid_name_of_type, list, optional_boolean, optional_text, present,
+    required, supported, text,
 };
 use crate::names::dns;
 use crate::value::Value;
 
-/// How long the credentials of a group may be, in KiB.
+/// Maximum size of GMSA credentials in KiB.
 const CREDENTIALS_KIB_MAX: usize = 64;
-/// How long the domain of a user must stay below.
+/// Exclusive maximum bytes of the domain of a user.
 const DOMAIN_BYTES_END: usize = 256;
-/// How long the name of a user may be.
+/// Maximum bytes of a user name.
 const USER_BYTES_MAX: usize = 104;
 
-/// What of a pod's rights means nothing on Windows.
+/// Fields of a pod security context that do not apply to Windows.
 const POD_LINUX_ONLY: [&str; 11] = [
     "appArmorProfile",
     "seLinuxOptions",
@@ -29,7 +30,7 @@ const POD_LINUX_ONLY: [&str; 11] = [
     "supplementalGroupsPolicy",
     "seLinuxChangePolicy",
 ];
-/// What of a container's rights means nothing on Windows.
+/// Fields of a container security context that do not apply to Windows.
 const CONTAINER_LINUX_ONLY: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",
@@ -43,35 +44,40 @@ const CONTAINER_LINUX_ONLY: [&str; 10] = [
     "runAsGroup",
 ];
 
-/// What is wrong with the options for Windows.
+/// Validates Windows options.
 pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) {
-    if let Some(name) = text_part(options, "gmsaCredentialSpecName") {
+    if let Some(name) = optional_text(options, "gmsaCredentialSpecName") {
         errors.push_invalid(&path.child("gmsaCredentialSpecName"), name, dns::subdomain(name));
     }
-    if let Some(credentials) = text_part(options, "gmsaCredentialSpec") {
+    if let Some(credentials) = optional_text(options, "gmsaCredentialSpec") {
         let path = path.child("gmsaCredentialSpec");
         if credentials.is_empty() {
-            invalid_word(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
+            invalid_name_of_type(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
         } else if credentials.len() > CREDENTIALS_KIB_MAX * 1024 {
             let detail = format!("gmsaCredentialSpec size must be under {CREDENTIALS_KIB_MAX} KiB");
-            invalid_word(errors, &path, credentials, detail);
+            invalid_name_of_type(errors, &path, credentials, detail);
         }
     }
-    if let Some(name) = text_part(options, "runAsUserName") {
+    if let Some(name) = optional_text(options, "runAsUserName") {
         user_name(errors, &path.child("runAsUserName"), name);
     }
 }
 
-/// `user`, or `domain\user`.
+/// Validates `user` or `domain\user`.
 fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
-        return invalid_word(errors, path, name, "runAsUserName cannot be an empty string");
+        return invalid_name_of_type(errors, path, name, "runAsUserName cannot be an empty string");
     }
     if name.bytes().any(|b| b.is_ascii_control()) {
-        return invalid_word(errors, path, name, "runAsUserName cannot contain control characters");
+        return invalid_name_of_type(errors, path, name, "runAsUserName cannot contain control characters");
     }
     if name.matches('\\').count() > 1 {
-        return invalid_word(errors, path, name, "runAsUserName cannot contain more than one backslash");
+        return invalid_name_of_type(
+            errors,
+            path,
+            name,
+            "runAsUserName cannot contain more than one backslash",
+        );
     }
     let (domain, user) = match name.split_once('\\') {
         Some((domain, user)) => (Some(domain), user),
@@ -80,26 +86,31 @@ fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if let Some(domain) = domain {
         if domain.len() >= DOMAIN_BYTES_END {
             let detail = format!("runAsUserName's Domain length must be under {DOMAIN_BYTES_END} characters");
-            invalid_word(errors, path, name, detail);
+            invalid_name_of_type(errors, path, name, detail);
         }
         if !is_net_bios(domain) && !is_dns(domain) {
             let detail = "runAsUserName's Domain doesn't match the NetBios nor the DNS format";
-            invalid_word(errors, path, name, detail);
+            invalid_name_of_type(errors, path, name, detail);
         }
     }
     if user.is_empty() {
-        invalid_word(errors, path, name, "runAsUserName's User cannot be empty");
+        invalid_name_of_type(errors, path, name, "runAsUserName's User cannot be empty");
     } else if user.len() > USER_BYTES_MAX {
         let detail =
             format!("runAsUserName's User length must not be longer than {USER_BYTES_MAX} characters");
-        invalid_word(errors, path, name, detail);
+        invalid_name_of_type(errors, path, name, detail);
     }
     if !user.is_empty() && user.bytes().all(|b| matches!(b, b'.' | b' ')) {
-        invalid_word(errors, path, name, "runAsUserName's User cannot contain only periods or spaces");
+        invalid_name_of_type(
+            errors,
+            path,
+            name,
+            "runAsUserName's User cannot contain only periods or spaces",
+        );
     }
     if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
         let detail = "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]";
-        invalid_word(errors, path, name, detail);
+        invalid_name_of_type(errors, path, name, detail);
     }
 }
 
@@ -117,12 +128,12 @@ fn is_dns(domain: &str) -> bool {
     })
 }
 
-/// What is wrong with containers that run as processes of the host: all or none, and on its network.
+/// Validates HostProcess containers: all or none, and on the host network.
 pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let of = |holder: &Value| {
         holder
             .at(&["securityContext", "windowsOptions"])
-            .and_then(|options| truth_part(options, "hostProcess"))
+            .and_then(|options| optional_boolean(options, "hostProcess"))
     };
     let pod = of(spec);
     let (mut all, mut on_host) = (0, 0);
@@ -147,15 +158,15 @@ pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value
             "If pod contains any hostProcess containers then all containers must be HostProcess containers";
         invalid(errors, path, "", detail);
     }
-    if !truth(spec, "hostNetwork") {
+    if !boolean(spec, "hostNetwork") {
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
         invalid(errors, &path.child("hostNetwork"), false, detail);
     }
 }
 
-/// What is wrong with the operating system of a pod, and with what it cannot do.
+/// Validates the operating system of a pod, and fields that it does not support.
 pub(crate) fn operating_system(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let Some(os) = part(spec, "os") else { return };
+    let Some(os) = present(spec, "os") else { return };
     let context_path = path.child("securityContext");
     match text(os, "name") {
         "" => required(errors, &path.child("os").child("name"), ""),
@@ -180,33 +191,33 @@ pub(crate) fn operating_system(errors: &mut ErrorList, path: &Path<'_>, spec: &V
 
 fn on_windows(errors: &mut ErrorList, path: &Path<'_>, context_path: &Path<'_>, spec: &Value) {
     let detail = "cannot be set for a windows pod";
-    if let Some(context) = part(spec, "securityContext") {
+    if let Some(context) = present(spec, "securityContext") {
         for field in POD_LINUX_ONLY {
             let is_set = match field {
                 "sysctls" => !list(context, field).is_empty(),
-                field => part(context, field).is_some(),
+                field => present(context, field).is_some(),
             };
             if is_set {
                 forbidden(errors, &context_path.child(field), detail);
             }
         }
     }
-    if part(spec, "hostUsers").is_some() {
+    if present(spec, "hostUsers").is_some() {
         forbidden(errors, &path.child("hostUsers"), detail);
     }
     for field in ["hostPID", "hostIPC"] {
-        if truth(spec, field) {
+        if boolean(spec, field) {
             forbidden(errors, &path.child(field), detail);
         }
     }
-    if part(spec, "shareProcessNamespace").is_some() {
+    if present(spec, "shareProcessNamespace").is_some() {
         forbidden(errors, &path.child("shareProcessNamespace"), detail);
     }
     each_container(spec, path, |container, path| {
-        let Some(context) = part(container, "securityContext") else { return };
+        let Some(context) = present(container, "securityContext") else { return };
         let path = path.child("securityContext");
         for field in CONTAINER_LINUX_ONLY {
-            if part(context, field).is_some() {
+            if present(context, field).is_some() {
                 forbidden(errors, &path.child(field), detail);
             }
         }

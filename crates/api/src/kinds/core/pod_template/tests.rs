@@ -1,10 +1,10 @@
-//! Claims about the module above, held by tests.
+//! Validation of PodTemplates.
 
 use super::*;
 use crate::kinds::core::pod_spec::tests::{faults, of, prepared};
 
 #[test]
-fn templates_are_judged_as_pods_to_be() {
+fn pod_templates_are_validated() {
     let good = r#"{"metadata":{"name":"t"},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":" i","ports":[{"containerPort":80}]}]}}}"#;
     assert_eq!(faults("PodTemplate", &prepared("PodTemplate", good)), [""; 0]);
     let bad = r#"{"metadata":{"name":"t"},"template":{"metadata":{"labels":{"a":"!"},"annotations":{"!":""}},"spec":{"containers":[],"ephemeralContainers":[{"name":"e","image":"i:1"}]}}}"#;
@@ -28,7 +28,7 @@ fn templates_are_judged_as_pods_to_be() {
 }
 
 #[test]
-fn warnings_name_the_template() {
+fn warnings_have_the_path_of_the_template() {
     let text = r#"{"metadata":{"name":"t"},"template":{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"unconfined"}},"spec":{"terminationGracePeriodSeconds":-1,"containers":[{"name":"c","image":"i:1"}]}}}"#;
     let object = prepared("PodTemplate", text);
     let expected = [
@@ -39,6 +39,6 @@ fn warnings_name_the_template() {
     assert_eq!(of("PodTemplate").warnings(&object, Some(&object)), [""; 0]);
     let mut other = object.clone();
     other.ensure_map("template").insert("spec", Value::map());
-    assert!(of("PodTemplate").desire_changed(&other, &object));
+    assert!(of("PodTemplate").has_new_generation(&other, &object));
     assert_eq!(of("PodTemplate").warnings(&object, Some(&other)), expected);
 }

@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Validation of ReplicationControllers.
 
 use super::*;
 use crate::json;
@@ -17,7 +17,7 @@ fn template(spec: &str) -> String {
 }
 
 #[test]
-fn labels_come_from_the_template() {
+fn controller_labels_default_to_those_of_the_template() {
     let object = prepared(KIND, &with(&template("")));
     assert_eq!(json::to_text(object.at(&["metadata", "labels"]).unwrap()), r#"{"a":"b"}"#);
     assert_eq!(json::to_text(object.at(&["spec", "selector"]).unwrap()), r#"{"a":"b"}"#);
@@ -29,7 +29,7 @@ fn labels_come_from_the_template() {
 }
 
 #[test]
-fn bad_controllers_are_refused() {
+fn invalid_controllers_are_rejected() {
     for (spec, expected) in [
         (String::new(), &["spec.selector: Required value", "spec.template: Required value"][..]),
         (
@@ -58,7 +58,7 @@ fn bad_controllers_are_refused() {
 }
 
 #[test]
-fn counts_in_the_status_agree() {
+fn status_counters_are_consistent() {
     let text = r#"{"metadata":{"name":"r"},"status":{"replicas":1,"fullyLabeledReplicas":2,"readyReplicas":0,"availableReplicas":1,"observedGeneration":-1}}"#;
     let mut errors = ErrorList::new();
     let object = decoded(KIND, text);
@@ -75,7 +75,7 @@ fn counts_in_the_status_agree() {
 }
 
 #[test]
-fn fields_that_this_version_cannot_say_are_guarded() {
+fn nonconvertible_fields_are_validated() {
     let old = prepared(
         KIND,
         &with(&template("")).replace(

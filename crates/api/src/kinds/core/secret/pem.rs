@@ -1,9 +1,9 @@
-//! Whether a text can be the certificate or the key that a Secret of type TLS should hold.
+//! Plausibility check of the certificate and key in a TLS Secret.
 //!
-//! Only the outer form is looked at, which is what people get wrong: the two swapped, a path instead of the
-//! contents. Whether the key belongs to the certificate is not.
+//! Only the outer form is checked, for common mistakes: certificate and key swapped, a path instead of the
+//! contents. Whether the key belongs to the certificate is not checked.
 
-/// What is wrong with a certificate and its key, in the words that clients know.
+/// Error of a certificate and its key, with the texts of Go.
 pub(super) fn key_pair_fault(certificate: &[u8], key: &[u8]) -> Option<String> {
     let types = block_types(certificate);
     if !types.iter().any(|kind| kind == "CERTIFICATE") {
@@ -32,7 +32,7 @@ pub(super) fn key_pair_fault(certificate: &[u8], key: &[u8]) -> Option<String> {
     })
 }
 
-/// The types of the blocks that have a beginning and an end.
+/// Labels of complete PEM blocks.
 fn block_types(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let mut types = Vec::new();
@@ -56,7 +56,7 @@ mod tests {
     const KEY: &[u8] = b"-----BEGIN EC PRIVATE KEY-----\nAA==\n-----END EC PRIVATE KEY-----\n";
 
     #[test]
-    fn a_pair_that_cannot_be_one_is_named() {
+    fn implausible_key_pairs_are_reported() {
         assert_eq!(key_pair_fault(CERTIFICATE, KEY), None);
         for (certificate, key, fault) in [
             (&b"x"[..], KEY, "tls: failed to find any PEM data in certificate input"),

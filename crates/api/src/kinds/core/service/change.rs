@@ -1,16 +1,16 @@
-//! What an update of a Service may not change.
+//! Immutable fields of a Service.
 
 use super::Spec;
 use super::validate::{SPEC, check_class};
 use crate::field_error::{BadValue, ErrorList, FieldError};
 use crate::value::Value;
 
-/// Checks what an update changed.
+/// Validates the changes of an update.
 pub(super) fn check(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (is, was) = (Spec::of(new), Spec::of(old));
     if is.needs_cluster_ip() && was.needs_cluster_ip() {
-        change_of_ips(errors, is, was);
-        change_of_families(errors, is, was);
+        check_ip_changes(errors, is, was);
+        check_family_changes(errors, is, was);
     }
     if is.is_load_balancer() && was.is_load_balancer() {
         let class = is.get("loadBalancerClass");
@@ -27,7 +27,7 @@ pub(super) fn check(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-fn change_of_ips(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
+fn check_ip_changes(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
     if is.is_headless() && was.is_headless() {
         return;
     }
@@ -52,7 +52,7 @@ fn change_of_ips(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
     }
 }
 
-fn change_of_families(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
+fn check_family_changes(errors: &mut ErrorList, is: Spec<'_>, was: Spec<'_>) {
     if is.is_headless() || was.is_headless() {
         return;
     }

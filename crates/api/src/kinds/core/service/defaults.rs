@@ -1,10 +1,10 @@
-//! What a Service is where the client did not say.
+//! Defaults of a Service.
 
 use super::Spec;
 use crate::kinds::read::{fill, fill_absent};
 use crate::value::{Map, Value};
 
-/// How long a client keeps to its pod.
+/// Default timeout of the session affinity.
 const AFFINITY_TIMEOUT_SECONDS: i64 = 10_800;
 
 pub(super) fn service(object: &mut Value) {
@@ -37,7 +37,7 @@ pub(super) fn service(object: &mut Value) {
     }
 }
 
-/// A load balancer forwards to its address unless it says otherwise.
+/// The default IP mode of a load balancer is VIP.
 fn ingress(object: &mut Value) {
     if let Some(Value::List(ingress)) = object.at_mut(&["status", "loadBalancer", "ingress"]) {
         for point in ingress.iter_mut().filter_map(Value::as_map_mut) {

@@ -1,10 +1,10 @@
-//! Which IP families a Service has.
+//! IP families of a Service.
 //!
-//! What the client says in `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`, what the Service was before and what
-//! the cluster is configured for are brought together into one answer, from which addresses are then allocated.
-//! [`prepare_create`] and [`prepare_update`] run after admission and before the other rules of the kind.
+//! Combines `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of the request with the old Service and the
+//! configuration of the cluster; addresses are then allocated from the result. [`prepare_create`] and
+//! [`prepare_update`] run after admission and before the other rules of the kind.
 
-use super::update::{normalize_cluster_ips, take_over_allocated};
+use super::update::{keep_allocated, normalize_cluster_ips};
 use super::{NO_CLUSTER_IP, Spec, is_ipv6, validate};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::value::Value;
@@ -15,12 +15,12 @@ const SINGLE: &str = "SingleStack";
 const REQUIRE_DUAL: &str = "RequireDualStack";
 const PREFER_DUAL: &str = "PreferDualStack";
 
-/// The IP families that the cluster has for Services.
+/// IP families of the Service network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Families {
-    /// Whether a Service that does not say gets an IPv6 address.
+    /// `true` if the default family is IPv6.
     pub primary_is_ipv6: bool,
-    /// Whether there are addresses of both families.
+    /// `true` if both families are available.
     pub dual_stack: bool,
 }
 
@@ -38,36 +38,36 @@ fn other(family: &str) -> &'static str {
     if family == IPV4 { IPV6 } else { IPV4 }
 }
 
-/// Settles the families of a new Service.
+/// Resolves the families of a new Service.
 ///
 /// # Errors
-/// If what it asks for contradicts itself or the cluster. The Service is refused with these errors alone.
+/// If the request contradicts itself or the cluster. The response has these errors only.
 pub fn prepare_create(service: &mut Value, families: Families) -> Result<(), ErrorList> {
     normalize_cluster_ips(service, None);
-    settle(service, None, families)
+    resolve(service, None, families)
 }
 
-/// Settles the families of an updated Service, after it took over what was allocated before.
+/// Resolves the families of an updated Service, after it took over allocated values.
 ///
 /// # Errors
 /// As [`prepare_create`].
 pub fn prepare_update(new: &mut Value, old: &Value, families: Families) -> Result<(), ErrorList> {
-    take_over_allocated(new, old);
+    keep_allocated(new, old);
     normalize_cluster_ips(new, Some(old));
-    settle(new, Some(old), families)
+    resolve(new, Some(old), families)
 }
 
-fn settle(service: &mut Value, old: Option<&Value>, families: Families) -> Result<(), ErrorList> {
+fn resolve(service: &mut Value, old: Option<&Value>, families: Families) -> Result<(), ErrorList> {
     let was = old.map(Spec::of);
     if !Spec::of(service).needs_cluster_ip()
         || was.is_some_and(|was| stays_prefer_dual(Spec::of(service), was))
     {
         return Ok(());
     }
-    settle_policy(service, was);
+    default_policy(service, was);
     let mut errors = ErrorList::new();
     validate::cluster_ips(&mut errors, service, old);
-    refuse(errors)?;
+    reject(errors)?;
 
     let mut errors = ErrorList::new();
     if let Some(was) = was {
@@ -75,24 +75,24 @@ fn settle(service: &mut Value, old: Option<&Value>, families: Families) -> Resul
     }
     check_single(Spec::of(service), &mut errors);
     infer_from_ips(service, families, &mut errors);
-    refuse(errors)?;
+    reject(errors)?;
 
     let spec = Spec::of(service);
     let any_family = spec.cluster_ip() == NO_CLUSTER_IP && !spec.has_selector();
     if !any_family {
-        refuse(check_configured(spec, families))?;
+        reject(check_configured(spec, families))?;
     }
-    // Endpoints of a headless Service without selector are made by hand, of any family, configured or not.
+    // Endpoints of a headless Service without a selector are manual, of any family, configured or not.
     complete(service, families.primary(), any_family || families.dual_stack);
     Ok(())
 }
 
-fn refuse(errors: ErrorList) -> Result<(), ErrorList> {
+fn reject(errors: ErrorList) -> Result<(), ErrorList> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// Whether the update says nothing about families of a Service that takes one or two. A cluster that has become
-/// dual stack, or no longer is, must not change such a Service by the way.
+/// `true` if the update does not touch the families of a Service with PreferDualStack. A cluster that becomes
+/// dual-stack, or no longer is, must not change such a Service implicitly.
 fn stays_prefer_dual(is: Spec<'_>, was: Spec<'_>) -> bool {
     is.text("ipFamilyPolicy") == PREFER_DUAL
         && matches!(was.text("ipFamilyPolicy"), "" | PREFER_DUAL)
@@ -102,7 +102,7 @@ fn stays_prefer_dual(is: Spec<'_>, was: Spec<'_>) -> bool {
         && was.list("ipFamilies") == is.list("ipFamilies")
 }
 
-fn settle_policy(service: &mut Value, was: Option<Spec<'_>>) {
+fn default_policy(service: &mut Value, was: Option<Spec<'_>>) {
     let spec = Spec::of(service);
     if spec.get("ipFamilyPolicy").is_some() {
         return;
@@ -116,7 +116,7 @@ fn settle_policy(service: &mut Value, was: Option<Spec<'_>>) {
     service.ensure_map("spec").insert("ipFamilyPolicy", policy);
 }
 
-/// Going back to a single stack lets the second address go; the first one stays.
+/// A downgrade to a single stack releases the second address; the first one stays.
 fn release_second(service: &mut Value, was: Spec<'_>, errors: &mut ErrorList) {
     let spec = Spec::of(service);
     let (ips, families) = (spec.cluster_ips(), spec.list("ipFamilies"));
@@ -159,7 +159,7 @@ fn push_policy(errors: &mut ErrorList, spec: Spec<'_>, detail: &'static str) {
     errors.push(FieldError::invalid(&Path::root("spec").child("ipFamilyPolicy"), value, detail));
 }
 
-/// An address says of which family it is.
+/// Infers the families from the addresses.
 fn infer_from_ips(service: &mut Value, families: Families, errors: &mut ErrorList) {
     let spec = Spec::of(service);
     let ips = spec.cluster_ips();
@@ -195,7 +195,7 @@ fn check_configured(spec: Spec<'_>, families: Families) -> ErrorList {
     errors
 }
 
-/// Adds the family of the cluster where there is none, and the second where two are wanted.
+/// Adds the default family if there is none, and the second one for a dual-stack Service.
 fn complete(service: &mut Value, primary: &str, may_have_two: bool) {
     let spec = Spec::of(service);
     let families = spec.list("ipFamilies");

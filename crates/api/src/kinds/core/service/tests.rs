@@ -1,4 +1,4 @@
-//! Services, good and bad.
+//! Validation and defaulting of Services.
 
 use super::families::{Families, prepare_create, prepare_update};
 use crate::field_error::ErrorList;
@@ -17,7 +17,7 @@ fn spec(object: &Value) -> String {
 }
 
 #[test]
-fn a_service_gets_its_defaults() {
+fn service_defaults() {
     for (text, expected) in [
         ("{}", r#"{"sessionAffinity":"None","type":"ClusterIP","internalTrafficPolicy":"Cluster"}"#),
         (
@@ -39,7 +39,7 @@ fn a_service_gets_its_defaults() {
     ] {
         let (have, want) = (object("Service", text), crate::json::parse(expected.as_bytes()).unwrap());
         let mut spec = have.get("spec").unwrap().clone();
-        // Without ports, decoding may or may not leave an empty list behind.
+        // Without ports, decoding may or may not leave an empty list.
         if spec.get("ports").is_some_and(Value::is_empty) {
             spec.make_map().remove("ports");
         }
@@ -54,7 +54,7 @@ fn a_service_gets_its_defaults() {
 }
 
 #[test]
-fn ports_of_a_service_are_checked() {
+fn service_ports_are_validated() {
     let label = format!("spec.ports[0].name: Invalid value: \"A\": {LABEL}");
     let duplicate =
         r#"{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}"#;
@@ -103,7 +103,7 @@ fn ports_of_a_service_are_checked() {
 }
 
 #[test]
-fn types_of_services_have_their_own_fields() {
+fn fields_depend_on_the_service_type() {
     let name = format!("spec.externalName: Invalid value: \"A\": {SUBDOMAIN}");
     let only = "may only be used when `type` is 'LoadBalancer'";
     let (ranges, class, allocate) = (
@@ -159,7 +159,7 @@ fn types_of_services_have_their_own_fields() {
 }
 
 #[test]
-fn policies_of_services_are_checked() {
+fn service_policies_are_validated() {
     check_all(
         "Service",
         &[
@@ -216,7 +216,7 @@ fn policies_of_services_are_checked() {
 }
 
 #[test]
-fn addresses_and_families_of_services_fit_together() {
+fn addresses_match_the_ip_families() {
     check_all(
         "Service",
         &[
@@ -271,8 +271,8 @@ fn addresses_and_families_of_services_fit_together() {
     );
 }
 
-/// The families of a new Service, or why not.
-fn settled(text: &str, families: Families) -> Result<String, Vec<String>> {
+/// Families of a new Service, or the errors.
+fn resolved(text: &str, families: Families) -> Result<String, Vec<String>> {
     let mut service = object("Service", text);
     prepare_create(&mut service, families).map_err(texts)?;
     let spec = |field: &str| at(&service, &["spec", field]);
@@ -280,7 +280,7 @@ fn settled(text: &str, families: Families) -> Result<String, Vec<String>> {
 }
 
 #[test]
-fn families_of_a_new_service_are_settled() {
+fn families_of_a_new_service_are_resolved() {
     for (text, families, expected) in [
         ("{}", V4, r#""SingleStack" ["IPv4"] "#),
         ("{}", DUAL, r#""SingleStack" ["IPv4"] "#),
@@ -297,7 +297,7 @@ fn families_of_a_new_service_are_settled() {
         ("{spec: {clusterIP: None, selector: {a: b}}}", V4, r#""SingleStack" ["IPv4"] ["None"]"#),
         ("{spec: {type: ExternalName}}", V4, "  "),
     ] {
-        assert_eq!(settled(text, families), Ok(expected.to_owned()), "{text}");
+        assert_eq!(resolved(text, families), Ok(expected.to_owned()), "{text}");
     }
     for (text, expected) in [
         (
@@ -321,7 +321,7 @@ fn families_of_a_new_service_are_settled() {
             "spec.clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
         ),
     ] {
-        assert_eq!(settled(text, V4), Err(vec![expected.to_owned()]), "{text}");
+        assert_eq!(resolved(text, V4), Err(vec![expected.to_owned()]), "{text}");
     }
 }
 
@@ -336,7 +336,7 @@ fn updated(old: &str, new: &str, families: Families) -> Result<Value, Vec<String
 }
 
 #[test]
-fn an_update_takes_over_what_was_allocated() {
+fn update_keeps_allocated_values() {
     let new =
         updated(STORED, "{spec: {type: NodePort, ports: [{name: a, port: 90}, {name: c, port: 91}]}}", V4)
             .unwrap();
@@ -361,7 +361,7 @@ fn an_update_takes_over_what_was_allocated() {
 }
 
 #[test]
-fn a_new_type_drops_what_it_has_no_use_for() {
+fn type_change_clears_unused_fields() {
     let new = updated(STORED, &STORED.replace("type: NodePort", "type: ClusterIP"), V4).unwrap();
     assert!(!spec(&new).contains("nodePort"), "{}", spec(&new));
     assert_eq!(at(&new, &["spec", "externalTrafficPolicy"]), "");
@@ -379,7 +379,7 @@ fn a_new_type_drops_what_it_has_no_use_for() {
 }
 
 #[test]
-fn what_a_service_may_not_change_is_named() {
+fn immutable_fields_of_a_service() {
     let ip = STORED.replace("10.0.0.1", "10.0.0.2");
     assert_eq!(
         update_faults("Service", STORED, &ip),
@@ -406,7 +406,7 @@ fn what_a_service_may_not_change_is_named() {
 }
 
 #[test]
-fn the_status_of_a_service_is_checked() {
+fn status_of_a_service_is_validated() {
     let balancer = "{spec: {type: LoadBalancer, ports: [{port: 80}]}}";
     let with = |ingress: &str| format!("{{status: {{loadBalancer: {{ingress: [{ingress}]}}}}}}");
     for (ingress, expected) in [
@@ -446,7 +446,7 @@ fn the_status_of_a_service_is_checked() {
 }
 
 #[test]
-fn writers_of_services_are_warned() {
+fn warnings_of_services() {
     for (text, expected) in [
         ("{spec: {ports: [{port: 80}]}}", vec![]),
         (

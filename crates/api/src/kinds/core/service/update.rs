@@ -1,12 +1,12 @@
-//! What an update of a Service takes over from before, and what it lets go.
+//! Allocated fields in an update of a Service: those that are kept, and those that are released.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Spec, int};
 use crate::value::Value;
 
-/// Takes over what was allocated before, where the update says nothing about it.
-pub(super) fn take_over_allocated(new: &mut Value, old: &Value) {
+/// Keeps allocated values that the update omits.
+pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     let (was, is) = (Spec::of(old), Spec::of(new));
     if was.needs_cluster_ip() && is.needs_cluster_ip() {
         let (singular, plural) = (is.cluster_ip().is_empty(), is.cluster_ips().is_empty());
@@ -20,7 +20,7 @@ pub(super) fn take_over_allocated(new: &mut Value, old: &Value) {
     }
     let (was, is) = (Spec::of(old), Spec::of(new));
     if allocates_node_ports(was) && allocates_node_ports(is) {
-        take_over_node_ports(new, was);
+        keep_node_ports(new, was);
     }
     if was.needs_health_check()
         && Spec::of(new).needs_health_check()
@@ -30,8 +30,8 @@ pub(super) fn take_over_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// Ports that keep their name keep their node port, unless another port has asked for it.
-fn take_over_node_ports(new: &mut Value, was: Spec<'_>) {
+/// Ports with the same name keep their node port, unless another port requests it.
+fn keep_node_ports(new: &mut Value, was: Spec<'_>) {
     let before: BTreeSet<i64> = was.node_ports().collect();
     let claimed: BTreeSet<i64> = Spec::of(new).node_ports().filter(|port| before.contains(port)).collect();
     let by_name: BTreeMap<&str, i64> =
@@ -51,7 +51,7 @@ fn allocates_node_ports(spec: Spec<'_>) -> bool {
     spec.kind() == "NodePort" || (spec.is_load_balancer() && asks)
 }
 
-/// Brings `clusterIP` and `clusterIPs` together where the client spoke of only one of them.
+/// Synchronizes `clusterIP` and `clusterIPs` if the client changed only one of them.
 pub(super) fn normalize_cluster_ips(new: &mut Value, old: Option<&Value>) {
     let is = Spec::of(new);
     let (ip, ips) = (is.cluster_ip(), is.cluster_ips());
@@ -75,10 +75,10 @@ pub(super) fn normalize_cluster_ips(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Clears what another type has no use for, where it may have been filled in by the server and the client did
-/// not try to change it. What the client did change is left to validation.
-pub(super) fn drop_what_the_type_has_no_use_for(new: &mut Value, old: &Value) {
-    let gone = fields_without_use(Spec::of(new), Spec::of(old));
+/// Clears fields that the new type does not use, if the server may have set them and the client did not
+/// change them. Fields that the client changed are left to validation.
+pub(super) fn clear_unused_fields(new: &mut Value, old: &Value) {
+    let gone = unused_fields(Spec::of(new), Spec::of(old));
     let drops_node_ports = drops_node_ports(Spec::of(new), Spec::of(old));
     let is_load_balancer = Spec::of(new).is_load_balancer();
     let spec = new.ensure_map("spec");
@@ -101,7 +101,7 @@ fn drops_node_ports(is: Spec<'_>, was: Spec<'_>) -> bool {
     needs(was) && !needs(is) && is.node_ports().all(|port| before.contains(&port))
 }
 
-fn fields_without_use(is: Spec<'_>, was: Spec<'_>) -> Vec<&'static str> {
+fn unused_fields(is: Spec<'_>, was: Spec<'_>) -> Vec<&'static str> {
     let mut gone = Vec::new();
     if was.needs_cluster_ip() && !is.needs_cluster_ip() {
         if was.cluster_ip() == is.cluster_ip() && was.cluster_ips() == is.cluster_ips() {

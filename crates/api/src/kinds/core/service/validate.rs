@@ -1,4 +1,4 @@
-//! What is wrong with a Service.
+//! Validation of a Service.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 pub(super) const SPEC: Path<'static> = Path::root("spec");
 
-/// Checks a Service. What is odd in an address but was so in `old` is let through.
+/// Validates a Service. Legacy forms of addresses that `old` has too are accepted.
 pub(super) fn service(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
     let spec = Spec::of(service);
     check_topology(errors, service);
@@ -47,7 +47,7 @@ pub(super) fn service(errors: &mut ErrorList, service: &Value, old: Option<&Valu
     }
 }
 
-/// Checks a word that must be one of some.
+/// Validates an enumeration field.
 fn check_supported(errors: &mut ErrorList, spec: Spec<'_>, field: &str, known: &[&str], required: bool) {
     let value = spec.text(field);
     if required && value.is_empty() {
@@ -175,7 +175,7 @@ fn check_affinity(errors: &mut ErrorList, spec: Spec<'_>) {
     }
 }
 
-/// Checks what a Service says about its addresses and families.
+/// Validates addresses and families.
 pub(super) fn cluster_ips(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
     let spec = Spec::of(service);
     if !spec.needs_cluster_ip() {
@@ -238,7 +238,7 @@ fn check_families(errors: &mut ErrorList, spec: Spec<'_>) {
     }
 }
 
-/// Checks each address for itself; says whether all are good.
+/// Validates each address by itself; `true` if all are valid.
 fn check_addresses(errors: &mut ErrorList, ips: &[&str], old: Option<&Value>) -> bool {
     let path = SPEC.child("clusterIPs");
     let kept = old.map(|old| Spec::of(old).cluster_ips()).unwrap_or_default();
@@ -375,7 +375,7 @@ fn check_external_traffic(errors: &mut ErrorList, spec: Spec<'_>) {
     }
 }
 
-/// Checks the status of a Service.
+/// Validates the status of a Service.
 pub(super) fn status(errors: &mut ErrorList, new: &Value, old: &Value) {
     let status = Path::root("status");
     let balancer = status.child("loadBalancer");

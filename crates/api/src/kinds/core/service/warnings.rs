@@ -1,4 +1,4 @@
-//! What the writer of a Service should know.
+//! Warnings of a Service.
 
 use super::{NO_CLUSTER_IP, Spec};
 use crate::field_error::Path;
@@ -62,7 +62,7 @@ fn warn_ips(warnings: &mut Vec<String>, root: &Path<'_>, field: &str, spec: Spec
     }
 }
 
-/// What the writer of the status should know.
+/// Warnings of a status update.
 pub(super) fn status(object: &Value) -> Vec<String> {
     let status = Path::root("status");
     let balancer = status.child("loadBalancer");

@@ -1,4 +1,4 @@
-//! Event, in both groups.
+//! Validation of Events, in both groups.
 
 use super::*;
 use crate::kinds::core::event_convert::{to_core, to_events};
@@ -12,7 +12,7 @@ fn strict_faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn older_events_need_little() {
+fn legacy_events_have_few_requirements() {
     let mismatch = "does not match event.namespace";
     let (web, none) = (
         format!("involvedObject.namespace: Invalid value: \"web\": {mismatch}"),
@@ -48,7 +48,7 @@ fn older_events_need_little() {
 }
 
 #[test]
-fn the_newer_group_is_strict() {
+fn events_group_is_strict() {
     assert!(strict_faults(&format!("{{{MODERN}}}")).is_empty());
     assert_eq!(
         strict_faults(&format!(
@@ -69,7 +69,7 @@ fn the_newer_group_is_strict() {
 }
 
 #[test]
-fn only_the_series_of_an_event_changes() {
+fn only_the_series_of_an_event_is_mutable() {
     let old = object("Event", &format!("{{{MODERN}}}"));
     let rules = rules("events.k8s.io", "Event").unwrap();
     let check = |text: &str| {
@@ -97,7 +97,7 @@ fn only_the_series_of_an_event_changes() {
 }
 
 #[test]
-fn the_two_forms_say_the_same() {
+fn conversion_between_event_groups_is_lossless() {
     let stored = object(
         "Event",
         &format!(

@@ -1,9 +1,9 @@
-//! Node.
+//! Validation of nodes.
 
 use super::*;
 
 #[test]
-fn a_node_is_kept_as_its_kubelet_registers_it() {
+fn node_keeps_the_status_of_its_registration() {
     let node = created(
         "Node",
         "{spec: {podCIDR: 10.0.0.0/24, configSource: {}}, status: {capacity: {cpu: 1500u}, config: {error: x}, phase: Running}}",
@@ -21,7 +21,7 @@ fn a_node_is_kept_as_its_kubelet_registers_it() {
 }
 
 #[test]
-fn taints_of_a_node_are_checked() {
+fn taints_of_a_node_are_validated() {
     let (key, value) = (
         "metadata.taints[0].key: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
         "metadata.taints[0].value: Invalid value: \"c d\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
@@ -58,7 +58,7 @@ fn taints_of_a_node_are_checked() {
 }
 
 #[test]
-fn amounts_features_and_networks_of_a_node_are_checked() {
+fn resources_features_and_cidrs_of_a_node_are_validated() {
     let name = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
     let feature =
         format!("status.declaredFeatures[1]: Invalid value: \"a\": invalid feature name \"a\": {name}");
@@ -106,7 +106,7 @@ fn amounts_features_and_networks_of_a_node_are_checked() {
 }
 
 #[test]
-fn what_a_node_may_not_change_is_named() {
+fn immutable_fields_of_a_node() {
     let cidr = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
     check_updates(
         "Node",

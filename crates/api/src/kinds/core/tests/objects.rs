@@ -1,4 +1,4 @@
-//! ConfigMap, Secret, ServiceAccount, Namespace, Endpoints, Binding.
+//! Validation of ConfigMap, Secret, ServiceAccount, Namespace, Endpoints and Binding.
 
 use super::*;
 use crate::kinds::core::namespace;
@@ -10,7 +10,7 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
 #[test]
-fn config_maps_are_checked_by_key_and_size() {
+fn keys_and_size_of_config_maps_are_validated() {
     let bad_key = format!("data[a/b]: Invalid value: \"a/b\": {CONFIG_KEY}");
     let bad_binary = format!("binaryData[c d]: Invalid value: \"c d\": {CONFIG_KEY}");
     check_all(
@@ -38,7 +38,7 @@ fn config_maps_are_checked_by_key_and_size() {
 }
 
 #[test]
-fn an_immutable_config_map_stays_as_it_is() {
+fn immutable_config_map_cannot_change() {
     let immutable = "field is immutable when `immutable` is set";
     let (flag, data, binary) = (
         format!("immutable: Forbidden: {immutable}"),
@@ -63,7 +63,7 @@ fn an_immutable_config_map_stays_as_it_is() {
 }
 
 #[test]
-fn secrets_hold_what_their_type_promises() {
+fn secrets_have_the_data_of_their_type() {
     let bad_key = format!("data[a b]: Invalid value: \"a b\": {CONFIG_KEY}");
     check_all(
         "Secret",
@@ -120,7 +120,7 @@ fn secrets_hold_what_their_type_promises() {
 }
 
 #[test]
-fn texts_of_a_secret_become_data_and_win() {
+fn string_data_is_merged_into_data() {
     let secret = object("Secret", "{data: {a: YQ==, b: Yg==}, stringData: {b: hello, c: ''}}");
     assert_eq!(at(&secret, &["data"]), r#"{"a":"YQ==","b":"aGVsbG8=","c":""}"#);
     assert_eq!(at(&secret, &["stringData"]), "");
@@ -128,7 +128,7 @@ fn texts_of_a_secret_become_data_and_win() {
 }
 
 #[test]
-fn a_secret_keeps_its_type_and_an_immutable_one_its_data() {
+fn secret_type_and_immutable_data_cannot_change() {
     let immutable = "field is immutable when `immutable` is set";
     let (flag, data) =
         (format!("immutable: Forbidden: {immutable}"), format!("data: Forbidden: {immutable}"));
@@ -150,7 +150,7 @@ fn a_secret_keeps_its_type_and_an_immutable_one_its_data() {
 }
 
 #[test]
-fn a_service_account_names_secrets_and_nothing_more() {
+fn service_account_keeps_only_names_of_secrets() {
     let text = "{secrets: [{name: a, namespace: other, kind: Secret}, {}]}";
     assert_eq!(at(&created("ServiceAccount", text), &["secrets"]), r#"[{"name":"a"},{}]"#);
     let text = "{metadata: {annotations: {kubernetes.io/enforce-mountable-secrets: 'true'}}}";
@@ -165,7 +165,7 @@ fn a_service_account_names_secrets_and_nothing_more() {
 }
 
 #[test]
-fn a_new_namespace_is_active_labelled_and_finalized() {
+fn new_namespace_is_active_with_label_and_finalizer() {
     let namespace = created("Namespace", "{metadata: {name: web}, status: {phase: Terminating}}");
     assert_eq!(at(&namespace, &["status"]), r#"{"phase":"Active"}"#);
     assert_eq!(at(&namespace, &["spec"]), r#"{"finalizers":["kubernetes"]}"#);
@@ -176,7 +176,7 @@ fn a_new_namespace_is_active_labelled_and_finalized() {
 }
 
 #[test]
-fn finalizers_of_a_namespace_change_through_their_subresource_alone() {
+fn namespace_finalizers_change_only_through_finalize() {
     let standard = "name is neither a standard finalizer name nor is it fully qualified";
     let bad = format!("spec.finalizers: Invalid value: \"nope\": {standard}");
     check_all(
@@ -198,7 +198,7 @@ fn finalizers_of_a_namespace_change_through_their_subresource_alone() {
 }
 
 #[test]
-fn the_phase_of_a_namespace_follows_its_deletion() {
+fn phase_of_a_namespace_follows_its_deletion() {
     let deleted = "{metadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}, status: {phase: PHASE}}";
     let alive = "{metadata: {name: a}, status: {phase: PHASE}}";
     for (text, phase, expected) in [
@@ -225,7 +225,7 @@ fn the_phase_of_a_namespace_follows_its_deletion() {
 }
 
 #[test]
-fn a_namespace_goes_in_steps() {
+fn namespace_is_marked_before_it_is_removed() {
     let now = Time::from_seconds(1_767_225_600);
     let delete =
         |object: &Value, options: &DeleteOptions<'_>| namespace::delete(object.clone(), options, now);
@@ -259,7 +259,7 @@ fn a_namespace_goes_in_steps() {
 }
 
 #[test]
-fn endpoints_are_checked_address_by_address() {
+fn addresses_and_ports_of_endpoints_are_validated() {
     let host = format!("subsets[0].addresses[0].hostname: Invalid value: \"A\": {LABEL}");
     check_all(
         "Endpoints",
@@ -332,7 +332,7 @@ fn endpoints_are_checked_address_by_address() {
 }
 
 #[test]
-fn a_binding_names_a_node() {
+fn binding_requires_a_node() {
     check_all(
         "Binding",
         &[

@@ -1,9 +1,9 @@
-//! LimitRange and ResourceQuota.
+//! Validation of LimitRange and ResourceQuota.
 
 use super::*;
 
 #[test]
-fn a_container_gets_its_defaults_from_its_bounds() {
+fn limit_range_defaults_derive_from_max_and_min() {
     let range = object(
         "LimitRange",
         "{spec: {limits: [{type: Container, max: {cpu: 1500u}, default: {memory: 1Gi}, min: {cpu: 1m, x.y/z: '2'}}]}}",
@@ -19,7 +19,7 @@ fn a_container_gets_its_defaults_from_its_bounds() {
 }
 
 #[test]
-fn bounds_of_a_limit_range_fit_together() {
+fn limit_range_lists_are_validated() {
     check_all(
         "LimitRange",
         &[
@@ -56,7 +56,7 @@ fn bounds_of_a_limit_range_fit_together() {
 }
 
 #[test]
-fn amounts_of_a_limit_range_rise() {
+fn limit_range_amounts_are_ordered() {
     check_all(
         "LimitRange",
         &[
@@ -108,7 +108,7 @@ fn amounts_of_a_limit_range_rise() {
 }
 
 #[test]
-fn a_quota_limits_what_can_be_limited() {
+fn quota_resources_are_validated() {
     check_all(
         "ResourceQuota",
         &[
@@ -148,7 +148,7 @@ fn a_quota_limits_what_can_be_limited() {
 }
 
 #[test]
-fn scopes_of_a_quota_fit_what_it_limits() {
+fn quota_scopes_match_its_resources() {
     check_all(
         "ResourceQuota",
         &[

@@ -1,10 +1,10 @@
-//! PersistentVolume and PersistentVolumeClaim.
+//! Validation of PersistentVolume and PersistentVolumeClaim.
 
 use super::*;
 use crate::kinds::Author;
 use crate::time::Time;
 
-/// A volume with this source, and whatever else.
+/// A volume with this source and further fields.
 fn volume(source: &str) -> String {
     format!(
         "{{metadata: {{name: v}}, spec: {{accessModes: [ReadWriteOnce], capacity: {{storage: 1Gi}}, {source}}}}}"
@@ -12,7 +12,7 @@ fn volume(source: &str) -> String {
 }
 
 #[test]
-fn a_volume_gets_its_defaults() {
+fn volume_defaults() {
     let made = created(
         "PersistentVolume",
         "{metadata: {creationTimestamp: '2026-01-01T00:00:00Z'}, spec: {hostPath: {path: /x}, capacity: {storage: 100u}}}",
@@ -33,7 +33,7 @@ fn a_volume_gets_its_defaults() {
 }
 
 #[test]
-fn the_phase_of_a_volume_is_dated() {
+fn phase_change_sets_the_transition_time() {
     let old = object(
         "PersistentVolume",
         "{status: {phase: Pending, lastPhaseTransitionTime: '2026-01-01T00:00:00Z'}}",
@@ -53,7 +53,7 @@ fn the_phase_of_a_volume_is_dated() {
 }
 
 #[test]
-fn volumes_have_size_modes_and_one_source() {
+fn volumes_require_capacity_modes_and_one_source() {
     let two = volume("hostPath: {path: /x}, nfs: {server: s, path: /p}");
     let odd = volume(
         "hostPath: {path: /x}, persistentVolumeReclaimPolicy: Odd, volumeMode: Odd, storageClassName: a",
@@ -102,7 +102,7 @@ fn volumes_have_size_modes_and_one_source() {
 }
 
 #[test]
-fn sources_of_volumes_are_checked() {
+fn volume_sources_are_validated() {
     for (source, expected) in [
         ("nfs: {server: s, path: /p}", vec![]),
         (
@@ -142,7 +142,7 @@ fn sources_of_volumes_are_checked() {
 }
 
 #[test]
-fn sources_over_networks_are_checked() {
+fn network_volume_sources_are_validated() {
     let valid = "must be valid format";
     for (source, expected) in [
         ("iscsi: {targetPortal: t, iqn: 'iqn.2001-04.com.example:storage', lun: 0}", vec![]),
@@ -203,7 +203,7 @@ fn sources_over_networks_are_checked() {
 }
 
 #[test]
-fn volumes_are_bound_to_nodes_by_good_terms() {
+fn node_affinity_of_volumes_is_validated() {
     let local = |required: &str| volume(&format!("local: {{path: /x}}, nodeAffinity: {{{required}}}"));
     let terms = "spec.nodeAffinity.required.nodeSelectorTerms";
     for (required, expected) in [
@@ -270,7 +270,7 @@ fn volumes_are_bound_to_nodes_by_good_terms() {
 }
 
 #[test]
-fn what_a_volume_may_not_change_is_named() {
+fn immutable_fields_of_a_volume() {
     let source =
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n";
     let (csi, secret) = (
@@ -325,7 +325,7 @@ fn claim(more: &str) -> String {
 }
 
 #[test]
-fn claims_are_checked() {
+fn claims_are_validated() {
     let selector =
         "spec.selector.matchExpressions[0].operator: Invalid value: \"Odd\": not a valid selector operator";
     check_all(
@@ -373,7 +373,7 @@ fn claims_are_checked() {
 }
 
 #[test]
-fn the_two_fields_for_data_sources_say_the_same() {
+fn data_source_fields_are_synchronized() {
     let spec =
         |text: &str, field: &str| at(&created("PersistentVolumeClaim", &claim(text)), &["spec", field]);
     let snapshot = "{apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}";
@@ -390,7 +390,7 @@ fn the_two_fields_for_data_sources_say_the_same() {
 }
 
 #[test]
-fn what_must_stay_is_shown_as_a_difference() {
+fn immutable_claim_spec_error_shows_a_diff() {
     let hunk = |fault: &str| fault.split_once('\n').unwrap().1.to_owned();
     let (old, new) = (volume("nfs: {server: s, path: /a}"), volume("nfs: {server: s, path: /b}"));
     let faults = update_faults("PersistentVolume", &old, &new);
@@ -412,7 +412,7 @@ fn what_must_stay_is_shown_as_a_difference() {
             "{{spec: {{accessModes: [{mode}], volumeName: v, resources: {{requests: {{storage: {size}}}}}}}, status: {{phase: Bound}}}}"
         )
     };
-    // The size of a bound claim may grow: it is no part of the difference.
+    // The size of a bound claim may grow, so it is not part of the difference.
     let faults =
         update_faults("PersistentVolumeClaim", &bound("1Gi", "ReadWriteOnce"), &bound("2Gi", "ReadOnlyMany"));
     assert_eq!(
@@ -430,7 +430,7 @@ fn what_must_stay_is_shown_as_a_difference() {
 }
 
 #[test]
-fn a_claim_may_be_bound_and_grow() {
+fn claim_may_be_bound_and_grow() {
     let immutable = "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
     let bound = |size: &str, more: &str| {
         format!(
@@ -482,7 +482,7 @@ fn a_claim_may_be_bound_and_grow() {
 }
 
 #[test]
-fn the_status_of_a_claim_is_checked() {
+fn status_of_a_claim_is_validated() {
     let status = |text: &str| format!("{{status: {text}}}");
     let old = claim("");
     for (text, expected) in [

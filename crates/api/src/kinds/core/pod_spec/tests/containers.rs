@@ -1,9 +1,9 @@
-//! Claims about the module above, held by tests.
+//! Validation of containers.
 
 use super::{check, check_container};
 
 #[test]
-fn containers_need_names_and_images() {
+fn containers_require_names_and_images() {
     check(&[
         ("", &[]),
         (r#""containers":[]"#, &["spec.containers: Required value"]),
@@ -33,7 +33,7 @@ fn containers_need_names_and_images() {
 }
 
 #[test]
-fn words_come_from_their_lists() {
+fn enumerations_are_validated() {
     check_container(&[
         (r#""imagePullPolicy":"Always","terminationMessagePolicy":"FallbackToLogsOnError""#, &[]),
         (
@@ -52,7 +52,7 @@ fn words_come_from_their_lists() {
 }
 
 #[test]
-fn ports_are_numbers_with_names() {
+fn container_ports_are_validated() {
     check_container(&[
         (r#""ports":[{"containerPort":80,"name":"web"},{"containerPort":80,"protocol":"UDP"}]"#, &[]),
         (
@@ -95,7 +95,7 @@ fn ports_are_numbers_with_names() {
 }
 
 #[test]
-fn variables_have_one_source() {
+fn environment_variables_have_one_source() {
     check_container(&[
         (r#""env":[{"name":"a b","value":"x"},{"name":"1"}]"#, &[]),
         (
@@ -144,7 +144,7 @@ fn variables_have_one_source() {
 }
 
 #[test]
-fn amounts_are_shown_in_known_units() {
+fn resource_references_have_valid_divisors() {
     check_container(&[
         (
             r#""env":[{"name":"A","valueFrom":{"resourceFieldRef":{"resource":"limits.disk"}}}]"#,
@@ -183,7 +183,7 @@ fn amounts_are_shown_in_known_units() {
 }
 
 #[test]
-fn groups_of_variables_have_one_source() {
+fn env_from_has_one_source() {
     check_container(&[
         (r#""envFrom":[{"prefix":"P_","configMapRef":{"name":"m"}},{"secretRef":{"name":"s"}}]"#, &[]),
         (
@@ -244,7 +244,7 @@ fn probes_have_one_handler() {
 }
 
 #[test]
-fn init_containers_have_no_probes_unless_they_stay() {
+fn only_sidecars_among_init_containers_have_probes() {
     let without = "may not be set for init containers without restartPolicy=Always";
     check(&[
         (
@@ -284,7 +284,7 @@ fn init_containers_have_no_probes_unless_they_stay() {
 }
 
 #[test]
-fn restart_rules_name_exit_codes() {
+fn restart_rules_have_exit_codes() {
     check_container(&[
         (
             r#""restartPolicy":"Never","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[42]}}]"#,
@@ -307,7 +307,7 @@ fn restart_rules_name_exit_codes() {
     )]);
 }
 
-/// Judges mounts and devices of a container in a pod with an empty volume `e` and a claim `p`.
+/// Asserts the errors of mounts and devices of a container in a pod with an empty volume `e` and a claim `p`.
 fn check_mounts(cases: &[(&str, &[&str])]) {
     let with = |container: &str| {
         format!(
@@ -323,7 +323,7 @@ fn check_mounts(cases: &[(&str, &[&str])]) {
 }
 
 #[test]
-fn mounts_need_volumes_and_places_of_their_own() {
+fn mounts_require_volumes_and_unique_paths() {
     check_mounts(&[
         (
             r#""volumeMounts":[{"name":"e","mountPath":"/e","subPath":"a/b"}],"volumeDevices":[{"name":"p","devicePath":"/d"}]"#,

@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Defaults of pods.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn container_field(container: &str, path: &[&str]) -> String {
 }
 
 #[test]
-fn a_bare_pod_is_filled_in() {
+fn minimal_pod_is_defaulted() {
     let object = defaulted(&pod(""));
     let spec = object.get("spec").unwrap();
     for (field, text) in [
@@ -40,7 +40,7 @@ fn a_bare_pod_is_filled_in() {
 }
 
 #[test]
-fn what_is_said_stays() {
+fn explicit_fields_are_kept() {
     let spec = r#""restartPolicy":"Never","terminationGracePeriodSeconds":0,"dnsPolicy":"Default","schedulerName":"s","enableServiceLinks":false"#;
     let object = defaulted(&pod(spec));
     let given = json::parse(format!("{{{spec}}}").as_bytes()).unwrap();
@@ -50,7 +50,7 @@ fn what_is_said_stays() {
 }
 
 #[test]
-fn containers_are_filled_in() {
+fn containers_are_defaulted() {
     for (container, path, text) in [
         (r#""ports":[{"containerPort":1}]"#, &["ports"][..], r#"[{"containerPort":1,"protocol":"TCP"}]"#),
         (
@@ -81,7 +81,7 @@ fn containers_are_filled_in() {
 }
 
 #[test]
-fn volumes_are_filled_in() {
+fn volumes_are_defaulted() {
     for (source, text) in [
         (r#""name":"v""#, r#"{"name":"v","emptyDir":{}}"#),
         (
@@ -117,7 +117,7 @@ fn volumes_are_filled_in() {
 }
 
 #[test]
-fn only_pods_take_ports_of_the_host_and_mend_grace() {
+fn only_pods_default_host_ports_and_grace_period() {
     let spec = r#""hostNetwork":true,"terminationGracePeriodSeconds":-5,"containers":[{"name":"c","image":"i:1","ports":[{"containerPort":80}]}]"#;
     let object = defaulted(&pod(spec));
     assert_eq!(object.at(&["spec", "terminationGracePeriodSeconds"]), Some(&Value::Int(1)));
@@ -139,7 +139,7 @@ fn only_pods_take_ports_of_the_host_and_mend_grace() {
 }
 
 #[test]
-fn both_names_of_the_service_account_agree() {
+fn service_account_fields_are_synchronized() {
     for (given, name) in [
         (r#""serviceAccount":"a""#, "a"),
         (r#""serviceAccountName":"b""#, "b"),
@@ -152,7 +152,7 @@ fn both_names_of_the_service_account_agree() {
 }
 
 #[test]
-fn addresses_in_the_status_agree() {
+fn pod_ip_fields_are_synchronized() {
     for (status, after) in [
         (r#"{"podIP":"1.1.1.1"}"#, r#"{"podIP":"1.1.1.1","podIPs":[{"ip":"1.1.1.1"}]}"#),
         (
@@ -170,7 +170,7 @@ fn addresses_in_the_status_agree() {
 }
 
 #[test]
-fn a_new_pod_is_pending_and_drops_what_is_switched_off() {
+fn new_pod_is_pending_without_disabled_fields() {
     let text = r#"{"metadata":{"name":"p","creationTimestamp":"2024-01-01T00:00:00Z","annotations":{"pod.beta.kubernetes.io/init-containers":"x"}},"status":{"phase":"Running","podIP":"1.1.1.1"},"spec":{"schedulingGates":[{"name":"g"}],"schedulingGroup":{"podGroupName":"x"},"volumes":[{"name":"v","secret":{"secretName":"s","defaultUser":1}},{"name":"w","emptyDir":{"mode":511}}],"containers":[{"name":"c","image":"i:1","lifecycle":{"stopSignal":"SIGINT"},"volumeMounts":[{"name":"v","mountPath":"/v","bindMountOptions":["noexec"]}],"livenessProbe":{"httpGet":{"port":1,"protocol":"HTTP2"}},"readinessProbe":{"grpc":{"port":1,"mode":"TLS"}}}]}}"#;
     let pod = prepared("Pod", text);
     assert_eq!(
@@ -192,7 +192,7 @@ fn a_new_pod_is_pending_and_drops_what_is_switched_off() {
     }
 }
 
-/// Specs of few words, each of which may be there or not.
+/// Small specs with optional fields.
 fn specs() -> impl Strategy<Value = String> {
     let words = prop::sample::subsequence(
         vec![
@@ -213,7 +213,7 @@ fn specs() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn defaults_are_found_once(spec in specs()) {
+    fn defaulting_is_idempotent(spec in specs()) {
         let mut object = decoded("Pod", &pod(&spec));
         of("Pod").default(&mut object);
         let once = object.clone();

@@ -1,9 +1,9 @@
-//! Claims about the module above, held by tests.
+//! Validation of scheduling fields.
 
 use super::{check, faults, prepared};
 
 #[test]
-fn tolerations_name_taints() {
+fn tolerations_are_validated() {
     check(&[
         (
             r#""tolerations":[{"operator":"Exists"},{"key":"a","value":"b","effect":"NoExecute","tolerationSeconds":5}]"#,
@@ -37,7 +37,7 @@ fn tolerations_name_taints() {
 }
 
 #[test]
-fn affinity_to_nodes_is_said_in_terms() {
+fn node_affinity_is_validated() {
     let required = |terms: &str| {
         format!(
             r#""affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{terms}]}}}}}}"#
@@ -94,7 +94,7 @@ fn affinity_to_nodes_is_said_in_terms() {
 }
 
 #[test]
-fn affinity_to_pods_needs_a_topology() {
+fn pod_affinity_requires_a_topology() {
     let required = |term: &str| {
         format!(
             r#""affinity":{{"podAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{{{term}}}]}}}}"#
@@ -136,7 +136,7 @@ fn affinity_to_pods_needs_a_topology() {
 }
 
 #[test]
-fn labels_of_the_pod_itself_go_into_the_selectors() {
+fn match_label_keys_are_merged_into_selectors() {
     let text = r#"{"metadata":{"name":"p","labels":{"app":"x","hash":"1"}},"spec":{"containers":[{"name":"c","image":"i:1"}],"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"app":"x"}},"matchLabelKeys":["hash","none"]}],"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone","labelSelector":{},"mismatchLabelKeys":["app"]}]}}}}"#;
     let pod = prepared("Pod", text);
     assert_eq!(faults("Pod", &pod), [""; 0]);
@@ -163,7 +163,7 @@ fn labels_of_the_pod_itself_go_into_the_selectors() {
 }
 
 #[test]
-fn spreading_is_by_distinct_topologies() {
+fn topology_spread_constraints_are_distinct() {
     check(&[
         (
             r#""topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"a","whenUnsatisfiable":"DoNotSchedule","minDomains":2,"nodeTaintsPolicy":"Honor"}]"#,
@@ -189,7 +189,7 @@ fn spreading_is_by_distinct_topologies() {
 }
 
 #[test]
-fn gates_are_named_once_and_keep_the_node_away() {
+fn scheduling_gates_are_unique_and_exclude_a_node() {
     check(&[
         (
             r#""schedulingGates":[{"name":"example.com/a"}],"readinessGates":[{"conditionType":"example.com/b"}]"#,
@@ -206,7 +206,7 @@ fn gates_are_named_once_and_keep_the_node_away() {
 }
 
 #[test]
-fn names_are_looked_up_within_bounds() {
+fn dns_config_is_bounded() {
     let many = vec![r#""a.b""#; 33].join(",");
     let shown = vec![r#""a.b""#; 33].join(",");
     check(&[
@@ -255,7 +255,7 @@ fn names_are_looked_up_within_bounds() {
 }
 
 #[test]
-fn other_fields_are_judged_too() {
+fn other_fields_are_validated() {
     check(&[
         (
             r#""hostname":"h","subdomain":"s","activeDeadlineSeconds":1,"priorityClassName":"a","runtimeClassName":"b""#,

@@ -1,10 +1,10 @@
-//! Claims about the module above, held by tests.
+//! Validation of resource requirements, and QoS classes.
 
 use super::{check, check_container, of, pod, prepared};
 use crate::kinds::core::pod_spec::qos_class;
 
 #[test]
-fn requests_stay_below_limits() {
+fn requests_do_not_exceed_limits() {
     check_container(&[
         (r#""resources":{"requests":{"cpu":"100m"},"limits":{"cpu":"1","memory":"1Gi"}}"#, &[]),
         (r#""resources":{"requests":{"cpu":"1000m"},"limits":{"cpu":"1"}}"#, &[]),
@@ -37,7 +37,7 @@ fn requests_stay_below_limits() {
 }
 
 #[test]
-fn resources_have_known_names() {
+fn resource_names_are_validated() {
     check_container(&[
         (r#""resources":{"requests":{"ephemeral-storage":"1Gi","kubernetes.io/x":"1"}}"#, &[]),
         (
@@ -64,7 +64,7 @@ fn resources_have_known_names() {
 }
 
 #[test]
-fn huge_pages_come_whole_and_with_others() {
+fn huge_pages_are_multiples_and_need_cpu_or_memory() {
     check_container(&[
         (r#""resources":{"limits":{"hugepages-2Mi":"4Mi","memory":"1Gi"}}"#, &[]),
         (
@@ -82,7 +82,7 @@ fn huge_pages_come_whole_and_with_others() {
 }
 
 #[test]
-fn claims_are_those_of_the_pod() {
+fn container_claims_refer_to_pod_claims() {
     check_container(&[(
         r#""resources":{"claims":[{"name":"x"}]}"#,
         &[
@@ -124,7 +124,7 @@ fn claims_are_those_of_the_pod() {
 }
 
 #[test]
-fn resize_policies_name_resources_once() {
+fn resize_policies_are_unique_per_resource() {
     check_container(&[
         (r#""resizePolicy":[{"resourceName":"cpu","restartPolicy":"NotRequired"}]"#, &[]),
         (
@@ -145,7 +145,7 @@ fn resize_policies_name_resources_once() {
 }
 
 #[test]
-fn a_pod_as_a_whole_covers_its_containers() {
+fn pod_level_resources_cover_the_containers() {
     let containers = r#""containers":[{"name":"a","image":"i:1","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"3"}}},{"name":"b","image":"i:1","resources":{"requests":{"cpu":"1"}}}]"#;
     check(&[
         (&format!(r#""resources":{{"requests":{{"cpu":"3"}},"limits":{{"cpu":"4"}}}},{containers}"#), &[]),
@@ -181,7 +181,7 @@ fn resources_after_prepare(spec: &str) -> String {
 }
 
 #[test]
-fn what_a_pod_as_a_whole_leaves_out_comes_from_its_containers() {
+fn pod_level_resources_default_to_those_of_containers() {
     let limited = r#""containers":[{"name":"a","image":"i:1","resources":{"requests":{"cpu":"1"},"limits":{"cpu":"2","hugepages-2Mi":"2Mi"}}}],"initContainers":[{"name":"i","image":"i:1","resources":{"limits":{"cpu":"5"}}}]"#;
     assert_eq!(
         resources_after_prepare(&format!(r#""resources":{{"limits":{{"memory":"1Gi"}}}},{limited}"#)),
@@ -195,7 +195,7 @@ fn what_a_pod_as_a_whole_leaves_out_comes_from_its_containers() {
 }
 
 #[test]
-fn the_quality_of_service_follows_the_resources() {
+fn qos_class_follows_the_resources() {
     let full = r#""resources":{"limits":{"cpu":"1","memory":"1Gi"}}"#;
     for (spec, class) in [
         (String::new(), "BestEffort"),

@@ -1,9 +1,9 @@
-//! Claims about the module above, held by tests.
+//! Validation of security contexts.
 
 use super::{check, check_container};
 
 #[test]
-fn ids_and_policies_are_in_range() {
+fn ids_and_policies_are_validated() {
     check(&[
         (r#""securityContext":{"runAsUser":0,"fsGroup":2147483647,"fsGroupChangePolicy":"Always"}"#, &[]),
         (
@@ -28,7 +28,7 @@ fn ids_and_policies_are_in_range() {
 }
 
 #[test]
-fn kernel_parameters_are_not_those_of_the_host() {
+fn sysctls_exclude_host_namespaces() {
     let shape = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
     check(&[
         (
@@ -54,7 +54,7 @@ fn kernel_parameters_are_not_those_of_the_host() {
 }
 
 #[test]
-fn profiles_have_types() {
+fn security_profiles_are_validated() {
     check_container(&[
         (
             r#""securityContext":{"seccompProfile":{"type":"RuntimeDefault"},"appArmorProfile":{"type":"Localhost","localhostProfile":"x"}}"#,
@@ -100,7 +100,7 @@ fn profiles_have_types() {
 }
 
 #[test]
-fn escalation_cannot_be_forbidden_to_the_privileged() {
+fn privileged_container_cannot_forbid_escalation() {
     check_container(&[
         (r#""securityContext":{"privileged":true,"procMount":"Default"}"#, &[]),
         (
@@ -125,7 +125,7 @@ fn escalation_cannot_be_forbidden_to_the_privileged() {
 }
 
 #[test]
-fn users_of_the_pod_alone_share_nothing_with_the_host() {
+fn user_namespace_excludes_host_namespaces() {
     check(&[
         (r#""hostUsers":false"#, &[]),
         (
@@ -144,7 +144,7 @@ fn users_of_the_pod_alone_share_nothing_with_the_host() {
 }
 
 #[test]
-fn each_system_has_its_options() {
+fn options_depend_on_the_operating_system() {
     let windows = |options: &str| format!(r#""securityContext":{{"windowsOptions":{{{options}}}}}"#);
     check(&[
         (r#""os":{"name":"linux"},"securityContext":{"runAsUser":1}"#, &[]),

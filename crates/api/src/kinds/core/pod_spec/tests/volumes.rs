@@ -1,8 +1,8 @@
-//! Claims about the module above, held by tests.
+//! Validation of volumes and annotations.
 
 use super::{check, faults, prepared};
 
-/// Judges volumes named `v`: each case is the source and the faults it has, without the path to it.
+/// Asserts the errors of volumes named `v`: each case is the source and its errors, without the path to it.
 fn check_source(cases: &[(&str, &[&str])]) {
     for (source, expected) in cases {
         let expected: Vec<String> = expected.iter().map(|fault| format!("spec.volumes[0]{fault}")).collect();
@@ -38,7 +38,7 @@ fn volumes_have_names_and_one_source() {
 }
 
 #[test]
-fn files_of_the_node_have_a_type() {
+fn host_path_types_are_validated() {
     check_source(&[
         (r#""hostPath":{"path":"/x","type":"Socket"}"#, &[]),
         (r#""hostPath":{"path":""}"#, &[".hostPath.path: Required value"]),
@@ -53,7 +53,7 @@ fn files_of_the_node_have_a_type() {
 }
 
 #[test]
-fn keys_become_files_below_the_volume() {
+fn config_map_and_secret_items_are_validated() {
     check_source(&[
         (r#""secret":{"secretName":"s","items":[{"key":"k","path":"a/b","mode":511}]}"#, &[]),
         (
@@ -81,7 +81,7 @@ fn keys_become_files_below_the_volume() {
 }
 
 #[test]
-fn fields_of_the_pod_become_files() {
+fn downward_api_items_are_validated() {
     check_source(&[
         (
             r#""downwardAPI":{"items":[{"path":"l","fieldRef":{"fieldPath":"metadata.labels"}},{"path":"c","resourceFieldRef":{"containerName":"c","resource":"limits.cpu"}}]}"#,
@@ -111,7 +111,7 @@ fn fields_of_the_pod_become_files() {
 }
 
 #[test]
-fn projections_share_one_directory() {
+fn projected_paths_are_unique() {
     check_source(&[
         (
             r#""projected":{"sources":[{"serviceAccountToken":{"path":"t","expirationSeconds":600}},{"configMap":{"name":"m","items":[{"key":"k","path":"a"}]}}]}"#,
@@ -146,7 +146,7 @@ fn projections_share_one_directory() {
 }
 
 #[test]
-fn trust_and_certificates_are_projected_too() {
+fn trust_bundle_and_certificate_projections_are_validated() {
     check_source(&[
         (
             r#""projected":{"sources":[{"clusterTrustBundle":{"signerName":"example.com/s","path":"b"}}]}"#,
@@ -200,7 +200,7 @@ fn trust_and_certificates_are_projected_too() {
 }
 
 #[test]
-fn claims_made_for_a_pod_are_claims() {
+fn ephemeral_volume_claims_are_validated() {
     let ephemeral = |spec: &str| format!(r#""ephemeral":{{"volumeClaimTemplate":{{"spec":{{{spec}}}}}}}"#);
     let at = ".ephemeral.volumeClaimTemplate.spec";
     check_source(&[
@@ -257,7 +257,7 @@ fn claims_made_for_a_pod_are_claims() {
 }
 
 #[test]
-fn drivers_and_images_are_named() {
+fn csi_and_image_volumes_are_validated() {
     check_source(&[
         (r#""csi":{"driver":"Example.com"},"name":"v""#, &[]),
         (r#""csi":{"driver":""}"#, &[".csi.driver: Required value"]),
@@ -277,7 +277,7 @@ fn drivers_and_images_are_named() {
 }
 
 #[test]
-fn drivers_that_are_gone_are_still_judged() {
+fn removed_drivers_are_still_validated() {
     check_source(&[
         (
             r#""gitRepo":{"repository":"r","directory":"/x"}"#,
@@ -315,7 +315,7 @@ fn drivers_that_are_gone_are_still_judged() {
 }
 
 #[test]
-fn further_drivers_that_are_gone_are_still_judged() {
+fn more_removed_drivers_are_still_validated() {
     check_source(&[
         (
             r#""flocker":{"datasetName":"a/b","datasetUUID":"u"}"#,
@@ -374,7 +374,7 @@ fn further_drivers_that_are_gone_are_still_judged() {
 }
 
 #[test]
-fn annotations_of_pods_are_judged() {
+fn pod_annotations_are_validated() {
     let with = |key: &str, value: &str| {
         format!(
             r#"{{"metadata":{{"name":"p","annotations":{{"{key}":"{value}"}}}},"spec":{{"containers":[{{"name":"c","image":"i:1","securityContext":{{"seccompProfile":{{"type":"RuntimeDefault"}}}}}}]}}}}"#

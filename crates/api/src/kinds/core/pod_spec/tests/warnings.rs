@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Warnings of pods.
 
 use super::{of, pod, pod_with_container, prepared};
 
@@ -6,7 +6,7 @@ fn warnings(text: &str) -> Vec<String> {
     of("Pod").warnings(&prepared("Pod", text), None)
 }
 
-/// Looks at pods: each case is a spec and what is told about it.
+/// Asserts the warnings of pods: each case is a spec and its warnings.
 fn check_warnings(cases: &[(&str, &[&str])]) {
     for (spec, expected) in cases {
         assert_eq!(warnings(&pod(spec)), *expected, "{spec}");
@@ -14,7 +14,7 @@ fn check_warnings(cases: &[(&str, &[&str])]) {
 }
 
 #[test]
-fn what_has_no_effect_is_told() {
+fn fields_without_effect_cause_warnings() {
     check_warnings(&[
         ("", &[]),
         (
@@ -59,7 +59,7 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
-fn what_hides_something_is_told() {
+fn hidden_fields_cause_warnings() {
     check_warnings(&[
         (
             r#""hostAliases":[{"ip":"1.1.1.1"},{"ip":"1.1.1.1"}]"#,
@@ -119,7 +119,7 @@ fn what_hides_something_is_told() {
 }
 
 #[test]
-fn old_annotations_and_odd_names_are_told() {
+fn obsolete_annotations_and_odd_names_cause_warnings() {
     let text = pod("").replace(r#""name":"p""#, r#""name":"p.q","annotations":{"scheduler.alpha.kubernetes.io/critical-pod":"","seccomp.security.alpha.kubernetes.io/pod":"unconfined","container.apparmor.security.beta.kubernetes.io/c":"localhost/"}"#);
     assert_eq!(
         warnings(&text),
@@ -135,7 +135,7 @@ fn old_annotations_and_odd_names_are_told() {
 }
 
 #[test]
-fn fractions_of_bytes_are_told() {
+fn fractional_bytes_cause_warnings() {
     let text = pod_with_container(r#""resources":{"limits":{"memory":"100m"},"requests":{"memory":"100m"}}"#);
     assert_eq!(
         warnings(&text),
@@ -168,7 +168,7 @@ fn pairs(ports: &[(usize, usize)]) -> Vec<String> {
     found
 }
 
-fn told_pairs(ports: &[(usize, usize)]) -> Vec<String> {
+fn warned_pairs(ports: &[(usize, usize)]) -> Vec<String> {
     let port = |(host, outside): &(usize, usize)| {
         let host = ["", r#","hostIP":"10.0.0.1""#, r#","hostIP":"10.0.0.2""#][*host];
         let outside = ["", r#","hostPort":81"#, r#","hostPort":82"#][*outside];
@@ -184,16 +184,16 @@ fn told_pairs(ports: &[(usize, usize)]) -> Vec<String> {
 
 proptest::proptest! {
     #[test]
-    fn index_of_ports_finds_the_pairs_that_a_search_finds(
+    fn port_index_agrees_with_the_naive_search(
         ports in proptest::collection::vec((0..3_usize, 0..3_usize), 0..9),
     ) {
-        proptest::prop_assert_eq!(told_pairs(&ports), pairs(&ports));
+        proptest::prop_assert_eq!(warned_pairs(&ports), pairs(&ports));
     }
 }
 
 #[test]
-fn warnings_of_pairs_end_where_a_response_is_full() {
-    let told = told_pairs(&[(0, 0); 200]);
+fn warnings_about_pairs_are_bounded() {
+    let told = warned_pairs(&[(0, 0); 200]);
     assert_eq!(told, pairs(&[(0, 0); 200])[..told.len()], "the first ones, in order");
     assert!(told.iter().map(|one| one.len().min(256)).sum::<usize>() >= 4096);
     assert!(told.len() < 200);

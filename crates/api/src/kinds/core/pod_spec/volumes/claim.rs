@@ -1,17 +1,17 @@
-//! Claims that are made for one pod and go with it.
+//! Validation of claim templates of ephemeral volumes.
 
 use super::super::resources;
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, label_selector, list, part, quantity, required, supported, text, text_entries,
-    text_part,
+    forbidden, invalid, label_selector, list, optional_text, present, quantity, required, supported, text,
+    text_entries,
 };
 use crate::names::{dns, metadata};
 use crate::value::Value;
 
-/// How a volume may be used, by how many.
+/// Access modes.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// The metadata that a template of a claim must not have, in the order in which it is judged.
+/// Metadata that a claim template must not have, in the order of validation.
 const NOT_IN_TEMPLATES: [&str; 12] = [
     "name",
     "generateName",
@@ -27,33 +27,33 @@ const NOT_IN_TEMPLATES: [&str; 12] = [
     "finalizers",
 ];
 
-/// What is wrong with an ephemeral volume.
+/// Validates an ephemeral volume.
 pub(super) fn template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let path = path.child("volumeClaimTemplate");
-    let Some(template) = part(source, "volumeClaimTemplate") else { return required(errors, &path, "") };
-    if let Some(meta) = part(template, "metadata") {
+    let Some(template) = present(source, "volumeClaimTemplate") else { return required(errors, &path, "") };
+    if let Some(meta) = present(template, "metadata") {
         let path = path.child("metadata");
         metadata::annotations(errors, &path.child("annotations"), text_entries(meta, "annotations"));
         metadata::labels(errors, &path.child("labels"), text_entries(meta, "labels"));
         for field in NOT_IN_TEMPLATES.into_iter().chain(["managedFields"]) {
-            if part(meta, field).is_some_and(|value| !value.is_empty()) {
+            if present(meta, field).is_some_and(|value| !value.is_empty()) {
                 let shown = if field == "uid" { "uID" } else { field };
                 forbidden(errors, &path.child(shown), "cannot be set");
             }
         }
     }
     let none = Value::map();
-    claim_spec(errors, &path.child("spec"), part(template, "spec").unwrap_or(&none));
+    claim_spec(errors, &path.child("spec"), present(template, "spec").unwrap_or(&none));
 }
 
-/// What is wrong with the spec of a claim.
+/// Validates a claim spec.
 pub fn claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let modes_path = path.child("accessModes");
     let modes = list(spec, "accessModes");
     if modes.is_empty() {
         required(errors, &modes_path, "at least 1 access mode is required");
     }
-    label_selector(errors, &path.child("selector"), part(spec, "selector"));
+    label_selector(errors, &path.child("selector"), present(spec, "selector"));
     let (mut for_one_pod, mut for_more) = (false, false);
     for mode in modes.iter().map(|mode| mode.as_str().unwrap_or_default()) {
         supported(errors, &modes_path, mode, &ACCESS_MODES);
@@ -65,7 +65,7 @@ pub fn claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
     storage(errors, &path.child("resources").key("storage"), spec);
     class_name(errors, path, spec, "storageClassName");
-    if let Some(mode) = text_part(spec, "volumeMode") {
+    if let Some(mode) = optional_text(spec, "volumeMode") {
         supported(errors, &path.child("volumeMode"), mode, &["Block", "Filesystem"]);
     }
     data_sources(errors, path, spec);
@@ -91,7 +91,7 @@ fn class_name(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, field: &str
 
 fn data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let sources =
-        ["dataSource", "dataSourceRef"].map(|field| part(spec, field).map(|source| (field, source)));
+        ["dataSource", "dataSourceRef"].map(|field| present(spec, field).map(|source| (field, source)));
     for (field, source) in sources.iter().flatten() {
         let path = path.child(field);
         for field in ["name", "kind"] {
@@ -113,12 +113,15 @@ fn data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
         }
     }
     let [Some((_, source)), Some((_, reference))] = sources else { return };
-    // The message shows the path as an object without fields, which is how Go prints it.
+    // The message shows the path as an object without fields, as Go prints it.
     let shown = || BadValue::Json("{}".into());
     if !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
         invalid(errors, path, shown(), detail);
-    } else if ["apiGroup", "kind", "name"].iter().any(|field| part(source, field) != part(reference, field)) {
+    } else if ["apiGroup", "kind", "name"]
+        .iter()
+        .any(|field| present(source, field) != present(reference, field))
+    {
         invalid(errors, path, shown(), "must match dataSourceRef");
     }
 }

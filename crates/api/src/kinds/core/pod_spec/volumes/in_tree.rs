@@ -1,20 +1,20 @@
-//! Sources by drivers that were once part of Kubernetes itself.
+//! Validation of in-tree volume sources.
 
 use super::super::paths;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    entries, invalid, list, number, number_faults, number_part, part, require_texts, required, supported,
-    text, text_part, texts, truth,
+    boolean, entries, invalid, list, number, number_faults, optional_number, optional_text, present,
+    require_texts, required, supported, text, texts,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
 
-/// The longest volume name with the portal behind it, if the initiator is named.
+/// Maximum bytes of a volume name with its portal, if an initiator is given.
 const ISCSI_NAME_BYTES_MAX: usize = 64;
-/// The longest name of a tenant.
+/// Maximum bytes of a tenant name.
 const TENANT_BYTES_MAX: usize = 64;
 
-/// What is wrong with such a source.
+/// Validates an in-tree source.
 pub(super) fn source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
     match field {
         "gitRepo" => {
@@ -59,7 +59,7 @@ pub(super) fn source(errors: &mut ErrorList, path: &Path<'_>, field: &str, sourc
 }
 
 fn secret_reference(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
-    if part(source, "secretRef").is_some_and(|secret| text(secret, "name").is_empty()) {
+    if present(source, "secretRef").is_some_and(|secret| text(secret, "name").is_empty()) {
         required(errors, &path.child("secretRef").child("name"), "");
     }
 }
@@ -79,19 +79,19 @@ fn iscsi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         name => initiator(errors, &path.child("iqn"), name),
     }
     lun(errors, path, number(source, "lun"));
-    let needs_secret = truth(source, "chapAuthDiscovery") || truth(source, "chapAuthSession");
-    if needs_secret && part(source, "secretRef").is_none() {
+    let needs_secret = boolean(source, "chapAuthDiscovery") || boolean(source, "chapAuthSession");
+    if needs_secret && present(source, "secretRef").is_none() {
         required(errors, &path.child("secretRef"), "");
     }
-    if let Some(name) = text_part(source, "initiatorName") {
+    if let Some(name) = optional_text(source, "initiatorName") {
         initiator(errors, &path.child("initiatorname"), name);
     }
 }
 
-/// The name of a volume whose initiator is named is joined to its portal, and must leave room for it.
+/// The name of a volume with an initiator is joined to its portal, and must leave room for it.
 pub(super) fn iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, source: &Value) {
     let len = volume.len() + 1 + text(source, "targetPortal").len();
-    if text_part(source, "initiatorName").is_some() && len > ISCSI_NAME_BYTES_MAX {
+    if optional_text(source, "initiatorName").is_some() && len > ISCSI_NAME_BYTES_MAX {
         let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
         invalid(errors, path, volume, detail);
     }
@@ -99,7 +99,7 @@ pub(super) fn iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, 
 
 fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     let is_long_id = |prefix: &str, len: usize| {
-        // The character after the prefix is not looked at.
+        // The character after the prefix is not checked.
         let rest = name.strip_prefix(prefix).map(str::as_bytes).unwrap_or_default();
         rest.len() == len + 1 && rest[1..].iter().all(u8::is_ascii_alphanumeric)
     };
@@ -114,8 +114,7 @@ fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     }
 }
 
-/// `iqn.2024-01.example.com:storage`: somewhere in the name stands a date and an authority, and it ends in a colon
-/// and a part of its own.
+/// `iqn.2024-01.example.com:storage`: contains a date and an authority, and ends in a colon and a suffix.
 fn is_iqn(name: &str) -> bool {
     name.match_indices("iqn.").any(|(at, start)| {
         let rest = &name.as_bytes()[at + start.len()..];
@@ -167,7 +166,7 @@ fn quobyte(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["volume"]);
 }
 
-/// `host:port` or `[host]:port`, either of which may be empty.
+/// `true` for `host:port` or `[host]:port`, either of which may be empty.
 fn is_host_and_port(pair: &str) -> bool {
     match pair.strip_prefix('[') {
         Some(rest) => rest
@@ -190,7 +189,7 @@ fn fibre_channel(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         invalid(errors, &path.child("targetWWNs"), BadValue::json_strings(&names), detail);
     }
     if !names.is_empty() {
-        match number_part(source, "lun") {
+        match optional_number(source, "lun") {
             None => required(errors, &path.child("lun"), "lun is required if targetWWNs is specified"),
             Some(number) => lun(errors, path, number),
         }
@@ -212,10 +211,10 @@ fn flex_volume(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
 
 fn azure_disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["diskName", "diskURI"]);
-    if let Some(mode) = text_part(source, "cachingMode") {
+    if let Some(mode) = optional_text(source, "cachingMode") {
         supported(errors, &path.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
     }
-    let Some(kind) = text_part(source, "kind") else { return };
+    let Some(kind) = optional_text(source, "kind") else { return };
     supported(errors, &path.child("kind"), kind, &["Dedicated", "Managed", "Shared"]);
     let uri = text(source, "diskURI");
     let (start, form) = if kind == "Managed" {

@@ -1,44 +1,44 @@
-//! Volumes put together from several sources.
+//! Validation of projected volumes.
 
 use super::super::internal;
 use super::super::paths;
-use super::{Places, downward_file, key_to_path};
+use super::{VolumePaths, downward_file, key_to_path};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, label_selector, list, number_part, part, require_texts, required, shown, text,
-    text_entries, text_part,
+    forbidden, invalid, label_selector, list, optional_number, optional_text, present, require_texts,
+    required, shown, text, text_entries,
 };
 use crate::names::{dns, key, metadata};
 use crate::quote::Quoted;
 use crate::value::Value;
 
-/// How long a token lives at least, in seconds.
+/// Minimum lifetime of a token in seconds.
 const TOKEN_SECONDS_MIN: i64 = 10 * 60;
-/// How long a token lives at most, in seconds.
+/// Maximum lifetime of a token in seconds.
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
-/// How long a certificate may be asked for at least, in seconds.
+/// Minimum lifetime of a certificate in seconds.
 const CERTIFICATE_SECONDS_MIN: i64 = 3600;
-/// How long a certificate may be asked for at most, in seconds.
+/// Maximum lifetime of a certificate in seconds.
 const CERTIFICATE_SECONDS_MAX: i64 = 91 * 24 * 60 * 60;
-/// How long one of Kubernetes' own signers may be asked for at most, in seconds.
+/// Maximum lifetime of a certificate of Kubernetes' own signers in seconds.
 const KUBERNETES_CERTIFICATE_SECONDS_MAX: i64 = 24 * 60 * 60;
-/// The longest name of a signer: a domain, a slash, a namespace, a dot, a name.
+/// Maximum bytes of a signer name: a domain, a slash, a namespace, a dot, a name.
 const SIGNER_BYTES_MAX: usize = 253 + 1 + 63 + 1 + 253;
 
-/// What is wrong with the sources of a projected volume.
+/// Validates the sources of a projected volume.
 pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
-    let mut places = Places::new();
+    let mut places = VolumePaths::new();
     let sources_path = path.child("sources");
     for (i, source) in list(volume, "sources").iter().enumerate() {
         let source_path = sources_path.index(i);
         let mut count = 0;
         for field in ["secret", "configMap"] {
-            if let Some(files) = part(source, field) {
+            if let Some(files) = present(source, field) {
                 count += 1;
                 keys(errors, path, &source_path.child(field), files, &mut places);
             }
         }
-        if let Some(files) = part(source, "downwardAPI") {
+        if let Some(files) = present(source, "downwardAPI") {
             count += 1;
             for file in list(files, "items") {
                 downward_file(errors, &source_path.child("downwardAPI"), file);
@@ -48,17 +48,17 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
                 }
             }
         }
-        if let Some(projection) = part(source, "serviceAccountToken") {
+        if let Some(projection) = present(source, "serviceAccountToken") {
             count += 1;
             token(errors, path, &source_path.child("serviceAccountToken"), projection);
         }
-        if let Some(bundle) = part(source, "clusterTrustBundle") {
+        if let Some(bundle) = present(source, "clusterTrustBundle") {
             count += 1;
             trust_bundle(errors, &source_path.child("clusterTrustBundle"), bundle);
             let place = text(bundle, "path");
             take(errors, path, &mut places, place, place);
         }
-        if let Some(certificate) = part(source, "podCertificate") {
+        if let Some(certificate) = present(source, "podCertificate") {
             count += 1;
             pod_certificate(errors, path, &source_path.child("podCertificate"), certificate, &mut places);
         }
@@ -68,8 +68,8 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
     }
 }
 
-/// Takes a place in the volume, which must be free. The complaint shows who wanted it.
-fn take<'a>(errors: &mut ErrorList, path: &Path<'_>, places: &mut Places<'a>, place: &'a str, by: &str) {
+/// Reserves a path in the volume, which must be unused. The error shows the source.
+fn take<'a>(errors: &mut ErrorList, path: &Path<'_>, places: &mut VolumePaths<'a>, place: &'a str, by: &str) {
     if !places.insert(place) {
         invalid(errors, path, by, "conflicting duplicate paths");
     }
@@ -80,7 +80,7 @@ fn keys<'a>(
     volume_path: &Path<'_>,
     path: &Path<'_>,
     files: &'a Value,
-    places: &mut Places<'a>,
+    places: &mut VolumePaths<'a>,
 ) {
     require_texts(errors, path, files, &["name"]);
     let items = path.child("items");
@@ -95,7 +95,7 @@ fn keys<'a>(
 
 fn token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projection: &Value) {
     let seconds_path = path.child("expirationSeconds");
-    match number_part(projection, "expirationSeconds") {
+    match optional_number(projection, "expirationSeconds") {
         None => required(errors, &seconds_path, ""),
         Some(seconds) if seconds < TOKEN_SECONDS_MIN => {
             invalid(errors, &seconds_path, seconds, "may not specify a duration less than 10 minutes");
@@ -112,7 +112,7 @@ fn token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projec
 }
 
 fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
-    match (text_part(bundle, "name"), text_part(bundle, "signerName")) {
+    match (optional_text(bundle, "name"), optional_text(bundle, "signerName")) {
         (Some(_), Some(_)) => {
             let shown = internal::shown(bundle, "ClusterTrustBundleProjection");
             invalid(errors, path, shown, "only one of name and signerName may be used");
@@ -125,7 +125,7 @@ fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
                 let detail = format!("not a valid clustertrustbundlename: {fault}");
                 invalid(errors, &path.child("name"), name, detail);
             }
-            if let Some(selector) = part(bundle, "labelSelector") {
+            if let Some(selector) = present(bundle, "labelSelector") {
                 let detail = "labelSelector must be unset if name is specified";
                 invalid(errors, &path.child("labelSelector"), shown(Some(selector)), detail);
             }
@@ -135,7 +135,7 @@ fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
                 required(errors, &path.child("signerName"), "must be a valid signer name");
             }
             signer_name(errors, &path.child("signerName"), signer);
-            label_selector(errors, &path.child("labelSelector"), part(bundle, "labelSelector"));
+            label_selector(errors, &path.child("labelSelector"), present(bundle, "labelSelector"));
         }
         (None, None) => required(errors, path, "either name or signerName must be specified"),
     }
@@ -143,10 +143,11 @@ fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
     paths::descending_unreserved(errors, &path.child("path"), text(bundle, "path"));
 }
 
-/// A bundle is named after its signer, colons in place of slashes, or has no colon at all.
+/// The name of a bundle is prefixed with its signer, with colons in place of slashes, or has no colon.
 fn bundle_name_faults(name: &str) -> crate::names::Faults {
     match name.rsplit_once(':') {
-        // The prefix is taken from the name itself, so only what follows can be wrong, unless it holds a slash.
+        // The prefix comes from the name itself, so only the rest can be invalid, unless the prefix contains
+        // a slash.
         Some((prefix, rest)) if !prefix.contains('/') => dns::subdomain(rest),
         Some((prefix, _)) => {
             let signer = prefix.replace(':', "/");
@@ -165,7 +166,7 @@ fn pod_certificate<'a>(
     volume_path: &Path<'_>,
     path: &Path<'_>,
     certificate: &'a Value,
-    places: &mut Places<'a>,
+    places: &mut VolumePaths<'a>,
 ) {
     let signer = text(certificate, "signerName");
     signer_name(errors, &path.child("signerName"), signer);
@@ -183,7 +184,7 @@ fn pod_certificate<'a>(
     if !kinds.contains(&kind) {
         errors.push(FieldError::not_supported(&path.child("keyType"), kind, &kinds));
     }
-    if let Some(seconds) = number_part(certificate, "maxExpirationSeconds") {
+    if let Some(seconds) = optional_number(certificate, "maxExpirationSeconds") {
         certificate_seconds(errors, &path.child("maxExpirationSeconds"), seconds, signer);
     }
     let mut has_path = false;
@@ -214,7 +215,7 @@ fn certificate_seconds(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, si
     }
 }
 
-/// What is wrong with the name of a signer of certificates: `example.com/name`.
+/// Validates the name of a certificate signer: `example.com/name`.
 pub fn signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
     if signer.is_empty() {
         return required(errors, path, "");
@@ -229,7 +230,7 @@ pub fn signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
     if domain.len() > dns::SUBDOMAIN_BYTES_MAX {
         errors.push(FieldError::too_long(path, dns::SUBDOMAIN_BYTES_MAX));
     }
-    // The first bad part is named, the others would read alike.
+    // Only the first invalid part is reported, the other messages would be equal.
     for (of, rule) in [(domain, dns::label as fn(&str) -> _), (rest, dns::subdomain)] {
         let bad = of.split('.').map(|label| (label, rule(label))).find(|(_, faults)| !faults.is_empty());
         for (label, fault) in

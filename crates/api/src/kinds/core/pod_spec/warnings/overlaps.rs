@@ -1,27 +1,27 @@
-//! Files of one volume that stand in each other's way.
+//! Conflicting file paths in projected volumes.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::kinds::read::{list, part, text, text_part};
+use crate::kinds::read::{list, optional_text, present, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
-/// A path in a volume, and what puts a file there.
-struct Place<'a> {
+/// A path in a volume, with its source.
+struct VolumeFile<'a> {
     path: &'a str,
     /// Shared by all items of a source: their number times the length of its name would not be bounded.
     source: Rc<str>,
 }
 
-impl Place<'_> {
+impl VolumeFile<'_> {
     fn shown(&self) -> String {
         let path = Quoted(self.path);
         if self.source.is_empty() { path.to_string() } else { format!("{path} ({})", self.source) }
     }
 }
 
-/// Warnings about files of one volume in each other's way.
+/// Warnings for conflicting paths of volumes.
 pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
     for volume in volumes {
         let name = Quoted(text(volume, "name")).to_string();
@@ -30,12 +30,12 @@ pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             ("secret", "Secret", "secretName"),
             ("downwardAPI", "DownwardAPI", ""),
         ] {
-            let Some(source) = part(volume, field) else { continue };
+            let Some(source) = present(volume, field) else { continue };
             let shown =
                 if by.is_empty() { what.to_owned() } else { format!("{what} {}", Quoted(text(source, by))) };
             clashes(&items(source, ""), &name, &shown, warnings);
         }
-        if let Some(projected) = part(volume, "projected") {
+        if let Some(projected) = present(volume, "projected") {
             let mut places = Vec::new();
             for source in list(projected, "sources") {
                 if source.is_empty() {
@@ -48,11 +48,11 @@ pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
     }
 }
 
-/// Warnings about pairs of paths, after which no further pair is looked for; see [`ports`](super::ports).
+/// Maximum number of warnings about pairs of paths; see [`ports`](super::ports).
 const PAIRS_MAX: usize = 64;
 
-/// Warns of the pairs of places of which one is the other or lies below it.
-fn clashes(places: &[Place<'_>], volume: &str, shown: &str, warnings: &mut Vec<String>) {
+/// Warns about pairs of paths that are equal or nested.
+fn clashes(places: &[VolumeFile<'_>], volume: &str, shown: &str, warnings: &mut Vec<String>) {
     let mut tree = PathTree::default();
     let mut pairs = 0;
     for (i, place) in places.iter().enumerate().filter(|(_, place)| !place.path.is_empty()) {
@@ -67,10 +67,10 @@ fn clashes(places: &[Place<'_>], volume: &str, shown: &str, warnings: &mut Vec<S
     }
 }
 
-/// Paths by their parts. One map holds the edges of all nodes: paths may have a million parts.
+/// Trie of path segments. One map holds the edges of all nodes: paths may have a million segments.
 #[derive(Default)]
 struct PathTree<'a> {
-    /// Node below a node, by the part between.
+    /// Child of a node, by segment.
     edges: BTreeMap<(usize, &'a str), usize>,
     /// Paths that end at a node.
     ends: BTreeMap<usize, Vec<usize>>,
@@ -79,7 +79,7 @@ struct PathTree<'a> {
 }
 
 impl<'a> PathTree<'a> {
-    /// Adds a path with its index, and returns the indexes of those before it that are the same, above or below.
+    /// Adds a path with its index, and returns the indexes of earlier paths that are equal, above or below.
     fn insert(&mut self, path: &'a str, index: usize) -> Vec<usize> {
         let mut found = Vec::new();
         let mut node = 0;
@@ -92,7 +92,7 @@ impl<'a> PathTree<'a> {
                 through.push(index);
             }
         }
-        // All that lead through the last node lie below the path or end where it does.
+        // All that lead through the last node are below the path or equal to it.
         found.extend(self.through.get(&node).into_iter().flatten().filter(|other| **other != index));
         self.ends.entry(node).or_default().push(index);
         found.sort_unstable();
@@ -100,18 +100,19 @@ impl<'a> PathTree<'a> {
     }
 }
 
-fn items<'a>(files: &'a Value, source: &str) -> Vec<Place<'a>> {
+fn items<'a>(files: &'a Value, source: &str) -> Vec<VolumeFile<'a>> {
     let source: Rc<str> = source.into();
-    let place = |item| Place { path: text(item, "path").trim_end_matches('/'), source: Rc::clone(&source) };
+    let place =
+        |item| VolumeFile { path: text(item, "path").trim_end_matches('/'), source: Rc::clone(&source) };
     list(files, "items").iter().map(place).collect()
 }
 
-fn place<'a>(path: &'a str, source: &str) -> Place<'a> {
-    Place { path: path.trim_end_matches('/'), source: source.into() }
+fn place<'a>(path: &'a str, source: &str) -> VolumeFile<'a> {
+    VolumeFile { path: path.trim_end_matches('/'), source: source.into() }
 }
 
-fn projection(source: &Value) -> Vec<Place<'_>> {
-    let has_items = |field: &str| part(source, field).filter(|files| !list(files, "items").is_empty());
+fn projection(source: &Value) -> Vec<VolumeFile<'_>> {
+    let has_items = |field: &str| present(source, field).filter(|files| !list(files, "items").is_empty());
     for (field, what) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
         if let Some(files) = has_items(field) {
             return items(files, &format!("{what} {}", Quoted(text(files, "name"))));
@@ -120,14 +121,14 @@ fn projection(source: &Value) -> Vec<Place<'_>> {
     if let Some(files) = has_items("downwardAPI") {
         return items(files, "DownwardAPI");
     }
-    if let Some(token) = part(source, "serviceAccountToken") {
+    if let Some(token) = present(source, "serviceAccountToken") {
         return vec![place(text(token, "path"), "ServiceAccountToken")];
     }
-    if let Some(bundle) = part(source, "clusterTrustBundle") {
-        let name = text_part(bundle, "name").unwrap_or_else(|| text(bundle, "signerName"));
+    if let Some(bundle) = present(source, "clusterTrustBundle") {
+        let name = optional_text(bundle, "name").unwrap_or_else(|| text(bundle, "signerName"));
         return vec![place(text(bundle, "path"), &format!("ClusterTrustBundle {}", Quoted(name)))];
     }
-    let Some(certificate) = part(source, "podCertificate") else { return Vec::new() };
+    let Some(certificate) = present(source, "podCertificate") else { return Vec::new() };
     [
         ("certificateChainPath", "PodCertificate chain"),
         ("keyPath", "PodCertificate key"),

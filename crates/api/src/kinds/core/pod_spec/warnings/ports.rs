@@ -1,4 +1,4 @@
-//! Ports of one pod that hide or overlap each other.
+//! Duplicate and overlapping ports of a pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use crate::kinds::read::{list, number, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
-/// Warnings about pairs of ports, after which no further pair is looked for: n equal ports make n² pairs. Each warning
-/// has more than 64 characters, so that these alone fill the 4,096 that a response has for warnings, as upstream
-/// bounds them; further ones would never be sent.
+/// Maximum number of warnings about pairs of ports: n equal ports make n² pairs. Each warning has more than
+/// 64 characters, so these fill the 4,096 that a response has for warnings, upstream's bound; further ones
+/// would never be sent.
 const PAIRS_MAX: usize = 64;
 
 /// `true` if any two ports of a pod may need a warning. Most pods have none, and then no field path is built.
@@ -27,17 +27,17 @@ fn has_odd_ports(spec: &Value) -> bool {
     is_odd
 }
 
-/// Ports with the same number and protocol inside, in the order in which they come.
+/// Ports with the same container port and protocol, in order.
 #[derive(Default)]
 struct SamePorts<'a> {
-    /// Where each is, and its `hostIP` and `hostPort`.
+    /// Path, `hostIP` and `hostPort` of each.
     all: Vec<(String, &'a str, i64)>,
     /// Indexes by `hostPort` and `hostIP`.
     by_host: BTreeMap<(i64, &'a str), Vec<usize>>,
 }
 
 impl<'a> SamePorts<'a> {
-    /// The ports before this one that it is a warning to have beside it, with the reason, in order; `max` at the most.
+    /// Earlier ports that conflict with this one, with the reason, in order; at most `max`.
     fn conflicts(&self, host: &'a str, outside: i64, max: usize) -> Vec<(usize, &'static str)> {
         let same_host = |at: usize| self.all[at].1 == host && self.all[at].2 == outside;
         let overlapping = |at: usize| (at, if same_host(at) { "duplicate" } else { "overlapping" });

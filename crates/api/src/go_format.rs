@@ -1,4 +1,6 @@
-//! Values as Go prints them, for messages that clients know.
+//! Go's `%v`, `%#v` and `%T` of dynamic values, for messages of upstream that contain them.
+//!
+//! A value prints as the `interface{}` tree that Go's JSON decoder builds from it, with sorted map keys.
 
 use std::fmt;
 
@@ -6,17 +8,14 @@ use crate::json;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
-/// Prints a value as Go's `%v` prints a pointer to the struct that holds it: `&{text}`.
-pub(super) struct Pointer<'a>(pub(super) &'a Value);
+/// Displays a value as Go's `%v`: `map[a:1 b:[x y]]`.
+pub(crate) struct GoValue<'a>(pub(crate) &'a Value);
 
-/// Prints a value as Go's `%#v` does.
-pub(super) struct Literal<'a>(pub(super) &'a Value);
+/// Displays a value as Go's `%#v`: `map[string]interface {}{"a":1}`.
+pub(crate) struct GoLiteral<'a>(pub(crate) &'a Value);
 
-/// Prints a value as Go's `%v` does.
-struct Plain<'a>(&'a Value);
-
-/// The Go type of a value, as `%T` prints it.
-pub(super) fn type_name(value: &Value) -> &'static str {
+/// Go type of a value, as `%T` prints it.
+pub(crate) const fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -28,13 +27,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-impl fmt::Display for Pointer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "&{{{}}}", Plain(self.0))
-    }
-}
-
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for GoValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("<nil>"),
@@ -42,14 +35,14 @@ impl fmt::Display for Plain<'_> {
             Value::List(list) => {
                 f.write_str("[")?;
                 for (at, item) in list.iter().enumerate() {
-                    write!(f, "{}{}", if at > 0 { " " } else { "" }, Plain(item))?;
+                    write!(f, "{}{}", if at > 0 { " " } else { "" }, GoValue(item))?;
                 }
                 f.write_str("]")
             }
             Value::Map(map) => {
                 f.write_str("map[")?;
                 for (at, (key, value)) in sorted(map).into_iter().enumerate() {
-                    write!(f, "{}{key}:{}", if at > 0 { " " } else { "" }, Plain(value))?;
+                    write!(f, "{}{key}:{}", if at > 0 { " " } else { "" }, GoValue(value))?;
                 }
                 f.write_str("]")
             }
@@ -58,7 +51,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-impl fmt::Display for Literal<'_> {
+impl fmt::Display for GoLiteral<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("interface {}(nil)"),
@@ -66,14 +59,14 @@ impl fmt::Display for Literal<'_> {
             Value::List(list) => {
                 f.write_str("[]interface {}{")?;
                 for (at, item) in list.iter().enumerate() {
-                    write!(f, "{}{}", if at > 0 { ", " } else { "" }, Literal(item))?;
+                    write!(f, "{}{}", if at > 0 { ", " } else { "" }, GoLiteral(item))?;
                 }
                 f.write_str("}")
             }
             Value::Map(map) => {
                 f.write_str("map[string]interface {}{")?;
                 for (at, (key, value)) in sorted(map).into_iter().enumerate() {
-                    write!(f, "{}{}:{}", if at > 0 { ", " } else { "" }, Quoted(key), Literal(value))?;
+                    write!(f, "{}{}:{}", if at > 0 { ", " } else { "" }, Quoted(key), GoLiteral(value))?;
                 }
                 f.write_str("}")
             }

@@ -1,4 +1,4 @@
-//! Objects on trial: a good object of a kind, changes of it, and what is wrong with them then.
+//! Test fixture: a valid object of a kind, with the errors and warnings of modifications.
 
 use crate::decode::decode;
 use crate::field_error::ErrorList;
@@ -7,27 +7,26 @@ use crate::kinds::{Rules, rules};
 use crate::schema::builtin;
 use crate::value::Value;
 
-/// A change as a JSON merge patch, and the messages that it causes.
-pub(crate) type Case<'a> = (&'a str, &'a [&'a str]);
+/// A modification as a JSON merge patch, with the expected messages.
+pub(crate) type FixtureCase<'a> = (&'a str, &'a [&'a str]);
 
-/// A kind, and a good object of it.
-pub(crate) struct Trial {
-    /// The group.
+/// A kind with a valid object.
+pub(crate) struct KindFixture {
+    /// API group.
     pub(crate) group: &'static str,
-    /// The version in which it is stored.
+    /// Storage version.
     pub(crate) version: &'static str,
-    /// The kind.
     pub(crate) kind: &'static str,
-    /// The good object, in JSON.
+    /// Valid object as JSON.
     pub(crate) good: &'static str,
 }
 
-impl Trial {
+impl KindFixture {
     pub(crate) fn rules(&self) -> &'static dyn Rules {
         rules(self.group, self.kind).unwrap()
     }
 
-    /// The object as the schema has it.
+    /// Decodes an object.
     pub(crate) fn shaped(&self, value: Value) -> Value {
         let schema = builtin().kind(self.group, self.version, self.kind).unwrap();
         let decoded = decode(value, schema, &[]).unwrap();
@@ -35,7 +34,7 @@ impl Trial {
         decoded.value
     }
 
-    /// The changed object, decoded and with defaults.
+    /// The modified object, decoded and defaulted.
     pub(crate) fn sent(&self, patch: &str) -> Value {
         let mut value = parse(self.good);
         merge(&mut value, parse(patch));
@@ -47,15 +46,15 @@ impl Trial {
         self.shaped(object)
     }
 
-    /// The changed object, as a create would store it.
+    /// The modified object as a create stores it.
     pub(crate) fn created(&self, patch: &str) -> Value {
         let mut object = self.sent(patch);
         self.rules().prepare_create(&mut object);
         self.shaped(object)
     }
 
-    /// Checks what is wrong with new objects.
-    pub(crate) fn creates(&self, cases: &[Case<'_>]) {
+    /// Asserts the errors of creates.
+    pub(crate) fn creates(&self, cases: &[FixtureCase<'_>]) {
         for (patch, expected) in cases {
             let mut errors = ErrorList::new();
             self.rules().validate(&self.created(patch), &mut errors);
@@ -63,8 +62,8 @@ impl Trial {
         }
     }
 
-    /// Checks what is wrong with updates of the object that `old` makes.
-    pub(crate) fn updates(&self, old: &str, cases: &[Case<'_>]) {
+    /// Asserts the errors of updates of the object that `old` makes.
+    pub(crate) fn updates(&self, old: &str, cases: &[FixtureCase<'_>]) {
         let mut stored = self.created(old);
         if let Some(status) = parse(old).get("status") {
             stored.make_map().insert("status", status.clone());
@@ -82,7 +81,7 @@ impl Trial {
         }
     }
 
-    /// Checks what is wrong with status updates: each row is the object, its status before and after.
+    /// Asserts the errors of status updates: each row is the object, its status before and after.
     pub(crate) fn statuses(&self, cases: &[(&str, &str, &str, &[&str])]) {
         for (patch, before, after, expected) in cases {
             let object = self.created(patch);
@@ -99,8 +98,8 @@ impl Trial {
         }
     }
 
-    /// Checks the warnings of creates.
-    pub(crate) fn warns(&self, cases: &[Case<'_>]) {
+    /// Asserts the warnings of creates.
+    pub(crate) fn warns(&self, cases: &[FixtureCase<'_>]) {
         for (patch, expected) in cases {
             assert_eq!(self.rules().warnings(&self.created(patch), None), *expected, "{patch}");
         }

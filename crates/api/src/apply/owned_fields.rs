@@ -1,4 +1,4 @@
-//! What one manager owns: a set of fields that remembers the text in which it is stored.
+//! Field set of one manager with its cached stored form.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -9,46 +9,47 @@ use compact_str::CompactString;
 use super::field_set::{FieldSet, FieldsError};
 use crate::value::Value;
 
-/// A set of fields with its stored form, so long as that is known. Most writes leave most sets as they were, and these
-/// are then stored as they came, unread if nobody asked what is in them.
+/// A field set with its stored form, as long as that is known. Most writes leave most sets unchanged, and
+/// these are stored as they were read, without being parsed.
 #[derive(Clone, Default)]
-pub struct Fields {
-    /// The set, once it was read.
+pub struct OwnedFields {
+    /// The set, once parsed.
     set: OnceCell<FieldSet>,
-    /// The stored form of the set, if it was read from one.
+    /// Stored form of the set, if it came from one.
     json: Option<CompactString>,
 }
 
-impl Fields {
+impl OwnedFields {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// If the value is no such form.
-    pub fn from_value(value: &Value) -> Result<Fields, FieldsError> {
+    /// If the value is not a field set.
+    pub fn from_value(value: &Value) -> Result<OwnedFields, FieldsError> {
         match value {
-            // Only what was written here is known to be a set, and as it would be written again.
-            Value::Raw(json) => Ok(Fields { set: OnceCell::new(), json: Some(json.clone()) }),
-            _ => FieldSet::from_value(value).map(Fields::from),
+            // Only raw values, which this crate wrote, are known to be valid and canonical.
+            Value::Raw(json) => Ok(OwnedFields { set: OnceCell::new(), json: Some(json.clone()) }),
+            _ => FieldSet::from_value(value).map(OwnedFields::from),
         }
     }
 
-    /// Whether one of these fields of an object, or anything below them, may be in the set. It need not be read for that.
+    /// `true` if one of these top-level fields, or anything below them, may be in the set. Does not parse the
+    /// set.
     pub(super) fn may_have_any(&self, names: &[&str]) -> bool {
         let json = self.json.as_deref().filter(|_| self.set.get().is_none());
-        // A name that would be escaped in the text, or is none, cannot be looked for in it.
+        // A name that is escaped in the text, or empty, cannot be searched for.
         let is_plain = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
         json.is_none_or(|json| {
             names.iter().any(|name| !is_plain(name) || json.contains(&format!("\"f:{name}\"")))
         })
     }
 
-    /// The text of the stored form.
+    /// Stored form.
     #[must_use]
     pub fn to_json(&self) -> CompactString {
         self.json.clone().unwrap_or_else(|| FieldSet::to_json(self))
     }
 
-    /// Changes the set. `change` says whether it did.
+    /// Modifies the set. `change` returns `true` if it did.
     pub fn change(&mut self, change: impl FnOnce(&mut FieldSet) -> bool) {
         let mut set = self.take();
         if change(&mut set) {
@@ -57,7 +58,7 @@ impl Fields {
         self.set = set.into();
     }
 
-    /// The set that the stored form says; that it says one is taken on trust, for it was written here.
+    /// Parses the stored form, which is trusted: this crate wrote it.
     fn read(&self) -> FieldSet {
         let read = self.json.as_deref().map(|json| FieldSet::from_json(json.as_bytes()));
         read.and_then(Result::ok).unwrap_or_default()
@@ -67,20 +68,20 @@ impl Fields {
         self.set.take().unwrap_or_else(|| self.read())
     }
 
-    /// The set alone.
+    /// Returns the set.
     #[must_use]
     pub fn into_set(mut self) -> FieldSet {
         self.take()
     }
 }
 
-impl From<FieldSet> for Fields {
-    fn from(set: FieldSet) -> Fields {
-        Fields { set: set.into(), json: None }
+impl From<FieldSet> for OwnedFields {
+    fn from(set: FieldSet) -> OwnedFields {
+        OwnedFields { set: set.into(), json: None }
     }
 }
 
-impl Deref for Fields {
+impl Deref for OwnedFields {
     type Target = FieldSet;
 
     fn deref(&self) -> &FieldSet {
@@ -88,15 +89,15 @@ impl Deref for Fields {
     }
 }
 
-impl PartialEq for Fields {
-    fn eq(&self, other: &Fields) -> bool {
+impl PartialEq for OwnedFields {
+    fn eq(&self, other: &OwnedFields) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Fields {}
+impl Eq for OwnedFields {}
 
-impl fmt::Debug for Fields {
+impl fmt::Debug for OwnedFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
@@ -105,37 +106,37 @@ impl fmt::Debug for Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::Path;
+    use crate::apply::FieldPath;
     use crate::json;
 
     #[test]
-    fn the_stored_form_is_kept_until_the_set_changes() {
-        // Spaces tell a text that was kept from one that was written.
+    fn stored_form_is_kept_until_the_set_changes() {
+        // The spaces distinguish a kept text from a rewritten one.
         let stored = r#"{"f:a": {}, "f:b":{}}"#;
-        let mut fields = Fields::from_value(&Value::Raw(stored.into())).unwrap();
-        fields.change(|set| set.subtract(&FieldSet::from_paths(&[Path::of_fields(&["c"])])));
+        let mut fields = OwnedFields::from_value(&Value::Raw(stored.into())).unwrap();
+        fields.change(|set| set.subtract(&FieldSet::from_paths(&[FieldPath::from_fields(&["c"])])));
         assert_eq!(fields.to_json(), stored);
-        fields.change(|set| set.subtract(&FieldSet::from_paths(&[Path::of_fields(&["a"])])));
+        fields.change(|set| set.subtract(&FieldSet::from_paths(&[FieldPath::from_fields(&["a"])])));
         assert_eq!(fields.to_json(), r#"{"f:b":{}}"#);
     }
 
     #[test]
-    fn a_set_is_read_only_by_who_may_change_it() {
+    fn untouched_sets_stay_unparsed() {
         let stored = r#"{"f:metadata":{"f:labels":{"f:status":{}}},"f:spec":{"f:a":{}}}"#;
-        let fields = Fields::from_value(&Value::Raw(stored.into())).unwrap();
+        let fields = OwnedFields::from_value(&Value::Raw(stored.into())).unwrap();
         assert!(!fields.may_have_any(&["data", "kind"]));
         assert!(fields.may_have_any(&["data", "spec"]) && fields.may_have_any(&["odd\"name"]));
         assert!(fields.may_have_any(&[""]), "what has no name may be anywhere");
         assert!(fields.set.get().is_none(), "nobody has read it");
         assert!(fields.field("spec").is_some());
         assert_eq!(fields.into_set().to_json(), stored);
-        let known = Fields::from(FieldSet::from_paths(&[Path::of_fields(&["a"])]));
+        let known = OwnedFields::from(FieldSet::from_paths(&[FieldPath::from_fields(&["a"])]));
         assert!(known.may_have_any(&["b"]), "what was read is looked into");
     }
 
     #[test]
-    fn what_a_client_made_is_written_anew() {
+    fn noncanonical_sets_of_clients_are_rewritten() {
         let sent = json::parse(br#"{"f:b":{},"f:a":{}}"#).unwrap();
-        assert_eq!(Fields::from_value(&sent).unwrap().to_json(), r#"{"f:a":{},"f:b":{}}"#);
+        assert_eq!(OwnedFields::from_value(&sent).unwrap().to_json(), r#"{"f:a":{},"f:b":{}}"#);
     }
 }
