@@ -1,11 +1,11 @@
 //! The server's own certificate authority, its certificate and the administrator's.
 //!
-//! Names are those of kubeadm, so that people and policies know them. [`Pki::keep`] holds them as PEM in a
+//! Names are those of kubeadm, so that people and policies know them. [`Pki::load_or_create`] holds them as PEM in a
 //! directory that only its owner reads and uses them again after a restart; [`Pki::ephemeral`] holds them in memory.
 //! Keys come from the library's generator; time and serial numbers are arguments.
 //!
 //! Every credential hangs on the authority, so an authority that exists is never replaced: if a part of it is missing
-//! or damaged, or if the clock is outside of its life, [`Pki::keep`] fails. In the last third of its life its
+//! or damaged, or if the clock is outside of its life, [`Pki::load_or_create`] fails. In the last third of its life its
 //! certificate is extended, with the same key and name, and what it signed stays valid. The certificates of the server
 //! and the administrator are issued again when they are missing, damaged, of another authority or in the last third of
 //! their life, and that of the server when it lacks a name.
@@ -84,7 +84,7 @@ pub enum CertError {
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertifiedKey {
     /// The certificate.
     pub certificate: String,
     /// The private key.
@@ -99,11 +99,11 @@ pub struct Pair {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pki {
     /// The authority.
-    pub ca: Pair,
+    pub ca: CertifiedKey,
     /// The server.
-    pub server: Pair,
+    pub server: CertifiedKey,
     /// The administrator.
-    pub admin: Pair,
+    pub admin: CertifiedKey,
 }
 
 impl Pki {
@@ -112,14 +112,14 @@ impl Pki {
     /// # Errors
     /// If one of the names is none.
     pub fn ephemeral(names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
-        Maker { names, now, serial: entropy }.complete(None, None, None)
+        CertificateIssuer { names, now, serial: entropy }.complete(None, None, None)
     }
 
     /// The certificates in `dir`, completed and renewed.
     ///
     /// # Errors
     /// If the directory cannot be read or written, or there is an authority that cannot be used.
-    pub fn keep(dir: &Path, names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
+    pub fn load_or_create(dir: &Path, names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
         private_file::make_dir(dir).map_err(failed("create", dir))?;
         let ca = load_authority(dir, now)?;
         if ca.is_none() && now < Time::from_seconds(CLOCK_MIN) {
@@ -128,7 +128,7 @@ impl Pki {
         let kept = |stem| load_leaf(dir, stem, ca.as_ref());
         let (server, admin) = (kept("apiserver")?, kept("admin")?);
         let old = [ca.clone(), server.clone(), admin.clone()];
-        let pki = Maker { names, now, serial: entropy }.complete(ca, server, admin)?;
+        let pki = CertificateIssuer { names, now, serial: entropy }.complete(ca, server, admin)?;
         let pairs = [("ca", &pki.ca), ("apiserver", &pki.server), ("admin", &pki.admin)];
         let new = pairs.into_iter().zip(&old).filter(|((_, pair), old)| old.as_ref() != Some(pair));
         save(dir, new.map(|(named, _)| named))?;
@@ -165,7 +165,7 @@ fn read(dir: &Path, name: &str) -> Result<Option<String>, CertError> {
 }
 
 /// The authority in `dir`; none if there is none and nothing that one has signed.
-fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
+fn load_authority(dir: &Path, now: Time) -> Result<Option<CertifiedKey>, CertError> {
     let unusable = |name: &str, problem: String, remedy: &str| {
         let anew = format!(
             "{remedy}, or remove {} to have a new authority made (all kubeconfigs and client certificates then stop \
@@ -194,7 +194,7 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
     if KeyPair::from_pem(&key).is_err() {
         return Err(unusable("ca.key", "does not hold a private key".to_owned(), RESTORE));
     }
-    let pair = Pair { certificate, key, begin, renew_at: renew_at(begin, end) };
+    let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
     if !pair.fits_together() {
         return Err(unusable("ca.key", "is not the key of ca.crt".to_owned(), RESTORE));
     }
@@ -212,16 +212,16 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
 }
 
 /// A pair that the authority has signed; none if a part of it is missing or damaged, since it can be issued again.
-fn load_leaf(dir: &Path, stem: &str, ca: Option<&Pair>) -> Result<Option<Pair>, CertError> {
+fn load_leaf(dir: &Path, stem: &str, ca: Option<&CertifiedKey>) -> Result<Option<CertifiedKey>, CertError> {
     let certificate = read(dir, &format!("{stem}.crt"))?;
     let key = read(dir, &format!("{stem}.key"))?;
     let (Some(ca), Some(certificate), Some(key)) = (ca, certificate, key) else { return Ok(None) };
     let Some((begin, end)) = inspect(&certificate, life) else { return Ok(None) };
-    let pair = Pair { certificate, key, begin, renew_at: renew_at(begin, end) };
+    let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
     Ok(Some(pair).filter(|pair| pair.fits_together() && pair.is_signed_by(ca)))
 }
 
-impl Pair {
+impl CertifiedKey {
     /// `true` if the key is that of the certificate.
     fn fits_together(&self) -> bool {
         let key = KeyPair::from_pem(&self.key).ok();
@@ -231,7 +231,7 @@ impl Pair {
         fits == Some(true)
     }
 
-    fn is_signed_by(&self, ca: &Pair) -> bool {
+    fn is_signed_by(&self, ca: &CertifiedKey) -> bool {
         let is_signed = inspect(&self.certificate, |parsed| {
             inspect(&ca.certificate, |ca| parsed.verify_signature(Some(ca.public_key())).is_ok())
         });
@@ -240,7 +240,7 @@ impl Pair {
 }
 
 /// Of each pair the key goes first: a certificate that is there has its key.
-fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a Pair)>) -> Result<(), CertError> {
+fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a CertifiedKey)>) -> Result<(), CertError> {
     let files: Vec<_> = pairs
         .flat_map(|(stem, pair)| [(stem, "key", &pair.key), (stem, "crt", &pair.certificate)])
         .map(|(stem, extension, text)| (dir.join(format!("{stem}.{extension}")), text.as_bytes()))
@@ -264,18 +264,18 @@ fn renew_at(begin: Time, end: Time) -> Time {
 }
 
 /// Makes what is missing.
-struct Maker<'a> {
+struct CertificateIssuer<'a> {
     names: &'a [String],
     now: Time,
     serial: u64,
 }
 
-impl Maker<'_> {
+impl CertificateIssuer<'_> {
     fn complete(
         mut self,
-        ca: Option<Pair>,
-        server: Option<Pair>,
-        admin: Option<Pair>,
+        ca: Option<CertifiedKey>,
+        server: Option<CertifiedKey>,
+        admin: Option<CertifiedKey>,
     ) -> Result<Pki, CertError> {
         let ca = match ca {
             Some(ca) if self.now < ca.renew_at => ca,
@@ -291,11 +291,11 @@ impl Maker<'_> {
     }
 
     /// `true` if a pair has begun its life and not come to the last third of it.
-    fn is_fresh(&self, pair: &Pair) -> bool {
+    fn is_fresh(&self, pair: &CertifiedKey) -> bool {
         pair.begin <= self.now && self.now < pair.renew_at
     }
 
-    fn names_all(&self, server: &Pair) -> bool {
+    fn names_all(&self, server: &CertifiedKey) -> bool {
         let has = |parsed: &X509Certificate<'_>, wanted: &str| {
             let address = wanted.parse::<std::net::IpAddr>().ok();
             let names = parsed.subject_alternative_name().ok().flatten();
@@ -314,11 +314,11 @@ impl Maker<'_> {
 
     /// The authority with a longer life. What it signed stays valid, for name and key are the same; it begins when it
     /// began, so that a clock that was ahead only for a while leaves no authority of the future.
-    fn extended(&mut self, ca: &Pair) -> Result<Pair, CertError> {
+    fn extended(&mut self, ca: &CertifiedKey) -> Result<CertifiedKey, CertError> {
         self.authority(KeyPair::from_pem(&ca.key)?, Some(ca.begin))
     }
 
-    fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<Pair, CertError> {
+    fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<CertifiedKey, CertError> {
         let mut params = self.params(CA_NAME, None, CA_LIFE_DAYS);
         if let Some(begin) = begin {
             params.not_before = date(begin);
@@ -329,13 +329,13 @@ impl Maker<'_> {
         Ok(pair(certificate.pem(), &key, &params))
     }
 
-    fn server(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<Pair, CertError> {
+    fn server(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
         let mut params = self.params(SERVER_NAME, None, LEAF_LIFE_DAYS);
         params.subject_alt_names = CertificateParams::new(self.names)?.subject_alt_names;
         sign(params, ExtendedKeyUsagePurpose::ServerAuth, issuer)
     }
 
-    fn admin(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<Pair, CertError> {
+    fn admin(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
         let params = self.params(ADMIN_NAME, Some(ADMIN_GROUP), LEAF_LIFE_DAYS);
         sign(params, ExtendedKeyUsagePurpose::ClientAuth, issuer)
     }
@@ -359,7 +359,7 @@ fn sign(
     mut params: CertificateParams,
     purpose: ExtendedKeyUsagePurpose,
     issuer: &Issuer<'_, KeyPair>,
-) -> Result<Pair, CertError> {
+) -> Result<CertifiedKey, CertError> {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![purpose];
     params.use_authority_key_identifier_extension = true;
@@ -368,10 +368,10 @@ fn sign(
     Ok(pair(certificate.pem(), &key, &params))
 }
 
-fn pair(certificate: String, key: &KeyPair, params: &CertificateParams) -> Pair {
+fn pair(certificate: String, key: &KeyPair, params: &CertificateParams) -> CertifiedKey {
     let time = |date: OffsetDateTime| Time::from_seconds(date.unix_timestamp());
     let (begin, end) = (time(params.not_before), time(params.not_after));
-    Pair { certificate, key: key.serialize_pem(), begin, renew_at: renew_at(begin, end) }
+    CertifiedKey { certificate, key: key.serialize_pem(), begin, renew_at: renew_at(begin, end) }
 }
 
 /// A time to the second; one that no calendar knows is the epoch.

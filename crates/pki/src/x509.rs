@@ -23,7 +23,7 @@ const P521: &str = "1.3.132.0.35";
 
 /// What is wrong with a request or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum X509Fault {
+pub enum ParseX509Error {
     /// It is not in its wrapping.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Wrapping,
@@ -46,7 +46,7 @@ pub enum X509Fault {
 
 /// The names of a request, by their sort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct SubjectAltNames {
     /// Names of hosts.
     pub dns: Vec<String>,
     /// Addresses of mail.
@@ -57,7 +57,7 @@ pub struct Names {
     pub uris: Vec<String>,
 }
 
-impl Names {
+impl SubjectAltNames {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -67,7 +67,7 @@ impl Names {
 
 /// A request that is well formed and signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct CertificateRequest {
     /// Who it is for, as it was encoded.
     pub subject: Vec<u8>,
     /// The public key, as it was encoded.
@@ -77,19 +77,21 @@ pub struct Request {
     /// The organizations, in their order.
     pub organizations: Vec<String>,
     /// The other names.
-    pub names: Names,
+    pub names: SubjectAltNames,
 }
 
-impl Request {
+impl CertificateRequest {
     /// Reads a request as objects hold it: PEM, and that in base64.
     ///
     /// # Errors
     /// If it is none, or not signed with its own key.
-    pub fn from_base64(text: &str) -> Result<Request, X509Fault> {
-        let text = STANDARD.decode(text).map_err(|_| X509Fault::Wrapping)?;
+    pub fn from_base64(text: &str) -> Result<CertificateRequest, ParseX509Error> {
+        let text = STANDARD.decode(text).map_err(|_| ParseX509Error::Wrapping)?;
         match pem::next_block(&text) {
-            Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Request::from_der(&block.bytes),
-            _ => Err(X509Fault::Wrapping),
+            Some((block, _)) if block.label == "CERTIFICATE REQUEST" => {
+                CertificateRequest::from_der(&block.bytes)
+            }
+            _ => Err(ParseX509Error::Wrapping),
         }
     }
 
@@ -97,21 +99,21 @@ impl Request {
     ///
     /// # Errors
     /// If it is none, or not signed with its own key.
-    pub fn from_der(der: &[u8]) -> Result<Request, X509Fault> {
+    pub fn from_der(der: &[u8]) -> Result<CertificateRequest, ParseX509Error> {
         let (rest, request) = X509CertificationRequest::from_der(der)
-            .map_err(|error| X509Fault::Form(X509Error::from(error).to_string()))?;
+            .map_err(|error| ParseX509Error::Form(X509Error::from(error).to_string()))?;
         if !rest.is_empty() {
-            return Err(X509Fault::Trailing);
+            return Err(ParseX509Error::Trailing);
         }
         check_signature(&request)?;
         let info = &request.certification_request_info;
         let text = |name: &AttributeTypeAndValue<'_>| {
-            name.as_str().map(str::to_owned).map_err(|error| X509Fault::Form(error.to_string()))
+            name.as_str().map(str::to_owned).map_err(|error| ParseX509Error::Form(error.to_string()))
         };
         let organizations = info.subject.iter_organization().map(text).collect::<Result<_, _>>()?;
         // Of several common names the last one counts, as for whoever reads the certificate upstream.
         let common_name = info.subject.iter_common_name().last().map(text).transpose()?;
-        Ok(Request {
+        Ok(CertificateRequest {
             subject: info.subject.as_raw().to_vec(),
             public_key: info.subject_pki.raw.to_vec(),
             common_name: common_name.unwrap_or_default(),
@@ -137,7 +139,7 @@ impl Request {
 }
 
 /// Demands that a request is signed with the key that it names.
-fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), X509Fault> {
+fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), ParseX509Error> {
     let info = &request.certification_request_info;
     let algorithm = request.signature_algorithm.algorithm.to_id_string();
     let curve = info.subject_pki.algorithm.parameters.as_ref();
@@ -160,19 +162,19 @@ fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), X509Fau
         None => request.verify_signature(),
     };
     checked.map_err(|error| match error {
-        X509Error::SignatureUnsupportedAlgorithm => X509Fault::Algorithm,
+        X509Error::SignatureUnsupportedAlgorithm => ParseX509Error::Algorithm,
         _ if algorithm.starts_with("1.2.840.10045.") => {
-            X509Fault::Signature("x509: ECDSA verification failure")
+            ParseX509Error::Signature("x509: ECDSA verification failure")
         }
         _ if algorithm.starts_with("1.2.840.113549.") => {
-            X509Fault::Signature("crypto/rsa: verification error")
+            ParseX509Error::Signature("crypto/rsa: verification error")
         }
-        _ => X509Fault::Signature("x509: Ed25519 verification failure"),
+        _ => ParseX509Error::Signature("x509: Ed25519 verification failure"),
     })
 }
 
-fn names(request: &X509CertificationRequest<'_>) -> Result<Names, X509Fault> {
-    let mut names = Names::default();
+fn names(request: &X509CertificationRequest<'_>) -> Result<SubjectAltNames, ParseX509Error> {
+    let mut names = SubjectAltNames::default();
     for extension in request.requested_extensions().into_iter().flatten() {
         let ParsedExtension::SubjectAlternativeName(alternative) = extension else { continue };
         for name in &alternative.general_names {
@@ -189,15 +191,15 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<Names, X509Fault> {
     Ok(names)
 }
 
-fn ascii(name: &str) -> Result<String, X509Fault> {
-    let fault = || X509Fault::Form("a name that is not ASCII".to_owned());
+fn ascii(name: &str) -> Result<String, ParseX509Error> {
+    let fault = || ParseX509Error::Form("a name that is not ASCII".to_owned());
     name.is_ascii().then(|| name.to_owned()).ok_or_else(fault)
 }
 
-fn address(bytes: &[u8]) -> Result<std::net::IpAddr, X509Fault> {
+fn address(bytes: &[u8]) -> Result<std::net::IpAddr, ParseX509Error> {
     let four = <[u8; 4]>::try_from(bytes).map(std::net::IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(std::net::IpAddr::from))
-        .map_err(|_| X509Fault::Address(bytes.len()))
+        .map_err(|_| ParseX509Error::Address(bytes.len()))
 }
 
 /// Subject of a certificate.
@@ -272,7 +274,7 @@ mod tests {
     fn a_request_is_read_with_all_its_names() {
         for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
             let key = KeyPair::generate_for(algorithm).unwrap();
-            let request = Request::from_der(&made(&key)).unwrap();
+            let request = CertificateRequest::from_der(&made(&key)).unwrap();
             assert_eq!(request.common_name, "system:node:n");
             assert_eq!(request.organizations, ["system:nodes"]);
             assert_eq!(request.names.dns, ["a.example"]);
@@ -302,9 +304,12 @@ mod tests {
     #[test]
     fn small_and_large_keys_are_known() {
         const LARGE: &str = "MIIBUTCBswIBADAOMQwwCgYDVQQDDANhbm4wgZswEAYHKoZIzj0CAQYFK4EEACMDgYYABAFW6K7sxYzFmrUaaGqorapKtnr2SmJPYQ3u7nKRc+UUhEzTPjKEIAJCcFNUwGiTDgd+I4F0owX0n9wglpcLueirMwG8SuLwaKBLtdqdCtJloBxcJ3jv0gjgNCEV5/plSl0fiKlTF2y8z/C8NVv0esLUgCWj62+U/XPvC6SUyVC5qMR3BqAAMAoGCCqGSM49BAMEA4GMADCBiAJCAQfmwBWnhpddEOlMpkE78HBa9mYhGHBeeeQbTkqRn7/MFTCC7qjuUpHIKhdME68XLRWBHZqr2DclOaR6WI2AnVZvAkIBftd52TZVEXu++7us8phbQf+wUrAVV8SjSmguE7Cc7AQd7EH+WSeOk9QDyWqm2o2TJGlakEO3fHtxWSVRN6LQEn4=";
-        assert_eq!(Request::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name, "ann");
+        assert_eq!(
+            CertificateRequest::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name,
+            "ann"
+        );
         let small = include_str!("../tests/request.b64").trim();
-        assert_eq!(Request::from_base64(small).unwrap().common_name, "someone");
+        assert_eq!(CertificateRequest::from_base64(small).unwrap().common_name, "someone");
     }
 
     #[test]
@@ -314,14 +319,14 @@ mod tests {
         let at = der.windows(6).position(|word| word == b"system").unwrap();
         let mut other = der.clone();
         other[at] = b'S';
-        let fault = Request::from_der(&other).unwrap_err();
+        let fault = CertificateRequest::from_der(&other).unwrap_err();
         assert_eq!(fault.to_string(), "x509: ECDSA verification failure");
         let mut longer = der.clone();
         longer.push(0);
-        assert_eq!(Request::from_der(&longer).unwrap_err(), X509Fault::Trailing);
-        assert!(matches!(Request::from_der(&der[..der.len() - 1]), Err(X509Fault::Form(_))));
-        assert!(matches!(Request::from_der(&[]), Err(X509Fault::Form(_))));
-        assert_eq!(Request::from_base64("AAAA").unwrap_err(), X509Fault::Wrapping);
+        assert_eq!(CertificateRequest::from_der(&longer).unwrap_err(), ParseX509Error::Trailing);
+        assert!(matches!(CertificateRequest::from_der(&der[..der.len() - 1]), Err(ParseX509Error::Form(_))));
+        assert!(matches!(CertificateRequest::from_der(&[]), Err(ParseX509Error::Form(_))));
+        assert_eq!(CertificateRequest::from_base64("AAAA").unwrap_err(), ParseX509Error::Wrapping);
     }
 
     proptest::proptest! {
@@ -332,8 +337,8 @@ mod tests {
             let at = at % der.len();
             der[at] ^= flip;
             // A signature has more than one encoding, so what is accepted must at least say the same.
-            if let Ok(read) = Request::from_der(&der) {
-                assert_eq!(read, Request::from_der(&made(&key)).unwrap());
+            if let Ok(read) = CertificateRequest::from_der(&der) {
+                assert_eq!(read, CertificateRequest::from_der(&made(&key)).unwrap());
             }
         }
     }

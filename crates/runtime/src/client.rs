@@ -54,7 +54,7 @@ pub enum ClientError {
     Request(#[from] http::Error),
 }
 
-type Sender = http2::SendRequest<Whole>;
+type Sender = http2::SendRequest<FullBody>;
 
 /// A client of one server.
 pub struct Client {
@@ -131,7 +131,7 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.clone());
         }
-        let request = request.body(Whole(Some(body)))?;
+        let request = request.body(FullBody(Some(body)))?;
         let mut sender = self.sender().await?;
         Ok(sender.send_request(request).await?)
     }
@@ -255,14 +255,14 @@ fn tls(cluster: &Value, user: &Value) -> Result<rustls::ClientConfig, ClientErro
 }
 
 /// A body that is sent whole.
-struct Whole(Option<Bytes>);
+struct FullBody(Option<Bytes>);
 
-impl http_body::Body for Whole {
+impl http_body::Body for FullBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
     fn poll_frame(
-        mut self: std::pin::Pin<&mut Whole>,
+        mut self: std::pin::Pin<&mut FullBody>,
         _: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, std::convert::Infallible>>> {
         let body = self.0.take().filter(|body| !body.is_empty());

@@ -27,9 +27,9 @@ use crate::queries::QueryHandler;
 /// How many reports may wait to be taken in.
 const REPORTS_MAX: usize = 4096;
 /// How many of its own writes the loop remembers, to know their echo in a watch.
-const OWN_MAX: usize = 4096;
+const OWN_WRITES_MAX: usize = 4096;
 /// How long a request may take before it counts as lost. A server ends what takes it longer than a minute.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where the Lease is kept.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -60,19 +60,19 @@ pub struct Remote {
     pub entropy: Arc<Entropy>,
     /// Answers queries that do not need the server.
     pub queries: Arc<QueryHandler>,
-    /// How long a write or a list may take before it counts as lost; [`PATIENCE`] unless there is a reason.
-    pub patience: Duration,
+    /// How long a write or a list may take before it counts as lost; [`REQUEST_TIMEOUT`] unless there is a reason.
+    pub timeout: Duration,
 }
 
 /// The time of a candidate and its loop, see [`LoopTime`].
-struct Watch {
+struct LoopClock {
     clock: Arc<dyn Clock>,
     time: LoopTime,
 }
 
-impl Watch {
-    fn new(clock: &Arc<dyn Clock>) -> Watch {
-        Watch { time: LoopTime::new(clock.now(), clock.uptime()), clock: Arc::clone(clock) }
+impl LoopClock {
+    fn new(clock: &Arc<dyn Clock>) -> LoopClock {
+        LoopClock { time: LoopTime::new(clock.now(), clock.uptime()), clock: Arc::clone(clock) }
     }
 
     fn now(&self) -> Time {
@@ -91,11 +91,11 @@ impl Watch {
 
 /// What the loop knows while it leads.
 #[derive(Default)]
-struct Known {
+struct LeaderState {
     /// Which reconciler caused which revision.
-    own: BTreeMap<u64, Arc<str>>,
+    own_writes: BTreeMap<u64, Arc<str>>,
     /// Who could not answer, and was complained about.
-    silent: BTreeSet<&'static str>,
+    failed_targets: BTreeSet<&'static str>,
 }
 
 impl Remote {
@@ -108,43 +108,43 @@ impl Remote {
         let mut elector = Elector::new(self.identity.clone()).with_timing(self.timing);
         // The first answer tells whether this can work at all.
         self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
-        let mut watch = Watch::new(&self.clock);
+        let mut clock = LoopClock::new(&self.clock);
         loop {
-            self.campaign(&mut elector, &mut watch).await;
+            self.acquire(&mut elector, &mut clock).await;
             tracing::info!(lease = self.lease, holder = %self.identity, "became the leader");
-            self.lead(&mut elector, &mut watch, engine()).await;
+            self.lead(&mut elector, &mut clock, engine()).await;
             tracing::warn!(lease = self.lease, holder = %self.identity, "no longer the leader");
         }
     }
 
     /// Waits until the Lease is ours.
-    async fn campaign(&self, elector: &mut Elector, watch: &mut Watch) {
-        let mut told = None;
+    async fn acquire(&self, elector: &mut Elector, clock: &mut LoopClock) {
+        let mut logged = None;
         loop {
-            let why = self.look(elector, watch).await.err();
-            watch.follow(elector);
-            if elector.leads(watch.now()) {
+            let why = self.try_acquire_or_renew(elector, clock).await.err();
+            clock.follow(elector);
+            if elector.leads(clock.now()) {
                 return;
             }
-            if why.is_some() && why != told {
+            if why.is_some() && why != logged {
                 let why = why.as_deref().unwrap_or_default();
                 tracing::info!(lease = self.lease, holder = %self.identity, why, "waits for the lease");
-                told = Some(why.to_owned());
+                logged = Some(why.to_owned());
             }
-            tokio::time::sleep(elector.next().since(watch.now()).min(SLEEP_MAX)).await;
+            tokio::time::sleep(elector.next().since(clock.now()).min(SLEEP_MAX)).await;
         }
     }
 
     /// Looks at the Lease, and takes or renews it. What fails, or takes so long that it may as well have failed, is
     /// tried again next time: a server that hangs must not keep a leader from noticing that it leads no longer.
     /// Says why it is not ours.
-    async fn look(&self, elector: &mut Elector, watch: &Watch) -> Result<(), String> {
-        elector.tries(watch.now());
-        let tried = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector, watch)).await;
+    async fn try_acquire_or_renew(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
+        elector.tries(clock.now());
+        let tried = tokio::time::timeout(self.timing.retry_period, self.update_lease(elector, clock)).await;
         tried.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
     }
 
-    async fn try_to_lead(&self, elector: &mut Elector, watch: &Watch) -> Result<(), String> {
+    async fn update_lease(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
         let path = format!("{LEASES}/{}", self.lease);
         let found = self.writes.ask(Method::GET, &path, None, Bytes::new()).await;
         let (status, body) = found.map_err(|error| error.to_string())?;
@@ -155,10 +155,10 @@ impl Remote {
                 Some(Held::of(&lease, Revision(revision)))
             }
             404 => None,
-            _ => return Err(refusal(&body)),
+            _ => return Err(status_message(&body)),
         };
         let holder = held.as_ref().map(|held| held.holder.clone()).unwrap_or_default();
-        let sent = watch.now();
+        let sent = clock.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
         let (method, path, mut lease) = match elector.look(held, sent) {
             Step::Wait(_) => return Err(format!("held by {holder}")),
@@ -177,65 +177,65 @@ impl Remote {
         let answer = self.writes.ask(method, &path, Some("application/json"), body).await;
         let (status, body) = answer.map_err(|error| error.to_string())?;
         if !status.is_success() {
-            return Err(refusal(&body));
+            return Err(status_message(&body));
         }
         elector.won(sent);
         Ok(())
     }
 
     /// Acts, for as long as the Lease is ours.
-    async fn lead(&self, elector: &mut Elector, watch: &mut Watch, mut engine: Engine) {
+    async fn lead(&self, elector: &mut Elector, clock: &mut LoopClock, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
         // A list may come again before all have come once.
         let resources = || resource_types::stored().map(|stored| &stored.resource);
-        let mut unknown: BTreeSet<&Resource> = resources().collect();
+        let mut unlisted: BTreeSet<&Resource> = resources().collect();
         for resource in resources() {
-            let watch = ResourceWatch {
+            let reflector = ResourceWatch {
                 client: Arc::clone(&self.watches),
                 clock: Arc::clone(&self.clock),
-                patience: self.patience,
+                timeout: self.timeout,
                 reports: reports.clone(),
             };
-            tasks.spawn(watch.follow(resource));
+            tasks.spawn(reflector.follow(resource));
         }
-        let mut known = Known::default();
-        let mut wake = watch.now();
-        while elector.leads(watch.now()) {
-            let pause = wake.min(elector.next()).since(watch.now()).min(SLEEP_MAX);
+        let mut state = LeaderState::default();
+        let mut wake = clock.now();
+        while elector.leads(clock.now()) {
+            let pause = wake.min(elector.next()).since(clock.now()).min(SLEEP_MAX);
             let first = tokio::time::timeout(pause, inbox.recv()).await.ok().flatten();
-            if let Some(jump) = watch.follow(elector) {
-                engine.clock_jumped(jump, watch.now());
+            if let Some(jump) = clock.follow(elector) {
+                engine.clock_jumped(jump, clock.now());
             }
             let mut turn = Turn::default();
             let mut next = first;
             while let Some(report) = next {
                 if let Report::Listed { resource, .. } = &report {
-                    unknown.remove(resource);
+                    unlisted.remove(resource);
                 }
-                take(report, &mut engine, &mut known, watch.now(), &mut turn);
+                take(report, &mut engine, &mut state, clock.now(), &mut turn);
                 next = inbox.try_recv().ok();
             }
-            if watch.now() >= elector.next() {
+            if clock.now() >= elector.next() {
                 // If there is an outcome in time, the candidate knows it.
-                let _ = self.look(elector, watch).await;
+                let _ = self.try_acquire_or_renew(elector, clock).await;
             }
             // The wait above may have outlasted the leadership.
-            if !elector.leads(watch.now()) {
+            if !elector.leads(clock.now()) {
                 break;
             }
             // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
-            if unknown.is_empty() {
-                let planned = engine.turn(watch.now(), Seed((self.entropy)()));
+            if unlisted.is_empty() {
+                let planned = engine.turn(clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
                 turn.asks.extend(planned.asks);
-                wake = planned.wake.unwrap_or_else(|| watch.now().after(SLEEP_MAX));
+                wake = planned.wake.unwrap_or_else(|| clock.now().after(SLEEP_MAX));
             } else {
                 wake = elector.next();
             }
             for sent in turn.writes {
                 let client = Arc::clone(&self.writes);
-                tasks.spawn(writes::write(client, sent, self.patience, reports.clone()));
+                tasks.spawn(writes::write(client, sent, self.timeout, reports.clone()));
             }
             for asked in turn.asks {
                 tasks.spawn(self.queries().answer(asked, reports.clone()));
@@ -255,20 +255,20 @@ impl Remote {
     }
 }
 
-fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn: &mut Turn) {
-    let own = &mut known.own;
+fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time, turn: &mut Turn) {
+    let own_writes = &mut state.own_writes;
     match report {
         Report::Listed { resource, objects, revision } => {
             engine.relist(&resource, objects, revision, now);
         }
         Report::Changed(mut observed) => {
-            observed.by = own.get(&observed.revision.0).cloned();
+            observed.by = own_writes.get(&observed.revision.0).cloned();
             engine.observe(observed, now);
         }
         Report::Reached { resource, revision } => engine.reach_of(&resource, revision),
         Report::Replied { controller, key, ask, answer } => {
             if let Err(error) = &answer
-                && known.silent.insert(ask.whom)
+                && state.failed_targets.insert(ask.whom)
             {
                 tracing::warn!(controller, %key, whom = ask.whom, error, "a question has no answer");
             }
@@ -276,9 +276,9 @@ fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn:
         }
         Report::Answered { ticket, outcome, by } => {
             if let Outcome::Done { revision, .. } = &outcome {
-                own.insert(revision.0, by);
-                if own.len() > OWN_MAX {
-                    own.pop_first();
+                own_writes.insert(revision.0, by);
+                if own_writes.len() > OWN_WRITES_MAX {
+                    own_writes.pop_first();
                 }
             }
             engine.answer(ticket, outcome, now, turn);
@@ -287,7 +287,7 @@ fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn:
 }
 
 /// Why a server refused something.
-fn refusal(body: &[u8]) -> String {
+fn status_message(body: &[u8]) -> String {
     json::parse(body).unwrap_or_default().str_at(&["message"]).to_owned()
 }
 

@@ -20,7 +20,7 @@ use setpoint_api::{Clock, Time};
 use setpoint_pki::certs::Pki;
 use setpoint_server::api::{self, Api};
 use setpoint_server::exchange::{Identity, Request, Service};
-use setpoint_server::http::{Bounds, Counters, Options, ThreadCounts, Threads, Tls, serve};
+use setpoint_server::http::{Bounds, Counters, ServeOptions, ThreadCounts, Threads, Tls, serve};
 use setpoint_store::{Retention, Store};
 
 const OBJECTS: usize = 5000;
@@ -113,7 +113,7 @@ fn start_server(pki: &Pki) -> Serving {
             let (bounds, counters) = (Bounds::default(), Arc::new(Counters::default()));
             let counts = ThreadCounts { reactors: 1, workers: 1, on_worker_start: || () };
             let threads = Threads::start(counts).unwrap();
-            let options = Options { bounds, threads, entropy: 9, drain: Duration::ZERO, counters };
+            let options = ServeOptions { bounds, threads, entropy: 9, drain: Duration::ZERO, counters };
             serve(listener, tls, Arc::new(api), options, std::future::pending()).await;
         });
     });

@@ -5,9 +5,9 @@ mod components;
 mod cost;
 mod document;
 mod patching;
+mod quota_locks;
 mod review;
 mod subresource;
-mod turns;
 mod usage;
 mod write;
 
@@ -26,26 +26,26 @@ use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_api::{Clock, Entropy};
 use setpoint_reconcile::Engine;
-use setpoint_runtime::queries::usage::Usage;
+use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::Store;
 use tokio::time::Instant;
 
-use self::turns::Turns;
-use crate::exchange::{Admission, Answer, Body, Identity, Request, Service};
+use self::quota_locks::QuotaLocks;
+use crate::exchange::{Admission, Body, Identity, Request, Response, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
 use crate::list::ListCache;
 use crate::loop_report;
 use crate::media::{self, Form, View};
-use crate::metrics::{Counted, Key, Metrics};
-use crate::nodes::Nodes;
+use crate::metrics::{CountedWatch, Metrics, SeriesKey};
+use crate::nodes::LogSource;
 use crate::pipeline::admission::tolerations::Tolerations;
-use crate::pipeline::update::Part;
+use crate::pipeline::update::Subresource;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
-use crate::{answers, bootstrap, list, stored, unenforced, watch};
+use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
 pub use access::review_access;
 pub(crate) use write::commit_status;
@@ -78,13 +78,13 @@ pub struct Api {
     tokens: Tokens,
     coalescer: Arc<WatchCoalescer>,
     lists: Arc<ListCache>,
-    nodes: OnceLock<Arc<dyn Nodes>>,
-    usage: OnceLock<Arc<dyn Usage>>,
-    turns: Turns,
+    log_source: OnceLock<Arc<dyn LogSource>>,
+    usage: OnceLock<Arc<dyn UsageSource>>,
+    quota_locks: QuotaLocks,
 }
 
 /// In which series a request is counted, and since when.
-type Counting = (Key, Instant);
+type Counting = (SeriesKey, Instant);
 
 /// The service over `store`, with what every cluster has from the start.
 ///
@@ -101,9 +101,9 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         tokens: Tokens::new(None),
         coalescer: Arc::default(),
         lists: Arc::default(),
-        nodes: OnceLock::new(),
+        log_source: OnceLock::new(),
         usage: OnceLock::new(),
-        turns: Turns::default(),
+        quota_locks: QuotaLocks::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
@@ -140,9 +140,9 @@ impl Api {
     }
 
     /// Has somebody answer for nodes.
-    pub fn ask_nodes(&self, nodes: Arc<dyn Nodes>) {
+    pub fn set_log_source(&self, nodes: Arc<dyn LogSource>) {
         // Whoever came first answers; nobody wires two.
-        let _ = self.nodes.set(nodes);
+        let _ = self.log_source.set(nodes);
     }
 
     /// What is counted, for others to add to.
@@ -158,7 +158,7 @@ impl Api {
 }
 
 impl Service for Api {
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
         Box::pin(self.count(request))
     }
 
@@ -166,16 +166,16 @@ impl Service for Api {
         self.verify(token, &[]).ok().map(|verified| verified.identity)
     }
 
-    fn admit(&self, head: &Request) -> Result<Admission, Box<Answer>> {
+    fn admit(&self, head: &Request) -> Result<Admission, Box<Response>> {
         let route = route(&head.path);
         let admitted = access::check(head, &route).and_then(|()| {
-            let place = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
-            Ok(Admission { place, cost: cost::estimate(head, &route, &self.store) })
+            let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
+            Ok(Admission { permit, cost: cost::estimate(head, &route, &self.store) })
         });
         admitted.map_err(|status| {
-            self.metrics.count_refused(Key::of(&route, head), status.http_code());
+            self.metrics.count_refused(SeriesKey::of(&route, head), status.http_code());
             let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            Box::new(answers::refusal(&status, negotiated(accept.filter(|_| has_forms(&route)))))
+            Box::new(responses::refusal(&status, negotiated(accept.filter(|_| has_forms(&route)))))
         })
     }
 }
@@ -183,32 +183,33 @@ impl Service for Api {
 /// Warnings that follow from the resource alone: it is deprecated, or what is written has no effect.
 fn warnings(request: &Request, target: &Target) -> Vec<String> {
     let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
-    let unenforced = unenforced::warning(target.served).filter(|_| is_write && target.subresource.is_empty());
-    target.served.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
+    let unenforced =
+        unenforced::warning(target.resource_type).filter(|_| is_write && target.subresource.is_empty());
+    target.resource_type.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
 }
 
 impl Api {
     /// Answers a request, and counts it.
-    async fn count(&self, request: Request) -> Answer {
+    async fn count(&self, request: Request) -> Response {
         let begun = Instant::now();
         let route = route(&request.path);
-        let key = Key::of(&route, &request);
+        let key = SeriesKey::of(&route, &request);
         let accept = request.headers.get(ACCEPT).cloned().filter(|_| has_forms(&route));
         let accept = accept.as_ref().and_then(|accept| accept.to_str().ok());
-        let answer = match self.respond(request, route, (key, begun)).await {
+        let response = match self.respond(request, route, (key, begun)).await {
             // All that is not read by programs is put together as JSON, and becomes YAML here alone.
-            Ok(answer) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
-                Form::Yaml => answers::to_yaml(answer),
-                _ => answer,
+            Ok(response) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
+                Form::Yaml => responses::to_yaml(response),
+                _ => response,
             },
-            Ok(answer) => answer,
-            Err(status) => answers::refusal(&status, negotiated(accept)),
+            Ok(response) => response,
+            Err(status) => responses::refusal(&status, negotiated(accept)),
         };
-        self.metrics.count_answer(key, &answer, begun);
-        answer
+        self.metrics.count_answer(key, &response, begun);
+        response
     }
 
-    async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Answer, Status> {
+    async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Response, Status> {
         access::check(&request, &route)?;
         match route {
             Route::Objects(target) => {
@@ -219,13 +220,13 @@ impl Api {
                     check_accept(&request, offered(&request, &target))?;
                 }
                 let warnings = warnings(&request, &target);
-                let answer = self.objects(&request, target, counted).await;
+                let response = self.objects(&request, target, counted).await;
                 if warnings.is_empty() {
-                    return answer;
+                    return response;
                 }
-                let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
-                answers::warn(&mut answer, &warnings);
-                Ok(answer)
+                let mut response = response.unwrap_or_else(|status| responses::status(&status));
+                responses::warn(&mut response, &warnings);
+                Ok(response)
             }
             Route::Usage(about) => self.measured(&request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
@@ -235,16 +236,21 @@ impl Api {
                 None if parts == ["metrics"] => Ok(self.measures().await),
                 None => self.document(&request, &parts),
             },
-            Route::Nothing => document::missing(&request),
+            Route::NotFound => document::missing(&request),
         }
     }
 
-    async fn objects(&self, request: &Request, target: Target, counted: Counting) -> Result<Answer, Status> {
+    async fn objects(
+        &self,
+        request: &Request,
+        target: Target,
+        counted: Counting,
+    ) -> Result<Response, Status> {
         let query = Query::parse(&request.query);
-        if target.served.is_virtual {
+        if target.resource_type.is_virtual {
             return self.answer_virtual(request, &target, &query).await;
         }
-        if Part::of(&target.subresource).is_none() {
+        if Subresource::from_name(&target.subresource).is_none() {
             return self.subresource(request, &target, &query).await;
         }
         let collection = target.name.is_empty();
@@ -261,11 +267,11 @@ impl Api {
         }
     }
 
-    fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+    fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
         let (form, view) = wanted(request)?;
-        let served = target.served;
-        let missing = || Status::not_found(served.qualified(), &target.name);
-        let key = served.key(&target.namespace, &target.name).map_err(|_| missing())?;
+        let resource_type = target.resource_type;
+        let missing = || Status::not_found(resource_type.qualified(), &target.name);
+        let key = resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let snapshot = self.store.snapshot();
         let asked = list::revision(query)?.0;
         if asked > snapshot.revision().0 {
@@ -274,9 +280,9 @@ impl Api {
         let record = snapshot.get(&key).ok_or_else(missing)?;
         if view != View::Whole {
             let now = self.options.clock.now();
-            return answers::view_of_object(200, served, &stored::object(record), view, query, now);
+            return responses::view_of_object(200, resource_type, &codec::object(record), view, query, now);
         }
-        Ok(answers::record(200, served, record, form, query.flag("pretty") == Some(true)))
+        Ok(responses::record(200, resource_type, record, form, query.flag("pretty") == Some(true)))
     }
 
     fn list_or_watch(
@@ -285,7 +291,7 @@ impl Api {
         target: &Target,
         query: &Query,
         (key, begun): Counting,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
         let mut errors = ErrorList::new();
         ListOptions {
@@ -314,14 +320,14 @@ impl Api {
         }
         let watch =
             watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?;
-        let mut answer = answers::json_bytes(200, Vec::new());
+        let mut response = responses::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-            answer.headers.insert(CONTENT_TYPE, kind);
+            response.headers.insert(CONTENT_TYPE, kind);
         }
-        let watch = Counted::new(watch, Arc::clone(&self.metrics), key, begun);
-        answer.body = Body::Stream(Box::new(watch));
-        Ok(answer)
+        let watch = CountedWatch::new(watch, Arc::clone(&self.metrics), key, begun);
+        response.body = Body::Stream(Box::new(watch));
+        Ok(response)
     }
 }
 
@@ -329,7 +335,7 @@ impl Api {
 fn has_forms(route: &Route) -> bool {
     match route {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
-        Route::Objects(_) | Route::Usage(_) | Route::Nothing => true,
+        Route::Objects(_) | Route::Usage(_) | Route::NotFound => true,
     }
 }
 
@@ -375,7 +381,7 @@ fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
 /// Refuses a client that takes nothing of what a path offers.
 fn check_accept(request: &Request, offered: &[&str]) -> Result<(), Status> {
     let accept = request.headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("unreadable"));
-    if media::is_offered(accept, offered) { Ok(()) } else { Err(answers::not_offered(offered)) }
+    if media::is_offered(accept, offered) { Ok(()) } else { Err(responses::not_offered(offered)) }
 }
 
 /// The answer to a method that there is not at a path.

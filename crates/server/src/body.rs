@@ -44,11 +44,11 @@ pub struct Expected<'a> {
 
 /// What a body says.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct DecodedBody {
     /// The object, decoded.
     pub object: Value,
     /// Whether it still has empty lists that are not stored.
-    pub hollow: bool,
+    pub has_omitted_empty: bool,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
@@ -62,10 +62,10 @@ pub fn object(
     content_type: Option<&str>,
     expected: Expected<'_>,
     strictness: Strictness,
-) -> Result<Sent, Status> {
+) -> Result<DecodedBody, Status> {
     let (value, duplicates) = read(body, content_type).map_err(|fault| match fault {
-        Fault::Media => Status::unsupported_media_type(&media::ACCEPTED),
-        Fault::Unrecognized(why) => {
+        BodyError::Media => Status::unsupported_media_type(&media::ACCEPTED),
+        BodyError::Unrecognized(why) => {
             let (kind, shown) = (expected.kind, shown(body));
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
@@ -100,11 +100,11 @@ pub fn object(
         }
         _ => Vec::new(),
     };
-    Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+    Ok(DecodedBody { object: decoded.value, has_omitted_empty: decoded.hollow, warnings })
 }
 
 /// Why a body is no object at all.
-pub enum Fault {
+pub enum BodyError {
     /// Its form is not known.
     Media,
     /// It cannot be read, or does not say properly what it is.
@@ -115,14 +115,15 @@ pub enum Fault {
 ///
 /// # Errors
 /// If the body holds none.
-pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Duplicate>), Fault> {
+pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Duplicate>), BodyError> {
     let unversioned =
-        |why: String| Fault::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let (value, duplicates) = match media::sent(content_type).ok_or(Fault::Media)? {
+        |why: String| BodyError::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
+    let (value, duplicates) = match media::sent(content_type).ok_or(BodyError::Media)? {
         Form::Json => json::parse_strict(body).map_err(|error| unversioned(error.to_string()))?,
-        Form::Yaml => yaml::parse_strict(body).map_err(|error| Fault::Unrecognized(error.plainly()))?,
+        Form::Yaml => yaml::parse_strict(body).map_err(|error| BodyError::Unrecognized(error.plainly()))?,
         Form::Protobuf => {
-            let object = protobuf::decode(body).map_err(|error| Fault::Unrecognized(error.to_string()))?;
+            let object =
+                protobuf::decode(body).map_err(|error| BodyError::Unrecognized(error.to_string()))?;
             let mut value = object.value;
             let map = value.make_map();
             map.insert("kind", object.kind.as_str());
@@ -146,7 +147,7 @@ pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Dupli
     }
     let version = value.str_at(&["apiVersion"]);
     if version.split('/').count() > 2 {
-        return Err(Fault::Unrecognized(format!("unexpected GroupVersion string: {version}")));
+        return Err(BodyError::Unrecognized(format!("unexpected GroupVersion string: {version}")));
     }
     Ok((value, duplicates))
 }

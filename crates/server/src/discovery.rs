@@ -17,18 +17,18 @@ use setpoint_api::resource_types::{self, ResourceType, api_version};
 pub const VERSION: &str = "v1.37.0";
 
 /// A document that never changes, with a tag by which clients know it again.
-pub struct Tagged {
+pub struct TaggedDocument {
     /// The document.
     pub json: Bytes,
     /// Its tag, without quotes.
     pub tag: String,
 }
 
-impl Tagged {
-    fn new(document: &Value) -> Tagged {
+impl TaggedDocument {
+    fn new(document: &Value) -> TaggedDocument {
         let mut json = json::to_vec(document);
         json.push(b'\n');
-        Tagged { tag: tag(&json), json: json.into() }
+        TaggedDocument { tag: tag(&json), json: json.into() }
     }
 }
 
@@ -41,10 +41,13 @@ pub fn tag(bytes: &[u8]) -> String {
 /// The document that shows everything at once below a path; nothing if there is none. `measures` says whether it is
 /// told what nodes and pods use.
 #[must_use]
-pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static Tagged> {
-    static CORE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&[("", vec!["v1"])])));
-    static GROUPS: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups(false))));
-    static WITH_USAGE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups(true))));
+pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static TaggedDocument> {
+    static CORE: LazyLock<TaggedDocument> =
+        LazyLock::new(|| TaggedDocument::new(&aggregate(&[("", vec!["v1"])])));
+    static GROUPS: LazyLock<TaggedDocument> =
+        LazyLock::new(|| TaggedDocument::new(&aggregate(&groups(false))));
+    static WITH_USAGE: LazyLock<TaggedDocument> =
+        LazyLock::new(|| TaggedDocument::new(&aggregate(&groups(true))));
     match parts {
         ["api"] => Some(&CORE),
         ["apis"] if measures => Some(&WITH_USAGE),
@@ -100,11 +103,13 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
 /// Every group but the core, with its versions.
 fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for served in resource_types::all().iter().filter(|served| !served.info.group.is_empty()) {
-        match groups.iter_mut().find(|(group, _)| *group == served.info.group) {
-            Some((_, versions)) if versions.contains(&served.info.version) => {}
-            Some((_, versions)) => versions.push(served.info.version),
-            None => groups.push((served.info.group, vec![served.info.version])),
+    for resource_type in
+        resource_types::all().iter().filter(|resource_type| !resource_type.info.group.is_empty())
+    {
+        match groups.iter_mut().find(|(group, _)| *group == resource_type.info.group) {
+            Some((_, versions)) if versions.contains(&resource_type.info.version) => {}
+            Some((_, versions)) => versions.push(resource_type.info.version),
+            None => groups.push((resource_type.info.group, vec![resource_type.info.version])),
         }
     }
     // Of two versions of a group the newer comes first, which clients take to be the preferred one.
@@ -181,15 +186,15 @@ fn texts(words: &[&str]) -> Value {
 }
 
 fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static ResourceType> + 'a {
-    resource_types::all()
-        .iter()
-        .filter(move |served| served.info.group == group && served.info.version == version)
+    resource_types::all().iter().filter(move |resource_type| {
+        resource_type.info.group == group && resource_type.info.version == version
+    })
 }
 
 fn resource_list(group: &str, version: &str) -> Value {
     let mut resources = if group == usage::GROUP { usage::resources() } else { Vec::new() };
-    for served in of_version(group, version) {
-        let info = served.info;
+    for resource_type in of_version(group, version) {
+        let info = resource_type.info;
         let mut entry = map([
             ("name", info.plural.into()),
             ("singularName", info.singular.into()),
@@ -204,11 +209,11 @@ fn resource_list(group: &str, version: &str) -> Value {
         if !info.categories.is_empty() {
             fields.insert("categories", texts(&info.categories));
         }
-        if !served.is_virtual {
-            fields.insert("storageVersionHash", storage_version_hash(served));
+        if !resource_type.is_virtual {
+            fields.insert("storageVersionHash", storage_version_hash(resource_type));
         }
         resources.push(entry);
-        resources.extend(info.subresources.iter().map(|sub| subresource(served, sub)));
+        resources.extend(info.subresources.iter().map(|sub| subresource(resource_type, sub)));
     }
     let mut list = map([("kind", "APIResourceList".into())]);
     if !group.is_empty() {
@@ -220,17 +225,17 @@ fn resource_list(group: &str, version: &str) -> Value {
 }
 
 /// Tells clients when the version changes in which objects are stored.
-fn storage_version_hash(served: &ResourceType) -> String {
-    let (group, version) = served.storage();
-    let text = format!("{group}/{version}/{}", served.info.kind);
+fn storage_version_hash(resource_type: &ResourceType) -> String {
+    let (group, version) = resource_type.storage();
+    let text = format!("{group}/{version}/{}", resource_type.info.kind);
     STANDARD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..8])
 }
 
-fn subresource(served: &ResourceType, sub: &SubresourceInfo) -> Value {
+fn subresource(resource_type: &ResourceType, sub: &SubresourceInfo) -> Value {
     let mut entry = map([
-        ("name", format!("{}/{}", served.info.plural, sub.name).into()),
+        ("name", format!("{}/{}", resource_type.info.plural, sub.name).into()),
         ("singularName", "".into()),
-        ("namespaced", served.info.namespaced.into()),
+        ("namespaced", resource_type.info.namespaced.into()),
     ]);
     let fields = entry.make_map();
     if sub.foreign {
@@ -270,8 +275,8 @@ fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     ])
 }
 
-fn aggregated_resource(served: &ResourceType) -> Value {
-    let info = served.info;
+fn aggregated_resource(resource_type: &ResourceType) -> Value {
+    let info = resource_type.info;
     let kind = |group: &str, version: &str, kind: &str| {
         map([("group", group.into()), ("version", version.into()), ("kind", kind.into())])
     };

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, StatusCode};
 use setpoint_store::Record;
 
 use crate::encoded_chunk::EncodedChunk;
-use crate::inflight::Place;
+use crate::inflight::InflightPermit;
 
 /// Who asks: what the connection proved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Request {
 }
 
 /// What goes back.
-pub struct Answer {
+pub struct Response {
     /// The code.
     pub status: StatusCode,
     /// The headers; length and date are the shell's.
@@ -53,7 +53,7 @@ pub struct Answer {
 /// The body of an answer.
 pub enum Body {
     /// All of it, in parts that follow one another.
-    Whole(Vec<Part>),
+    Whole(Vec<BodyPart>),
     /// A large body that is encoded chunk by chunk while it is sent.
     Chunked(Box<dyn Chunks>),
     /// A stream that goes on until it ends or the client goes.
@@ -65,7 +65,7 @@ impl Body {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         match self {
-            Body::Whole(parts) => parts.iter().map(Part::held_bytes).sum(),
+            Body::Whole(parts) => parts.iter().map(BodyPart::held_bytes).sum(),
             Body::Chunked(chunks) => chunks.held_bytes(),
             Body::Stream(_) => 0,
         }
@@ -74,62 +74,62 @@ impl Body {
 
 /// A part of a body.
 #[derive(Clone)]
-pub enum Part {
+pub enum BodyPart {
     /// Bytes that were made for it.
     Made(Bytes),
-    /// What [`Part::stored`] makes of a record that can be read where it lies.
+    /// What [`BodyPart::stored`] makes of a record that can be read where it lies.
     Stored(Record, usize),
     /// A chunk of a list, which other answers send too.
     Shared(Arc<EncodedChunk>),
 }
 
-impl Part {
+impl BodyPart {
     /// A stored object from this byte on, read where it lies while it is sent, if it can be.
     #[must_use]
-    pub fn stored(record: Record, from: usize) -> Part {
+    pub fn stored(record: Record, from: usize) -> BodyPart {
         match record.value_in_place() {
-            Some(_) => Part::Stored(record, from),
-            None => Part::Made(record.value().slice(from..)),
+            Some(_) => BodyPart::Stored(record, from),
+            None => BodyPart::Made(record.value().slice(from..)),
         }
     }
 
     fn held_bytes(&self) -> usize {
-        let made = if let Part::Made(bytes) = self { bytes.len() } else { 0 };
-        size_of::<Part>() + made
+        let made = if let BodyPart::Made(bytes) = self { bytes.len() } else { 0 };
+        size_of::<BodyPart>() + made
     }
 
     /// The bytes, shared.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         match self {
-            Part::Made(bytes) => bytes,
-            Part::Stored(record, from) => record.value().slice(from..),
-            Part::Shared(chunk) => chunk.bytes.clone(),
+            BodyPart::Made(bytes) => bytes,
+            BodyPart::Stored(record, from) => record.value().slice(from..),
+            BodyPart::Shared(chunk) => chunk.bytes.clone(),
         }
     }
 }
 
-impl Deref for Part {
+impl Deref for BodyPart {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Part::Made(bytes) => bytes,
-            Part::Stored(record, from) => &record.value_in_place().expect("it was not packed")[*from..],
-            Part::Shared(chunk) => &chunk.bytes,
+            BodyPart::Made(bytes) => bytes,
+            BodyPart::Stored(record, from) => &record.value_in_place().expect("it was not packed")[*from..],
+            BodyPart::Shared(chunk) => &chunk.bytes,
         }
     }
 }
 
-impl Borrow<[u8]> for Part {
+impl Borrow<[u8]> for BodyPart {
     fn borrow(&self) -> &[u8] {
         self
     }
 }
 
-impl<T: Into<Bytes>> From<T> for Part {
-    fn from(bytes: T) -> Part {
-        Part::Made(bytes.into())
+impl<T: Into<Bytes>> From<T> for BodyPart {
+    fn from(bytes: T) -> BodyPart {
+        BodyPart::Made(bytes.into())
     }
 }
 
@@ -142,7 +142,7 @@ pub trait Frames: Send {
 /// Encoder of a large body. Each chunk costs a bounded amount of work, so that many encoders can share a thread.
 pub trait Chunks: Send {
     /// Returns the next chunk, which may be empty; `None` at the end.
-    fn next_chunk(&mut self) -> Option<Part>;
+    fn next_chunk(&mut self) -> Option<BodyPart>;
 
     /// Returns the bytes of memory that the encoder holds until it is dropped.
     fn held_bytes(&self) -> usize;
@@ -152,7 +152,7 @@ pub trait Chunks: Send {
 #[derive(Default)]
 pub struct Admission {
     /// Held until the last byte of the answer is sent.
-    pub place: Place,
+    pub permit: InflightPermit,
     /// Estimated cost if the body is smaller than [`LARGE_BYTES`].
     pub cost: Cost,
 }
@@ -176,7 +176,7 @@ pub trait Service: Send + Sync + 'static {
     ///
     /// # Errors
     /// The refusal, if the request is forbidden or there are too many already.
-    fn admit(&self, _head: &Request) -> Result<Admission, Box<Answer>> {
+    fn admit(&self, _head: &Request) -> Result<Admission, Box<Response>> {
         Ok(Admission::default())
     }
 
@@ -186,5 +186,5 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Answers one.
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>>;
 }

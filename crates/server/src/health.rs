@@ -13,10 +13,10 @@ use setpoint_api::quote::Quoted;
 use setpoint_api::resource_types;
 use setpoint_store::{Store, StoreStat};
 
-use crate::answers;
 use crate::bootstrap;
-use crate::exchange::Answer;
+use crate::exchange::Response;
 use crate::query::Query;
+use crate::responses;
 
 /// How long the store may take to say how it is.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ pub struct Check {
 }
 
 /// What is wrong, if anything is.
-type Other = dyn Fn() -> Result<(), String> + Send + Sync;
+type CheckFn = dyn Fn() -> Result<(), String> + Send + Sync;
 
 enum Test {
     /// Somebody answers.
@@ -81,7 +81,7 @@ enum Test {
     Bootstrap,
     /// Nobody has told the server to stop.
     Shutdown,
-    Other(Box<Other>),
+    Other(Box<CheckFn>),
 }
 
 impl Check {
@@ -146,7 +146,7 @@ impl Health {
     }
 
     /// Answers a request: all checks of an endpoint, or the one named.
-    pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Answer {
+    pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Response {
         let mut checks = self.checks.iter().filter(|check| endpoint.has(check));
         if name.is_empty() {
             let facts = Facts::gather(store).await;
@@ -154,13 +154,13 @@ impl Health {
             return self.summary(endpoint, checks, &query, &facts);
         }
         let Some(check) = checks.find(|check| check.is_called(name)) else {
-            return answers::text(404, "404 page not found\n");
+            return responses::text(404, "404 page not found\n");
         };
         let facts =
             if matches!(check.test, Test::Ping) { Facts::default() } else { Facts::gather(store).await };
         match self.run(check, &facts) {
-            Ok(()) => answers::text(200, "ok"),
-            Err(why) => unsniffed(answers::text(500, format!("internal server error: {why}\n"))),
+            Ok(()) => responses::text(200, "ok"),
+            Err(why) => unsniffed(responses::text(500, format!("internal server error: {why}\n"))),
         }
     }
 
@@ -170,7 +170,7 @@ impl Health {
         checks: impl Iterator<Item = &'a Check>,
         query: &Query,
         facts: &Facts,
-    ) -> Answer {
+    ) -> Response {
         let mut excluded: Vec<(&str, bool)> =
             query.all("exclude").into_iter().map(|name| (name, false)).collect();
         excluded.sort_unstable();
@@ -205,11 +205,11 @@ impl Health {
         let verbose = query.is_given("verbose");
         unsniffed(if !failed.is_empty() {
             tracing::warn!(failed = failed.join("; "), "{word} check failed");
-            answers::text(500, format!("{text}{word} check failed\n"))
+            responses::text(500, format!("{text}{word} check failed\n"))
         } else if verbose {
-            answers::text(200, format!("{text}{word} check passed\n"))
+            responses::text(200, format!("{text}{word} check passed\n"))
         } else {
-            answers::text(200, "ok")
+            responses::text(200, "ok")
         })
     }
 
@@ -283,10 +283,10 @@ fn missing(store: &Store) -> String {
 }
 
 /// Browsers must not guess what a text is.
-fn unsniffed(mut answer: Answer) -> Answer {
+fn unsniffed(mut response: Response) -> Response {
     let name = HeaderName::from_static("x-content-type-options");
-    answer.headers.insert(name, HeaderValue::from_static("nosniff"));
-    answer
+    response.headers.insert(name, HeaderValue::from_static("nosniff"));
+    response
 }
 
 #[cfg(test)]
@@ -296,66 +296,66 @@ mod tests {
     use super::*;
     use crate::exchange::Body;
 
-    struct World {
+    struct TestServer {
         health: Health,
         store: Store,
         runtime: tokio::runtime::Runtime,
     }
 
-    impl World {
+    impl TestServer {
         /// A world whose store nobody has bootstrapped.
-        fn new() -> World {
+        fn new() -> TestServer {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-            World { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }
+            TestServer { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }
         }
 
         fn ask(&self, path: &str) -> (u16, String) {
             let (path, query) = path.split_once('?').unwrap_or((path, ""));
             let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
             let (endpoint, check) = Endpoint::find(&parts).unwrap();
-            let answer = self.runtime.block_on(self.health.answer(endpoint, &check, query, &self.store));
-            let Body::Whole(parts) = answer.body else { panic!("a stream") };
-            (answer.status.as_u16(), String::from_utf8(parts.concat()).unwrap())
+            let response = self.runtime.block_on(self.health.answer(endpoint, &check, query, &self.store));
+            let Body::Whole(parts) = response.body else { panic!("a stream") };
+            (response.status.as_u16(), String::from_utf8(parts.concat()).unwrap())
         }
     }
 
     #[test]
     fn a_summary_names_what_failed_and_a_single_check_says_why() {
-        let world = World::new();
-        let (code, text) = world.ask("livez");
+        let server = TestServer::new();
+        let (code, text) = server.ask("livez");
         let expected = "[+]ping ok\n[+]store ok\n[-]poststarthook/bootstrap failed: reason withheld\nlivez check failed\n";
         assert_eq!((code, &text[..]), (500, expected));
-        let (code, text) = world.ask("livez/poststarthook/bootstrap");
+        let (code, text) = server.ask("livez/poststarthook/bootstrap");
         assert_eq!(code, 500);
         assert!(text.starts_with("internal server error: namespace default is missing"), "{text}");
-        assert_eq!(world.ask("readyz/ping"), (200, "ok".to_owned()));
-        assert_eq!(world.ask("healthz/etcd"), (200, "ok".to_owned()));
-        assert_eq!(world.ask("livez/shutdown").0, 404, "only readiness depends on it");
-        assert_eq!(world.ask("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
+        assert_eq!(server.ask("readyz/ping"), (200, "ok".to_owned()));
+        assert_eq!(server.ask("healthz/etcd"), (200, "ok".to_owned()));
+        assert_eq!(server.ask("livez/shutdown").0, 404, "only readiness depends on it");
+        assert_eq!(server.ask("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
     }
 
     #[test]
     fn checks_are_left_out_by_name_or_group_and_unknown_names_are_told() {
-        let mut world = World::new();
-        world.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
-        let (code, text) = world.ask(
+        let mut server = TestServer::new();
+        server.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
+        let (code, text) = server.ask(
             "readyz?verbose&exclude=poststarthook/bootstrap&exclude=etcd&exclude=loop&exclude=x&exclude=x",
         );
         let expected = "[+]ping ok\n[+]store excluded with etcd: ok\n[+]store-readiness ok\n\
                         [+]poststarthook/bootstrap excluded: ok\n[+]loop excluded: ok\n[+]shutdown ok\n\
                         warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n";
         assert_eq!((code, &text[..]), (200, expected));
-        assert_eq!(world.ask("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
+        assert_eq!(server.ask("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
     }
 
     #[test]
     fn a_server_that_stops_lives_but_is_not_ready() {
-        let world = World::new();
+        let server = TestServer::new();
         let rest = "exclude=poststarthook/bootstrap";
-        assert_eq!(world.ask(&format!("readyz?{rest}")).0, 200);
-        world.health.begin_shutdown();
-        assert_eq!(world.ask(&format!("livez?{rest}")).0, 200);
-        let (code, text) = world.ask(&format!("readyz?{rest}"));
+        assert_eq!(server.ask(&format!("readyz?{rest}")).0, 200);
+        server.health.begin_shutdown();
+        assert_eq!(server.ask(&format!("livez?{rest}")).0, 200);
+        let (code, text) = server.ask(&format!("readyz?{rest}"));
         assert_eq!(code, 500);
         assert!(text.ends_with("[-]shutdown failed: reason withheld\nreadyz check failed\n"), "{text}");
     }

@@ -18,9 +18,9 @@ mod budget;
 mod connection;
 mod counters;
 mod date;
+mod error_body;
 mod handler;
-mod reading;
-mod refusing;
+mod request_body;
 mod stall;
 mod threads;
 mod tls;
@@ -42,7 +42,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::budget::ByteBudget;
-use self::unauthenticated::Unauthenticated;
+use self::unauthenticated::UnauthenticatedConnections;
 use crate::exchange::Service;
 
 /// The largest body of a request, as upstream bounds it.
@@ -58,7 +58,7 @@ const BODY_BYTES_PER_SECOND: u64 = 128 * 1024;
 /// Bytes of request bodies that are in memory at a time.
 const BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes that answers in flight hold at a time, beside the stored objects that they refer to.
-const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+const RESPONSES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Authenticated connections at a time.
 const CONNECTIONS_MAX: usize = 4096;
 /// Unauthenticated connections at a time: beyond it the oldest is closed for a new one.
@@ -103,7 +103,7 @@ pub struct Bounds {
     /// Bytes of request bodies in memory at a time.
     pub bodies_bytes: usize,
     /// Bytes that answers in flight hold at a time.
-    pub answers_bytes: usize,
+    pub responses_bytes: usize,
     /// Authenticated connections at a time.
     pub connections: usize,
     /// Unauthenticated connections at a time.
@@ -122,7 +122,7 @@ impl Default for Bounds {
             body_bytes: BODY_BYTES_MAX,
             body_timeout: BODY_TIMEOUT,
             bodies_bytes: BODIES_BYTES_MAX,
-            answers_bytes: ANSWERS_BYTES_MAX,
+            responses_bytes: RESPONSES_BYTES_MAX,
             connections: CONNECTIONS_MAX,
             unauthenticated: UNAUTHENTICATED_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
@@ -146,7 +146,7 @@ impl Bounds {
 }
 
 /// What [`serve`] needs beside its listener.
-pub struct Options {
+pub struct ServeOptions {
     /// The bounds.
     pub bounds: Bounds,
     /// Threads that serve the connections.
@@ -182,7 +182,7 @@ struct Shared {
     /// Memory of request bodies.
     bodies: Arc<ByteBudget>,
     /// Memory of answers.
-    answers: Arc<ByteBudget>,
+    responses: Arc<ByteBudget>,
     seed: u64,
     requests: AtomicU64,
 }
@@ -192,19 +192,19 @@ pub async fn serve(
     listener: TcpListener,
     tls: Arc<Tls>,
     service: Arc<dyn Service>,
-    options: Options,
+    options: ServeOptions,
     stop: impl Future<Output = ()>,
 ) -> bool {
-    let Options { bounds, threads, entropy, drain, counters } = options;
+    let ServeOptions { bounds, threads, entropy, drain, counters } = options;
     let (phase, _) = watch::channel(Phase::Serving);
-    let unauthenticated = Unauthenticated::new(bounds.unauthenticated);
+    let unauthenticated = UnauthenticatedConnections::new(bounds.unauthenticated);
     let shared = Arc::new(Shared {
         service,
         counters,
         workers: threads.workers().clone(),
         slots: Arc::new(Semaphore::new(bounds.connections)),
         bodies: ByteBudget::new(bounds.bodies_bytes),
-        answers: ByteBudget::new(bounds.answers_bytes),
+        responses: ByteBudget::new(bounds.responses_bytes),
         bounds,
         seed: entropy,
         requests: AtomicU64::new(0),
@@ -223,8 +223,8 @@ pub async fn serve(
             Ok((stream, peer)) => {
                 let (membership, evicted, closed) = unauthenticated.join(peer.ip());
                 shared.counters.connections_evicted(closed);
-                let (reactor, seat) = threads.seat();
-                let incoming = connection::Incoming {
+                let (reactor, assign_reactor) = threads.assign_reactor();
+                let incoming = connection::Accepted {
                     stream,
                     tls: tls.secured(),
                     phase: phase.subscribe(),
@@ -234,7 +234,7 @@ pub async fn serve(
                 let (shared, open) = (Arc::clone(&shared), open.clone());
                 reactor.spawn(async move {
                     connection::run(incoming, shared).await;
-                    drop((seat, open));
+                    drop((assign_reactor, open));
                 });
             }
             Err(error) => rest(&error).await,

@@ -47,7 +47,7 @@ struct Counts {
 
 /// Place of one request, given back when it is dropped.
 #[derive(Default)]
-pub struct Place(Option<(Arc<Gauge>, Box<str>)>);
+pub struct InflightPermit(Option<(Arc<Gauge>, Box<str>)>);
 
 impl Default for Inflight {
     fn default() -> Inflight {
@@ -109,7 +109,13 @@ impl Inflight {
     ///
     /// # Errors
     /// 429 if there is none.
-    pub fn enter(&self, client: &str, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
+    pub fn enter(
+        &self,
+        client: &str,
+        method: &Method,
+        path: &str,
+        query: &str,
+    ) -> Result<InflightPermit, Status> {
         let gauge = if lasts(method, path, query) {
             &self.long_running
         } else if is_read_only(method) {
@@ -118,7 +124,7 @@ impl Inflight {
             &self.mutating
         };
         if gauge.try_enter(client) {
-            return Ok(Place(Some((Arc::clone(gauge), client.into()))));
+            return Ok(InflightPermit(Some((Arc::clone(gauge), client.into()))));
         }
         Err(Status::too_many_requests("Too many requests, please try again later.", RETRY_SECONDS))
     }
@@ -136,7 +142,7 @@ impl Inflight {
     }
 }
 
-impl Drop for Place {
+impl Drop for InflightPermit {
     fn drop(&mut self) {
         if let Some((gauge, client)) = &self.0 {
             gauge.leave(client);
@@ -189,7 +195,7 @@ mod tests {
     fn one_client_leaves_a_quarter_of_the_places_for_others() {
         let inflight = Inflight::new(8, 8, 8);
         let enter = |client: &str| inflight.enter(client, &Method::POST, "/api/v1/namespaces/a/pods", "");
-        let mut hostile: Vec<Place> =
+        let mut hostile: Vec<InflightPermit> =
             std::iter::repeat_with(|| enter("hostile")).map_while(Result::ok).collect();
         assert_eq!(hostile.len(), 6);
         let others = [enter("a"), enter("b")];

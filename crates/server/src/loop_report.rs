@@ -7,7 +7,7 @@ use setpoint_api::{Value, value};
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::stats::{LAG_BOUNDS, Stats};
 
-use crate::metrics::{Sort, Text};
+use crate::metrics::{MetricType, Text};
 
 /// A counter of the loop: its name, what it counts, and where.
 type Counter = (&'static str, &'static str, fn(&Stats) -> u64);
@@ -31,17 +31,17 @@ const COUNTERS: [Counter; 10] = [
 
 /// Writes the metrics of the loop.
 pub fn write_metrics(engine: &Engine, text: &mut Text) {
-    text.family("workqueue_depth", Sort::Gauge, "Keys that wait to be planned.");
+    text.family("workqueue_depth", MetricType::Gauge, "Keys that wait to be planned.");
     for (name, depth, _) in engine.stats() {
         text.sample("workqueue_depth", &[("name", name)], depth);
     }
     let family = "setpoint_loop_depth_max";
-    text.family(family, Sort::Gauge, "Keys that waited at once, at the most, since the start.");
+    text.family(family, MetricType::Gauge, "Keys that waited at once, at the most, since the start.");
     for (name, _, stats) in engine.stats() {
         text.sample(family, &[("name", name)], stats.waiting_max);
     }
     for (family, help, count) in COUNTERS {
-        text.family(family, Sort::Counter, help);
+        text.family(family, MetricType::Counter, help);
         for (name, _, stats) in engine.stats() {
             text.sample(family, &[("name", name)], count(stats));
         }
@@ -49,7 +49,7 @@ pub fn write_metrics(engine: &Engine, text: &mut Text) {
     let family = "workqueue_queue_duration_seconds";
     text.family(
         family,
-        Sort::Histogram,
+        MetricType::Histogram,
         "How long keys waited from the change that woke them to their plan.",
     );
     for (name, _, stats) in engine.stats() {

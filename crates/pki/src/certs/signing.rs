@@ -16,8 +16,8 @@ use x509_parser::extensions::ParsedExtension;
 use yasna::models::{GeneralizedTime, ObjectIdentifier, UTCTime};
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der};
 
-use super::{BACKDATE, Pair, date, inspect, life};
-use crate::x509::{Names, Request};
+use super::{BACKDATE, CertifiedKey, date, inspect, life};
+use crate::x509::{CertificateRequest, SubjectAltNames};
 
 /// How long a certificate lives if nobody says otherwise, and at the most.
 pub const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -85,9 +85,9 @@ pub struct Signer {
 }
 
 /// How a request is to be signed.
-pub struct Wanted<'a> {
+pub struct SigningRequest<'a> {
     /// The request.
-    pub request: &'a Request,
+    pub request: &'a CertificateRequest,
     /// What the certificate may be used for, as the API calls it.
     pub usages: &'a [&'a str],
     /// How long it should live; at the most [`LIFE_MAX`].
@@ -99,7 +99,7 @@ impl Signer {
     ///
     /// # Errors
     /// If the key is none.
-    pub fn new(authority: &Pair) -> Result<Signer, SignError> {
+    pub fn new(authority: &CertifiedKey) -> Result<Signer, SignError> {
         let key = KeyPair::from_pem(&authority.key)?;
         Ok(Signer { certificate: authority.certificate.clone(), key })
     }
@@ -108,7 +108,12 @@ impl Signer {
     ///
     /// # Errors
     /// If it wants what cannot be, or the authority's life is over.
-    pub fn sign(&self, wanted: &Wanted<'_>, now: Time, entropy: [u64; 2]) -> Result<String, SignError> {
+    pub fn sign(
+        &self,
+        wanted: &SigningRequest<'_>,
+        now: Time,
+        entropy: [u64; 2],
+    ) -> Result<String, SignError> {
         let authority = inspect(&self.certificate, |parsed| {
             let identifier = parsed.extensions().iter().find_map(|one| match one.parsed_extension() {
                 ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
@@ -120,7 +125,7 @@ impl Signer {
         if now >= end {
             return Err(SignError::Ended(setpoint_api::rfc3339::Seconds(end)));
         }
-        let uses = Uses::of(wanted.usages)?;
+        let uses = KeyUsages::of(wanted.usages)?;
         let algorithm = algorithm(self.key.algorithm())?;
         let life = wanted.life.unwrap_or(LIFE_MAX).clamp(LIFE_MIN, LIFE_MAX);
         let last = if life < SHORT { now.after(life) } else { now.after(life).before(BACKDATE) };
@@ -156,13 +161,13 @@ impl Signer {
 }
 
 /// What a certificate may be used for.
-struct Uses {
+struct KeyUsages {
     bits: u16,
     purposes: Vec<&'static [u64]>,
 }
 
-impl Uses {
-    fn of(usages: &[&str]) -> Result<Uses, SignError> {
+impl KeyUsages {
+    fn of(usages: &[&str]) -> Result<KeyUsages, SignError> {
         let known = |usage: &&str| {
             KEY_USAGES.iter().any(|(name, _)| name == usage) || PURPOSES.iter().any(|(name, _)| name == usage)
         };
@@ -176,7 +181,7 @@ impl Uses {
         let wanted = PURPOSES.iter().filter(|(name, _)| usages.contains(name));
         let mut purposes: Vec<&[u64]> = wanted.map(|(_, purpose)| *purpose).collect();
         purposes.dedup();
-        Ok(Uses { bits, purposes })
+        Ok(KeyUsages { bits, purposes })
     }
 }
 
@@ -215,7 +220,12 @@ fn write_time(writer: DERWriter<'_>, time: Time) {
     }
 }
 
-fn write_extensions(list: &mut DERWriterSeq<'_>, uses: &Uses, authority: Option<&[u8]>, request: &Request) {
+fn write_extensions(
+    list: &mut DERWriterSeq<'_>,
+    uses: &KeyUsages,
+    authority: Option<&[u8]>,
+    request: &CertificateRequest,
+) {
     if uses.bits != 0 {
         write_extension(list, 15, true, |writer| {
             // Bits count from the left, and zeros at the end are left out.
@@ -266,7 +276,7 @@ fn write_extension(
     });
 }
 
-fn write_names(writer: DERWriter<'_>, names: &Names) {
+fn write_names(writer: DERWriter<'_>, names: &SubjectAltNames) {
     writer.write_sequence(|list| {
         let mut texts = |number: u64, texts: &[String]| {
             for text in texts {

@@ -13,11 +13,12 @@ use setpoint_api::rfc3339::{self, Seconds};
 use setpoint_api::{Time, Value, value};
 
 /// What a server says that does not serve metrics of resources.
-pub const UNSERVED: &str = "the server could not find the requested resource (get pods.metrics.k8s.io)";
+pub const NOT_SERVED_ERROR: &str =
+    "the server could not find the requested resource (get pods.metrics.k8s.io)";
 
 /// Which pods or nodes are meant.
 #[derive(Clone, Copy, Debug)]
-pub struct Which<'a> {
+pub struct UsageSelector<'a> {
     /// The namespace; empty for all, and for nodes.
     pub namespace: &'a str,
     /// The name; empty for all.
@@ -27,7 +28,7 @@ pub struct Which<'a> {
 }
 
 /// Knows what pods and nodes use. It is asked in the thread of the loop too, so it answers from memory.
-pub trait Usage: Send + Sync {
+pub trait UsageSource: Send + Sync {
     /// Whether anything is measured. Where nothing is, the group of metrics is not there, as in a cluster without it, so
     /// that whoever asks for it hears why instead of waiting for numbers that never come.
     fn is_served(&self) -> bool;
@@ -36,21 +37,21 @@ pub trait Usage: Send + Sync {
     ///
     /// # Errors
     /// If nobody can know: then why, as a server would say it.
-    fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String>;
+    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 
     /// What nodes use, each as one part without a name. Those of which nothing is known are left out.
     ///
     /// # Errors
     /// If nobody can know: then why, as a server would say it.
-    fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String>;
+    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 }
 
 /// What each part of something used of each resource, in thousandths.
-pub type Parts = BTreeMap<String, BTreeMap<String, i64>>;
+pub type ContainerUsage = BTreeMap<String, BTreeMap<String, i64>>;
 
 /// What a pod or a node used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Used {
+pub struct UsageSample {
     /// The namespace of the pod.
     pub namespace: String,
     /// The name of the pod or node.
@@ -58,7 +59,7 @@ pub struct Used {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// What each of its containers used.
-    pub parts: Parts,
+    pub parts: ContainerUsage,
     /// When it was measured.
     pub at: Time,
     /// Over which time.
@@ -66,19 +67,19 @@ pub struct Used {
 }
 
 /// Nobody measures anything.
-pub struct Unserved;
+pub struct NoUsageSource;
 
-impl Usage for Unserved {
+impl UsageSource for NoUsageSource {
     fn is_served(&self) -> bool {
         false
     }
 
-    fn pods(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
-        Err(UNSERVED.to_owned())
+    fn pods(&self, _: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+        Err(NOT_SERVED_ERROR.to_owned())
     }
 
-    fn nodes(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
-        Err(UNSERVED.to_owned())
+    fn nodes(&self, _: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+        Err(NOT_SERVED_ERROR.to_owned())
     }
 }
 
@@ -86,14 +87,14 @@ impl Usage for Unserved {
 ///
 /// # Errors
 /// If it is not known.
-pub fn answer(question: &Value, source: &dyn Usage) -> Result<Value, String> {
+pub fn answer(question: &Value, source: &dyn UsageSource) -> Result<Value, String> {
     if let Some(error) = without_source(question) {
         return Err(error);
     }
     let labels = Selector::parse(question.str_at(&["selector"])).map_err(|error| error.to_string())?;
-    let which = Which { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
+    let which = UsageSelector { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
     let used = source.pods(which).map_err(|error| unfetched(&error))?;
-    told(question, &used)
+    to_answer(question, &used)
 }
 
 /// The error for a metric that has no source here; nothing for one that has.
@@ -126,7 +127,7 @@ pub fn unfetched(error: &str) -> String {
 ///
 /// # Errors
 /// If no pod told anything.
-pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
+pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String> {
     if used.is_empty() {
         return Err("no metrics returned from resource metrics API".to_owned());
     }
@@ -152,12 +153,12 @@ pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
 
 /// What a PodMetricsList of `metrics.k8s.io` says.
 #[must_use]
-pub fn from_list(list: &Value) -> Vec<Used> {
+pub fn from_list(list: &Value) -> Vec<UsageSample> {
     let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
     items.iter().map(from_pod).collect()
 }
 
-fn from_pod(item: &Value) -> Used {
+fn from_pod(item: &Value) -> UsageSample {
     let containers = item.get("containers").and_then(Value::as_list).unwrap_or_default();
     let usage = |container: &Value| {
         let usage = container.get("usage").and_then(Value::as_map).into_iter().flat_map(|usage| usage.iter());
@@ -167,7 +168,7 @@ fn from_pod(item: &Value) -> Used {
         });
         (container.str_at(&["name"]).to_owned(), usage.collect())
     };
-    Used {
+    UsageSample {
         namespace: item.str_at(&["metadata", "namespace"]).to_owned(),
         name: item.str_at(&["metadata", "name"]).to_owned(),
         labels: BTreeMap::new(),
@@ -209,18 +210,18 @@ mod tests {
     /// Tells what one pod with two containers used.
     struct One;
 
-    impl Usage for One {
+    impl UsageSource for One {
         fn is_served(&self) -> bool {
             true
         }
 
-        fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+        fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
             assert_eq!((which.namespace, which.labels.to_string().as_str()), ("default", "app=web"));
             Ok(from_list(&list()))
         }
 
-        fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
-            Unserved.nodes(which)
+        fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+            NoUsageSource.nodes(which)
         }
     }
 
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn errors_are_those_that_people_know() {
-        let unserved = |kind| answer(&ask(kind, "cpu", ""), &Unserved).unwrap_err();
+        let unserved = |kind| answer(&ask(kind, "cpu", ""), &NoUsageSource).unwrap_err();
         assert_eq!(
             unserved("Resource"),
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource \
@@ -272,7 +273,7 @@ mod tests {
         assert!(unserved("Pods").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
         assert!(unserved("Object").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
         assert!(unserved("External").ends_with("(get cpu.external.metrics.k8s.io)"));
-        let silent = told(&ask("Resource", "cpu", ""), &[]).unwrap_err();
+        let silent = to_answer(&ask("Resource", "cpu", ""), &[]).unwrap_err();
         assert_eq!(silent, "no metrics returned from resource metrics API");
     }
 

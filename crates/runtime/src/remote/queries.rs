@@ -14,7 +14,7 @@ use crate::client::{Client, percent_encode};
 use crate::queries::{QueryHandler, usage};
 
 /// How long the server may take to answer. It is shorter than the period in which autoscalers ask.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where access is reviewed.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Where it is told what pods use.
@@ -37,9 +37,11 @@ impl RemoteQueries {
     ) {
         let late = |_| Err("the server did not answer in time".to_owned());
         let answer = match ask.whom {
-            "access" => tokio::time::timeout(PATIENCE, self.access(&ask.question)).await.unwrap_or_else(late),
+            "access" => {
+                tokio::time::timeout(REQUEST_TIMEOUT, self.access(&ask.question)).await.unwrap_or_else(late)
+            }
             "metrics" => {
-                tokio::time::timeout(PATIENCE, self.metrics(&ask.question)).await.unwrap_or_else(late)
+                tokio::time::timeout(REQUEST_TIMEOUT, self.metrics(&ask.question)).await.unwrap_or_else(late)
             }
             _ => self.local.answer(&ask, self.clock.now(), &*self.entropy),
         };
@@ -66,7 +68,7 @@ impl RemoteQueries {
             format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", percent_encode(selector));
         let list = self.ask(Method::GET, &path, Bytes::new()).await;
         let list = list.map_err(|error| usage::unfetched(&error))?;
-        usage::told(question, &usage::from_list(&list))
+        usage::to_answer(question, &usage::from_list(&list))
     }
 
     /// Asks the server, and gives what it says, or why it says nothing.
@@ -76,7 +78,7 @@ impl RemoteQueries {
         let body = json::parse(&body).unwrap_or_default();
         match status.as_u16() {
             _ if status.is_success() => Ok(body),
-            404 if path.starts_with(METRICS) => Err(usage::UNSERVED.to_owned()),
+            404 if path.starts_with(METRICS) => Err(usage::NOT_SERVED_ERROR.to_owned()),
             _ => Err(body.str_at(&["message"]).to_owned()),
         }
     }

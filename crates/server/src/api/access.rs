@@ -11,7 +11,7 @@ use super::Api;
 use crate::discovery::usage;
 use crate::exchange::{Identity, Request};
 use crate::query::Query;
-use crate::route::{Measured, Route, Target};
+use crate::route::{MetricsTarget, Route, Target};
 use crate::tokens::{ISSUER, TokenError, Verified};
 
 /// The group whose members may do everything.
@@ -72,7 +72,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
         Route::Objects(target) => Err(forbidden(request, target)),
         Route::Usage(about) => Err(forbidden_usage(request, about)),
         Route::Document(parts) if is_open(parts) && request.method == Method::GET => Ok(()),
-        Route::Document(_) | Route::Nothing => {
+        Route::Document(_) | Route::NotFound => {
             let (user, verb) = (&request.identity.user, request.method.as_str().to_ascii_lowercase());
             let why = format!("User {user:?} cannot {verb} path {:?}", request.path);
             Err(Status::forbidden(Qualified { group: "", name: "" }, "", why))
@@ -83,7 +83,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
 /// Questions about oneself are anyone's.
 fn is_about_oneself(target: &Target) -> bool {
     matches!(
-        target.served.info.kind,
+        target.resource_type.info.kind,
         "SelfSubjectReview" | "SelfSubjectAccessReview" | "SelfSubjectRulesReview"
     )
 }
@@ -98,17 +98,17 @@ fn is_open(parts: &[String]) -> bool {
 }
 
 fn forbidden(request: &Request, target: &Target) -> Status {
-    let info = target.served.info;
+    let info = target.resource_type.info;
     let resource = if target.subresource.is_empty() {
         info.plural.to_owned()
     } else {
         format!("{}/{}", info.plural, target.subresource)
     };
     let why = why(request, (info.group, &resource), &target.namespace, &target.name, target.watch);
-    Status::forbidden(target.served.qualified(), &target.name, why)
+    Status::forbidden(target.resource_type.qualified(), &target.name, why)
 }
 
-fn forbidden_usage(request: &Request, about: &Measured) -> Status {
+fn forbidden_usage(request: &Request, about: &MetricsTarget) -> Status {
     let resource = Qualified { group: usage::GROUP, name: about.plural };
     let why = why(request, (resource.group, resource.name), &about.namespace, &about.name, false);
     Status::forbidden(resource, &about.name, why)

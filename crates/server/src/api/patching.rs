@@ -6,13 +6,13 @@ use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 
 use super::write::header;
-use crate::answers;
-use crate::body::{Expected, Sent, Strictness};
+use crate::body::{DecodedBody, Expected, Strictness};
 use crate::exchange::Request;
 use crate::query::Query;
+use crate::responses;
 
 /// A patch and how strictly its outcome is taken.
-pub(super) struct Patching {
+pub(super) struct ParsedPatch {
     patch: Patch,
     strictness: Strictness,
 }
@@ -21,24 +21,24 @@ pub(super) struct Patching {
 ///
 /// # Errors
 /// If the sort is not known.
-pub(super) fn sort(request: &Request) -> Result<Option<PatchType>, Status> {
+pub(super) fn patch_type(request: &Request) -> Result<Option<PatchType>, Status> {
     let kind = header(request).unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if kind == "application/apply-patch+yaml" {
         return Ok(None);
     }
-    PatchType::from_media_type(kind).map(Some).ok_or_else(answers::unsupported_patch)
+    PatchType::from_media_type(kind).map(Some).ok_or_else(responses::unsupported_patch)
 }
 
-impl Patching {
+impl ParsedPatch {
     /// Reads the patch of a request.
     ///
     /// # Errors
     /// If it is malformed.
-    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<Patching, Status> {
+    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<ParsedPatch, Status> {
         let strictness = Strictness::of(query.get("fieldValidation"));
         let patch = Patch::parse(sort, &request.body, strictness != Strictness::Ignore)
             .map_err(|error| error.to_status())?;
-        Ok(Patching { patch, strictness })
+        Ok(ParsedPatch { patch, strictness })
     }
 
     /// Whether it is seen at once that the patch does not change this field of an object.
@@ -50,7 +50,7 @@ impl Patching {
     ///
     /// # Errors
     /// If the patch does not fit, or makes something that is no such object.
-    pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<Sent, Status> {
+    pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<DecodedBody, Status> {
         let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
         let patched = self.patch.typed(patched, (expected.api_version, expected.kind))?;
@@ -66,6 +66,6 @@ impl Patching {
             }
             _ => Vec::new(),
         };
-        Ok(Sent { object: decoded.value, hollow: decoded.hollow, warnings })
+        Ok(DecodedBody { object: decoded.value, has_omitted_empty: decoded.hollow, warnings })
     }
 }

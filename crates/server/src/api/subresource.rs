@@ -17,10 +17,10 @@ use setpoint_api::status::{Reason, Status};
 
 use super::write::header;
 use super::{Api, not_allowed, unknown};
-use crate::answers;
-use crate::body::{self, Expected, Sent, Strictness};
-use crate::exchange::{Answer, Request};
+use crate::body::{self, DecodedBody, Expected, Strictness};
+use crate::exchange::{Request, Response};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 
 /// The verb that a method asks for below an object.
@@ -37,7 +37,7 @@ fn verb(method: &Method) -> Option<Verb> {
 
 /// The verb that a method asks for of an object or a collection. Nothing is made or emptied in all namespaces at once.
 fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
-    let is_whole = target.served.info.namespaced && target.namespace.is_empty();
+    let is_whole = target.resource_type.info.namespaced && target.namespace.is_empty();
     Some(match (method, target.name.is_empty()) {
         (&Method::GET, true) => Verb::List,
         (&Method::POST, true) if !is_whole => Verb::Create,
@@ -49,16 +49,16 @@ fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
 
 /// Refuses what a path does not offer.
 pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Status> {
-    if target.served.is_virtual {
+    if target.resource_type.is_virtual {
         // They are asked, and refuse by themselves what they do not answer.
         return Ok(());
     }
     if target.subresource.is_empty() {
         let verb = verb_of_objects(&request.method, target);
-        let is_known = verb.is_some_and(|verb| target.served.info.verbs.contains(verb));
+        let is_known = verb.is_some_and(|verb| target.resource_type.info.verbs.contains(verb));
         return if is_known { Ok(()) } else { Err(not_allowed(&request.method)) };
     }
-    let Some(info) = target.served.info.subresource(&target.subresource) else {
+    let Some(info) = target.resource_type.info.subresource(&target.subresource) else {
         return Err(unknown(&request.method));
     };
     if verb(&request.method).is_some_and(|verb| info.verbs.contains(verb)) {
@@ -84,7 +84,7 @@ fn object(
     expected: Expected<'_>,
 ) -> Result<(Value, Vec<String>), Status> {
     let strictness = Strictness::of(query.get("fieldValidation"));
-    let Sent { mut object, warnings, .. } =
+    let DecodedBody { mut object, warnings, .. } =
         body::object(&request.body, header(request), expected, strictness)?;
     metadata::create::ensure_namespace(&mut object, &target.namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -92,9 +92,9 @@ fn object(
 }
 
 /// The word that something was done for which there is no object to show.
-fn done() -> Answer {
+fn done() -> Response {
     let status = Status { success: true, code: 201, ..Status::failure(Reason::Unknown, "") };
-    answers::status(&status)
+    responses::status(&status)
 }
 
 impl Api {
@@ -103,7 +103,7 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         match target.subresource.as_str() {
             "scale" => self.scale(request, target, query).await,
             "binding" => self.bind(request, target, query, &target.name).await,

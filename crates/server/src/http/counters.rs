@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::metrics::{Sort, Text};
+use crate::metrics::{MetricType, Text};
 
 /// Counts since the start.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Counters {
     /// Writes them as metrics.
     pub fn write(&self, text: &mut Text) {
         let mut one = |name: &str, help: &str, value: u64| {
-            text.family(name, Sort::Counter, help);
+            text.family(name, MetricType::Counter, help);
             text.sample(name, &[], value);
         };
         one("setpoint_http_panics_total", "Panics in the service, contained.", self.panics());

@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Response, StatusCode, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use hyper::body::Incoming;
 use setpoint_api::status::Status;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::body::{Active, Held, Outgoing};
+use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
-use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, reading};
-use crate::answers;
-use crate::exchange::{Admission, Answer, Body, Cost, Identity, LARGE_BYTES, Request, Service};
+use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, request_body};
+use crate::exchange::{Admission, Body, Cost, Identity, LARGE_BYTES, Request, Response, Service};
+use crate::responses;
 use crate::tokens::bearer_token;
 use crate::uuid;
 
@@ -34,18 +34,18 @@ const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
 pub(super) async fn handle(
     connection: Arc<Connection>,
     request: http::Request<Incoming>,
-) -> Result<Response<Outgoing>, Infallible> {
-    let active = Active::begin(Arc::clone(&connection));
+) -> Result<http::Response<ResponseBody>, Infallible> {
+    let active = ActiveRequest::begin(Arc::clone(&connection));
     let shared = &connection.shared;
     let (parts, body) = request.into_parts();
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let (answer, held) = match admit(&connection, parts, now) {
+    let (response, held) = match admit(&connection, parts, now) {
         Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
-        Err(refusal) => (*refusal, Held::new(active)),
+        Err(refusal) => (*refusal, ResponseResources::new(active)),
     };
-    Ok(respond(answer, &method, (id, now), accepts_gzip, held))
+    Ok(respond(response, &method, (id, now), accepts_gzip, held))
 }
 
 /// Authenticates and authorizes a request by its head, and takes a place for it. Its body is not read yet.
@@ -53,14 +53,14 @@ fn admit(
     connection: &Connection,
     parts: http::request::Parts,
     now: u64,
-) -> Result<(Request, Admission), Box<Answer>> {
-    let refused = |status: Status| Box::new(answers::status(&status));
+) -> Result<(Request, Admission), Box<Response>> {
+    let refused = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
         check_host(&parts.headers).map_err(refused)?;
     }
     let identity = authenticate(connection, &parts.headers, now);
     let identity = identity.ok_or_else(|| refused(Status::unauthorized("Unauthorized")))?;
-    if !connection.standing.authenticate(&connection.shared) {
+    if !connection.auth_state.authenticate(&connection.shared) {
         return Err(refused(Status::too_many_requests("Too many connections, please try again later.", 1)));
     }
     check_headers(&parts.headers).map_err(refused)?;
@@ -90,33 +90,33 @@ async fn answer(
     connection: &Connection,
     mut request: Request,
     body: Incoming,
-    Admission { place, mut cost }: Admission,
-    active: Active,
-) -> (Answer, Held) {
+    Admission { permit, mut cost }: Admission,
+    active: ActiveRequest,
+) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut held = Held::new(active);
-    held.place = place;
+    let mut held = ResponseResources::new(active);
+    held.permit = permit;
     let mut bodies = shared.bodies.reserve(&request.identity.user);
-    match reading::read(body, &shared.bounds, &mut bodies).await {
+    match request_body::read(body, &shared.bounds, &mut bodies).await {
         Ok(body) => request.body = body,
-        Err(status) => return (answers::status(&status), held),
+        Err(status) => return (responses::status(&status), held),
     }
     connection.activity.moved();
     if request.body.len() >= LARGE_BYTES {
         cost = Cost::Large;
     }
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
-    let mut bytes = shared.answers.reserve(&request.identity.user);
-    let answer = contained(shared, request, cost).await;
+    let mut bytes = shared.responses.reserve(&request.identity.user);
+    let response = contained(shared, request, cost).await;
     // The answer of a write is never withheld if its commit has happened.
-    let has_effect = !is_read && answer.status.is_success();
-    if !bytes.grow(answer.body.held_bytes()) && !has_effect {
+    let has_effect = !is_read && response.status.is_success();
+    if !bytes.grow(response.body.held_bytes()) && !has_effect {
         let status =
             Status::too_many_requests("Too many large answers in flight, please try again later.", 1);
-        return (answers::status(&status), held);
+        return (responses::status(&status), held);
     }
     held.bytes = Some(bytes);
-    (answer, held)
+    (response, held)
 }
 
 /// Refuses an HTTP/1.1 request without exactly one `Host`, as the protocol demands.
@@ -143,20 +143,20 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
 }
 
 /// The answer of the service, whatever becomes of it.
-async fn contained(shared: &Shared, request: Request, cost: Cost) -> Answer {
+async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
     let begun = Instant::now();
-    let answer = match cost {
+    let response = match cost {
         Cost::Small => guarded(&*shared.service, request).await,
         Cost::Large => {
             let service = Arc::clone(&shared.service);
             let answering = shared.workers.spawn(async move { guarded(&*service, request).await });
-            OnWorker(answering).await
+            WorkerTask(answering).await
         }
     };
-    match answer {
-        Some(answer) => {
-            let (code, took) = (answer.status.as_u16(), begun.elapsed());
+    match response {
+        Some(response) => {
+            let (code, took) = (response.status.as_u16(), begun.elapsed());
             // What this server cannot do, and says so, is no failure of it.
             if code >= 500 && code != 501 {
                 tracing::warn!(%method, %path, code, ?took, "a request failed");
@@ -165,20 +165,22 @@ async fn contained(shared: &Shared, request: Request, cost: Cost) -> Answer {
             } else {
                 tracing::debug!(%method, %path, code, ?took, "request");
             }
-            answer
+            response
         }
         None => {
             shared.counters.panicked();
             tracing::error!(%method, %path, "the request made the server panic");
-            answers::status(&Status::internal_error("this request made the server panic: its log tells more"))
+            responses::status(&Status::internal_error(
+                "this request made the server panic: its log tells more",
+            ))
         }
     }
 }
 
 /// A task on a worker, canceled when its client goes.
-pub(super) struct OnWorker<T>(pub JoinHandle<Option<T>>);
+pub(super) struct WorkerTask<T>(pub JoinHandle<Option<T>>);
 
-impl<T> Future for OnWorker<T> {
+impl<T> Future for WorkerTask<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -186,7 +188,7 @@ impl<T> Future for OnWorker<T> {
     }
 }
 
-impl<T> Drop for OnWorker<T> {
+impl<T> Drop for WorkerTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -196,24 +198,24 @@ impl<T> Drop for OnWorker<T> {
 ///
 /// The service must hold whatever it shares with other requests to its own standard of being safe to unwind;
 /// its locks do not poison.
-async fn guarded(service: &dyn Service, request: Request) -> Option<Answer> {
+async fn guarded(service: &dyn Service, request: Request) -> Option<Response> {
     let mut answering = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+        Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
         Err(_) => Poll::Ready(None),
     })
     .await
 }
 
 fn respond(
-    answer: Answer,
+    response: Response,
     method: &Method,
     (id, now): (HeaderValue, u64),
     accepts_gzip: bool,
-    held: Held,
-) -> Response<Outgoing> {
-    let Answer { status, mut headers, body } = answer;
+    held: ResponseResources,
+) -> http::Response<ResponseBody> {
+    let Response { status, mut headers, body } = response;
     headers.entry(AUDIT_ID).or_insert(id);
     headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
     headers.insert(DATE, date::header(now));
@@ -221,12 +223,12 @@ fn respond(
         Body::Whole(parts) if *method == Method::HEAD => {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
-            Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, held)
+            ResponseBody::new(Body::Whole(Vec::new()), &mut headers, false, held)
         }
-        _ if *method == Method::HEAD => Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, held),
-        body => Outgoing::new(body, &mut headers, accepts_gzip, held),
+        _ if *method == Method::HEAD => ResponseBody::new(Body::Whole(Vec::new()), &mut headers, false, held),
+        body => ResponseBody::new(body, &mut headers, accepts_gzip, held),
     };
-    let mut response = Response::new(body);
+    let mut response = http::Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response

@@ -17,7 +17,7 @@ use tokio::time::Sleep;
 const BURST_BYTES: usize = 128 * 1024;
 
 /// A stream whose writes fail once the peer has taken nothing for a while.
-pub(super) struct Guarded {
+pub(super) struct BoundedStream {
     stream: TcpStream,
     timeout: Duration,
     /// Bytes written since other tasks had their turn.
@@ -26,9 +26,9 @@ pub(super) struct Guarded {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Guarded {
-    pub fn new(stream: TcpStream, timeout: Duration) -> Guarded {
-        Guarded { stream, timeout, burst: 0, stalled: None }
+impl BoundedStream {
+    pub fn new(stream: TcpStream, timeout: Duration) -> BoundedStream {
+        BoundedStream { stream, timeout, burst: 0, stalled: None }
     }
 
     /// `true` if the burst is used up: the task is woken again behind all that are ready.
@@ -60,7 +60,7 @@ impl Guarded {
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for BoundedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,7 +70,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for BoundedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -28,9 +28,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::answers;
-use crate::exchange::{Admission, Answer, Body, Chunks, Cost, Frames, Part, Request};
-use setpoint_pki::certs::{Pair, Pki};
+use crate::exchange::{Admission, Body, BodyPart, Chunks, Cost, Frames, Request, Response};
+use crate::responses;
+use setpoint_pki::certs::{CertifiedKey, Pki};
 
 /// A service with something of each sort.
 struct Sample {
@@ -62,7 +62,7 @@ struct Numbers {
 }
 
 impl Chunks for Numbers {
-    fn next_chunk(&mut self) -> Option<Part> {
+    fn next_chunk(&mut self) -> Option<BodyPart> {
         assert!(!self.panics || self.next < 10, "an encoder that panics");
         self.next += 1;
         (self.next <= 40).then(|| format!("{:0>20000}", self.next - 1).into())
@@ -97,10 +97,10 @@ impl Drop for Feed {
 }
 
 impl Service for Sample {
-    fn admit(&self, head: &Request) -> Result<Admission, Box<Answer>> {
+    fn admit(&self, head: &Request) -> Result<Admission, Box<Response>> {
         assert!(head.body.is_empty(), "a request is admitted before its body is read");
         match head.path.as_str() {
-            "/full" => Err(Box::new(answers::status(&Status::too_many_requests("full", 1)))),
+            "/full" => Err(Box::new(responses::status(&Status::too_many_requests("full", 1)))),
             path if path.starts_with("/worker") => {
                 Ok(Admission { cost: Cost::Large, ..Admission::default() })
             }
@@ -108,7 +108,7 @@ impl Service for Sample {
         }
     }
 
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
         assert_ne!(request.path, "/panic", "a service that panics at once");
         Box::pin(async move {
             let body = match request.path.as_str() {
@@ -147,7 +147,7 @@ impl Service for Sample {
             };
             let is_refused = request.path == "/large-refused";
             let status = if is_refused { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-            Answer { status, headers: HeaderMap::new(), body }
+            Response { status, headers: HeaderMap::new(), body }
         })
     }
 }
@@ -170,7 +170,7 @@ async fn start(bounds: Bounds) -> Running {
     let counters = Arc::new(Counters::default());
     let drain = Duration::from_secs(5);
     let threads = Threads::start(ThreadCounts { reactors: 2, workers: 2, on_worker_start: || () }).unwrap();
-    let options = Options { bounds, threads, entropy: 9, drain, counters: Arc::clone(&counters) };
+    let options = ServeOptions { bounds, threads, entropy: 9, drain, counters: Arc::clone(&counters) };
     let (stop, stopped) = oneshot::channel();
     let stopped = async move { stopped.await.unwrap_or(()) };
     let service: Arc<dyn Service> = Arc::clone(&sample) as _;
@@ -189,7 +189,7 @@ impl Running {
         self.connect_as(alpn, with_certificate.then_some(&self.pki.admin)).await
     }
 
-    async fn connect_as(&self, alpn: &str, who: Option<&Pair>) -> TlsStream<TcpStream> {
+    async fn connect_as(&self, alpn: &str, who: Option<&CertifiedKey>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -359,12 +359,12 @@ async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
         {
             let mut client = running.client(alpn).await;
             // A client whose huge body is not even read may see the connection end before the answer.
-            let Ok(answer) = client.open(request(Method::POST, "/", "x".repeat(bytes))).await else {
+            let Ok(response) = client.open(request(Method::POST, "/", "x".repeat(bytes))).await else {
                 assert!(bytes > BODY_BYTES_MAX + BODY_DISCARD_MAX, "{alpn}, {bytes}");
                 continue;
             };
-            assert_eq!(answer.status().as_u16(), expected, "{alpn}, {bytes}");
-            let body = String::from_utf8(read(answer.into_body()).await.unwrap()).unwrap();
+            assert_eq!(response.status().as_u16(), expected, "{alpn}, {bytes}");
+            let body = String::from_utf8(read(response.into_body()).await.unwrap()).unwrap();
             let refusal = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
             assert_eq!(body.contains(refusal), expected == 413, "{body}");
         }
@@ -416,8 +416,8 @@ async fn a_panic_costs_one_request() {
         }
         assert_eq!(client.get("/").await.0, StatusCode::OK);
         // The head may not have left yet; either way the client learns that this was no end.
-        if let Ok(answer) = client.open(request(Method::GET, "/stream-panic", String::new())).await {
-            assert!(read(answer.into_body()).await.is_err());
+        if let Ok(response) = client.open(request(Method::GET, "/stream-panic", String::new())).await {
+            assert!(read(response.into_body()).await.is_err());
         }
         assert_eq!(running.client(alpn).await.get("/").await.0, StatusCode::OK);
     }
@@ -430,8 +430,8 @@ async fn a_stream_ends_when_its_client_goes() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
-        let answer = client.open(request(Method::GET, "/stream", String::new())).await.unwrap();
-        let mut body = answer.into_body();
+        let response = client.open(request(Method::GET, "/stream", String::new())).await.unwrap();
+        let mut body = response.into_body();
         assert_eq!(next(&mut body).await.unwrap().unwrap(), "first");
         drop((body, client));
         running.sample.stream_gone.notified().await;
@@ -565,17 +565,17 @@ async fn headers_are_bounded() {
         let mut long = request(Method::GET, "/", String::new());
         long.headers_mut().insert("x-long", "x".repeat(HEADER_BYTES_MAX + 1).parse().unwrap());
         for request in [many, long] {
-            let answer = match running.client(alpn).await.open(request).await {
-                Ok(answer) => answer,
+            let response = match running.client(alpn).await.open(request).await {
+                Ok(response) => response,
                 // The connection may end while the client still writes, and then it does not read.
                 Err(error) => {
                     assert_eq!(alpn, "http/1.1", "{error}");
                     continue;
                 }
             };
-            assert_eq!(answer.status().as_u16(), 431, "{alpn}");
-            assert_eq!(answer.headers()["content-type"], "application/json", "{alpn}");
-            let body = read(answer.into_body()).await.unwrap();
+            assert_eq!(response.status().as_u16(), 431, "{alpn}");
+            assert_eq!(response.headers()["content-type"], "application/json", "{alpn}");
+            let body = read(response.into_body()).await.unwrap();
             let status = setpoint_api::json::parse(&body).unwrap();
             assert_eq!(status.str_at(&["kind"]), "Status", "{alpn}");
             assert!(status.str_at(&["message"]).contains("header fields"), "{alpn}");
@@ -592,13 +592,13 @@ async fn what_is_no_http_is_refused_with_a_status() {
     {
         let mut stream = running.connect("http/1.1", true).await;
         stream.write_all(bad.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         // The server ends the connection without a farewell, which reads as an error.
-        let _ = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{bad:?}: {answer}");
-        let body = answer.split("\r\n\r\n").nth(1).unwrap();
-        assert!(answer.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
+        let _ = stream.read_to_end(&mut response).await;
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{bad:?}: {response}");
+        let body = response.split("\r\n\r\n").nth(1).unwrap();
+        assert!(response.contains(&format!("content-length: {}\r\n", body.len())), "{response}");
         let status = setpoint_api::json::parse(body.as_bytes()).unwrap();
         assert_eq!(status.str_at(&["reason"]), "BadRequest");
     }

@@ -53,9 +53,9 @@ struct Reactor {
 }
 
 /// Place of a connection on its reactor, given back when it is dropped.
-pub(super) struct Seat(Arc<AtomicUsize>);
+pub(super) struct ReactorSlot(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for ReactorSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -80,11 +80,11 @@ impl Threads {
     }
 
     /// Returns the reactor with the fewest connections, with a seat on it.
-    pub(super) fn seat(&self) -> (&Handle, Seat) {
+    pub(super) fn assign_reactor(&self) -> (&Handle, ReactorSlot) {
         let connections = |reactor: &&Reactor| reactor.connections.load(Ordering::Relaxed);
         let reactor = self.reactors.iter().min_by_key(connections).expect("there is at least one reactor");
         reactor.connections.fetch_add(1, Ordering::Relaxed);
-        (&reactor.handle, Seat(Arc::clone(&reactor.connections)))
+        (&reactor.handle, ReactorSlot(Arc::clone(&reactor.connections)))
     }
 
     /// Returns the executor of the workers.

@@ -49,22 +49,22 @@ pub enum TlsError {
 
 /// How connections are secured. The certificates can be replaced while it serves.
 pub struct Tls {
-    secured: RwLock<Secured>,
+    secured: RwLock<TlsState>,
 }
 
 /// What a new connection needs.
 #[derive(Clone)]
-pub(super) struct Secured {
+pub(super) struct TlsState {
     pub acceptor: TlsAcceptor,
     verifier: Arc<dyn ClientCertVerifier>,
     /// Certificates that were verified against this authority, shared by all connections: a client that opens many
     /// has its certificate verified once.
-    known: Arc<Mutex<BTreeMap<Box<[u8]>, Verified>>>,
+    known: Arc<Mutex<BTreeMap<Box<[u8]>, Verification>>>,
 }
 
-impl Secured {
+impl TlsState {
     /// Verifies the certificates of a client, unless they are known.
-    fn verified(&self, chain: &[CertificateDer<'static>], now: u64) -> Verified {
+    fn verified(&self, chain: &[CertificateDer<'static>], now: u64) -> Verification {
         // A certificate of an intermediate authority depends on the rest of the chain.
         let known_by = if let [own] = chain { Some(own) } else { None };
         let known = known_by.and_then(|own| self.known.lock().get(own.as_ref()).cloned());
@@ -75,7 +75,7 @@ impl Secured {
         let expires = chain.first().and_then(|own| validity(own)).map(|(_, end)| end.0 / 1_000_000);
         let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
         let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
-        let verified = Verified { at: now, until, identity };
+        let verified = Verification { at: now, until, identity };
         if let Some(own) = known_by.filter(|_| verified.identity.is_some()) {
             let mut known = self.known.lock();
             if known.len() >= KNOWN_MAX {
@@ -104,20 +104,20 @@ impl Secured {
 /// The certificate that a client showed in its handshake. Connections live long, so it is verified again as time goes
 /// on: exactly when it expires, and every [`VERIFIED_FOR`] for the authorities above it.
 pub(super) struct ClientCertificate {
-    tls: Secured,
+    tls: TlsState,
     chain: Vec<CertificateDer<'static>>,
-    verified: Mutex<Verified>,
+    verified: Mutex<Verification>,
 }
 
 /// Result of the last verification. Times are seconds since 1970.
 #[derive(Clone)]
-struct Verified {
+struct Verification {
     at: u64,
     until: u64,
     identity: Option<Identity>,
 }
 
-impl Verified {
+impl Verification {
     /// `true` if the certificate need not be verified again. The clock may have been set back, perhaps to before the
     /// certificate is valid.
     fn holds_at(&self, now: u64) -> bool {
@@ -126,7 +126,7 @@ impl Verified {
 }
 
 impl ClientCertificate {
-    pub fn new(tls: Secured, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
+    pub fn new(tls: TlsState, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
         let chain: Vec<_> = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
         let verified = Mutex::new(tls.verified(&chain, now));
         ClientCertificate { tls, chain, verified }
@@ -144,9 +144,9 @@ impl ClientCertificate {
 
 /// Lets any certificate through the handshake; only its key is checked. See the module's documentation.
 #[derive(Debug)]
-struct Lenient(Arc<dyn ClientCertVerifier>);
+struct DeferredVerifier(Arc<dyn ClientCertVerifier>);
 
-impl ClientCertVerifier for Lenient {
+impl ClientCertVerifier for DeferredVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.0.root_hint_subjects()
     }
@@ -211,12 +211,12 @@ impl Tls {
         Arc::clone(self.secured.read().acceptor.config())
     }
 
-    pub(super) fn secured(&self) -> Secured {
+    pub(super) fn secured(&self) -> TlsState {
         self.secured.read().clone()
     }
 }
 
-fn secured(pki: &Pki) -> Result<Secured, TlsError> {
+fn secured(pki: &Pki) -> Result<TlsState, TlsError> {
     let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;
@@ -227,14 +227,14 @@ fn secured(pki: &Pki) -> Result<Secured, TlsError> {
     let key = PrivateKeyDer::from_pem_slice(pki.server.key.as_bytes())?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
-        .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
+        .with_client_cert_verifier(Arc::new(DeferredVerifier(Arc::clone(&verifier))))
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.ignore_client_order = true;
     // A resumed session would not look at the client's certificate again, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, known: Arc::default() })
+    Ok(TlsState { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, known: Arc::default() })
 }
 
 /// The library's ciphers, AES with 128 bits before 256: it takes a quarter less time, and nobody breaks either.

@@ -19,7 +19,7 @@ const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
 
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
+pub(super) struct ContinueToken {
     /// At which revision; none if with whatever is newest.
     pub revision: Option<Revision>,
     /// When the page before was read.
@@ -30,7 +30,7 @@ pub(super) struct Token {
 
 /// Why a text is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TokenError {
+pub(super) enum ContinueTokenError {
     #[error("continue key is not valid: illegal base64 data at input byte {0}")]
     Base64(usize),
     #[error("continue key is not valid: {0}")]
@@ -47,7 +47,7 @@ pub(super) enum TokenError {
     Path(String),
 }
 
-impl Token {
+impl ContinueToken {
     pub fn to_text(&self) -> String {
         let revision = self.revision.map_or(-1, |revision| i64::try_from(revision.0).unwrap_or(i64::MAX));
         let mut map = Map::with_capacity(4);
@@ -59,32 +59,33 @@ impl Token {
         BASE64.encode(json::to_vec(&map.into()))
     }
 
-    pub fn parse(text: &str) -> Result<Token, TokenError> {
-        let bytes = BASE64.decode(text).map_err(|error| TokenError::Base64(position(&error, text)))?;
-        let value = json::parse(&bytes).map_err(|error| TokenError::Json(told(&error, &bytes)))?;
+    pub fn parse(text: &str) -> Result<ContinueToken, ContinueTokenError> {
+        let bytes =
+            BASE64.decode(text).map_err(|error| ContinueTokenError::Base64(position(&error, text)))?;
+        let value = json::parse(&bytes).map_err(|error| ContinueTokenError::Json(told(&error, &bytes)))?;
         if value.as_map().is_none() {
-            return Err(TokenError::Type("value into Go value of type storage.continueToken"));
+            return Err(ContinueTokenError::Type("value into Go value of type storage.continueToken"));
         }
         if value.str_at(&["v"]) != VERSION {
-            return Err(TokenError::Version(value.str_at(&["v"]).to_owned()));
+            return Err(ContinueTokenError::Version(value.str_at(&["v"]).to_owned()));
         }
         let number = |name: &str| value.get(name).and_then(Value::as_i64);
         let revision = match number("rv") {
-            None | Some(0) => return Err(TokenError::Revision),
+            None | Some(0) => return Err(ContinueTokenError::Revision),
             Some(number) => u64::try_from(number).ok().map(Revision),
         };
         let start = value.str_at(&["start"]);
         if start.is_empty() {
-            return Err(TokenError::Empty);
+            return Err(ContinueTokenError::Empty);
         }
         let after = start.strip_suffix('\0').unwrap_or(start);
         let path = after.strip_prefix('/').unwrap_or(after);
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err(TokenError::Path(start.to_owned()));
+            return Err(ContinueTokenError::Path(start.to_owned()));
         }
         // One that does not say when it was made is not ours, and has expired.
         let issued = Time(number("at").unwrap_or(i64::MIN / 2));
-        Ok(Token { revision, issued, after: path.to_owned() })
+        Ok(ContinueToken { revision, issued, after: path.to_owned() })
     }
 }
 
@@ -120,8 +121,8 @@ mod tests {
     #[test]
     fn a_token_comes_back() {
         for revision in [Some(Revision(7)), None] {
-            let token = Token { revision, issued: Time(-3), after: "a/ü".into() };
-            assert_eq!(Token::parse(&token.to_text()), Ok(token));
+            let token = ContinueToken { revision, issued: Time(-3), after: "a/ü".into() };
+            assert_eq!(ContinueToken::parse(&token.to_text()), Ok(token));
         }
     }
 
@@ -146,7 +147,7 @@ mod tests {
             ),
             (encoded("{\"v\":\"meta.k8s.io/v1\",\"rv\":1,\"start\":\"../x\"}"), "../x"),
         ] {
-            let error = Token::parse(&text).unwrap_err().to_string();
+            let error = ContinueToken::parse(&text).unwrap_err().to_string();
             assert_eq!(error, format!("continue key is not valid: {expected}"), "{text}");
         }
     }

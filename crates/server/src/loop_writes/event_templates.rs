@@ -17,9 +17,9 @@ use setpoint_reconcile::News;
 use setpoint_store::{Draft, Expect, Snapshot};
 
 use super::typed;
+use crate::codec;
 use crate::exchange::Identity;
-use crate::pipeline::{Step, Wish, World, Writer, create, guard_namespace};
-use crate::stored;
+use crate::pipeline::{DesiredObject, RequestContext, Step, Writer, create, guard_namespace};
 
 /// The texts that every Event has.
 const GIVEN: [&[&str]; 13] = [
@@ -35,7 +35,7 @@ const GIVEN: [&[&str]; 13] = [
     &["source", "component"],
     &["type"],
     &["reportingComponent"],
-    TOLD,
+    FIRST_TIMESTAMP,
 ];
 /// The texts that only some have.
 const OPTIONAL: [&[&str]; 4] =
@@ -44,8 +44,8 @@ const NAMESPACE: &[&str] = &["metadata", "namespace"];
 /// The namespace of what the Event is about: that of the Event; none if it is about something that is in none.
 const ABOUT_NAMESPACE: &[&str] = &["involvedObject", "namespace"];
 /// When it was told, for the first time and for the last.
-const TOLD: &[&str] = &["firstTimestamp"];
-const TOLD_LAST: &[&str] = &["lastTimestamp"];
+const FIRST_TIMESTAMP: &[&str] = &["firstTimestamp"];
+const LAST_TIMESTAMP: &[&str] = &["lastTimestamp"];
 /// Where Events about what is in no namespace go.
 const DEFAULT_NAMESPACE: &str = "default";
 
@@ -54,15 +54,15 @@ const MARKED_UID: [u64; 3] = [1, 2, 3];
 const MARKED_NOW: Time = Time::from_seconds(2);
 
 /// How many forms there are: for each way to have what is optional.
-const FORMS: usize = 1 << (OPTIONAL.len() + 1);
-static PRINTED: [OnceLock<Option<Form>>; FORMS] = [const { OnceLock::new() }; FORMS];
+const TEMPLATES: usize = 1 << (OPTIONAL.len() + 1);
+static TEMPLATE_CACHE: [OnceLock<Option<EventTemplate>>; TEMPLATES] = [const { OnceLock::new() }; TEMPLATES];
 
 /// An Event cut into what is always the same, and what follows it.
-struct Form {
+struct EventTemplate {
     pieces: Vec<(Box<[u8]>, Slot)>,
     end: Box<[u8]>,
     /// What it can be selected by.
-    fields: Vec<(&'static str, Filled)>,
+    fields: Vec<(&'static str, FieldValue)>,
 }
 
 /// What is filled in.
@@ -84,17 +84,17 @@ struct Stamp<'a> {
 }
 
 /// The value of a field that Events can be selected by.
-enum Filled {
+enum FieldValue {
     Slot(Slot),
     /// The same in all of a form.
     Always(String),
 }
 
-impl Filled {
+impl FieldValue {
     fn text<'t>(&'t self, texts: &Texts<'t>, stamp: &Stamp<'t>) -> &'t str {
         match self {
-            Filled::Slot(slot) => slot.text(texts, stamp),
-            Filled::Always(text) => text,
+            FieldValue::Slot(slot) => slot.text(texts, stamp),
+            FieldValue::Always(text) => text,
         }
     }
 }
@@ -122,47 +122,49 @@ struct Texts<'a> {
 
 /// What the creation of an Event comes to; nothing if the pipeline has to say.
 pub(super) fn create(
-    served: &'static ResourceType,
+    resource_type: &'static ResourceType,
     news: &News,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Option<Result<Step, Status>> {
-    let written = Written::of(news);
+    let written = RenderedFields::of(news);
     let texts = Texts::of(news, &written)?;
     let key = &news.event;
     let (namespace, name) = (news.namespace(), key.name());
-    if world.snapshot.get(key).is_some() || !served.rules.name_rule().check(name).is_empty() {
+    if context.snapshot.get(key).is_some() || !resource_type.rules.name_rule().check(name).is_empty() {
         return None;
     }
-    let form = PRINTED[texts.form()].get_or_init(|| Form::print(served, &texts)).as_ref()?;
+    let template = TEMPLATE_CACHE[texts.template_index()]
+        .get_or_init(|| EventTemplate::render(resource_type, &texts))
+        .as_ref()?;
     let stamp = Stamp {
         manager: &writer.manager,
-        uid: &create::uid(world.entropy),
-        now: &Seconds(world.now).to_string(),
+        uid: &create::uid(context.entropy),
+        now: &Seconds(context.now).to_string(),
     };
-    let (bytes, hole) = form.fill(&texts, &stamp)?;
-    let fields = form.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
+    let (bytes, hole) = template.fill(&texts, &stamp)?;
+    let fields = template.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
     let draft = Draft::with_hole(bytes, hole).fields(fields);
-    let draft = stored::expiring(draft, served, world.now);
-    let guarded = guard_namespace(writer.proposal(world), world, namespace, served, name);
+    let draft = codec::expiring(draft, resource_type, context.now);
+    let guarded = guard_namespace(writer.proposal(context), context, namespace, resource_type, name);
     Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Expect::Absent, draft)))))
 }
 
 /// What is no text in news, as an Event shows it.
-struct Written {
+struct RenderedFields {
     revision: String,
-    told: String,
+    timestamp: String,
 }
 
-impl Written {
-    fn of(news: &News) -> Written {
-        Written { revision: news.about.revision.to_string(), told: Seconds(news.at).to_string() }
+impl RenderedFields {
+    fn of(news: &News) -> RenderedFields {
+        RenderedFields { revision: news.about.revision.to_string(), timestamp: Seconds(news.at).to_string() }
     }
 }
 
 impl<'a> Texts<'a> {
     /// The texts of an Event, in the order of [`GIVEN`] and [`OPTIONAL`], if it has all that there must be.
-    fn of(news: &'a News, written: &'a Written) -> Option<Texts<'a>> {
+    fn of(news: &'a News, written: &'a RenderedFields) -> Option<Texts<'a>> {
         let (about, namespace) = (&news.about, news.namespace());
         let given = [
             news.event.name(),
@@ -177,19 +179,19 @@ impl<'a> Texts<'a> {
             &news.said_by,
             news.severity.as_str(),
             &news.said_by,
-            &written.told,
+            &written.timestamp,
         ];
         let optional = [about.part.as_str(), &news.host, &news.host, news.action];
-        let is_told = written.told.len() == "0000-00-00T00:00:00Z".len() && news.at != UNSET;
+        let is_timestamp_whole = written.timestamp.len() == "0000-00-00T00:00:00Z".len() && news.at != UNSET;
         let is_there = about.key.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace;
-        let is_plain = is_told && is_there && given.iter().all(|text| !text.is_empty());
+        let is_plain = is_timestamp_whole && is_there && given.iter().all(|text| !text.is_empty());
         is_plain.then_some(Texts { given, optional, has_namespace: about.key.namespace().is_some() })
     }
 
     /// The number of the form that it fits.
-    fn form(&self) -> usize {
+    fn template_index(&self) -> usize {
         let bits = self.optional.iter().map(|text| !text.is_empty()).chain([self.has_namespace]);
-        bits.fold(0, |form, bit| form << 1 | usize::from(bit))
+        bits.fold(0, |index, bit| index << 1 | usize::from(bit))
     }
 
     /// The slots of the form that it fits, each with its mark.
@@ -197,7 +199,7 @@ impl<'a> Texts<'a> {
         let given = GIVEN.iter().enumerate().map(|(at, path)| {
             let mark = match *path {
                 NAMESPACE if !self.has_namespace => DEFAULT_NAMESPACE.to_owned(),
-                TOLD => Seconds(Time::from_seconds(1)).to_string(),
+                FIRST_TIMESTAMP => Seconds(Time::from_seconds(1)).to_string(),
                 _ => format!("given-{at}"),
             };
             (Slot::Given(at), mark)
@@ -213,9 +215,9 @@ impl<'a> Texts<'a> {
     }
 }
 
-impl Form {
+impl EventTemplate {
     /// Has the pipeline make an Event with marks for texts, and cuts it at them.
-    fn print(served: &ResourceType, texts: &Texts<'_>) -> Option<Form> {
+    fn render(resource_type: &ResourceType, texts: &Texts<'_>) -> Option<EventTemplate> {
         let marks = texts.marks();
         let mark = |wanted| marks.iter().find(|(slot, _)| *slot == wanted).map_or("", |(_, mark)| mark);
         let mut event = Value::map();
@@ -233,7 +235,7 @@ impl Form {
         }
         let given =
             |path| GIVEN.iter().position(|given| *given == path).map_or("", |at| mark(Slot::Given(at)));
-        put(TOLD_LAST, given(TOLD).into());
+        put(LAST_TIMESTAMP, given(FIRST_TIMESTAMP).into());
         put(&["count"], Value::Int(1));
         if texts.has_namespace {
             put(ABOUT_NAMESPACE, given(NAMESPACE).into());
@@ -244,25 +246,25 @@ impl Form {
             dry_run: false,
             reconciler: String::new(),
         };
-        let world = World {
+        let context = RequestContext {
             snapshot: &Snapshot::default(),
             now: MARKED_NOW,
             entropy: MARKED_UID,
             tolerations: Default::default(),
         };
-        let wish = Wish::of(typed(served, event).ok()?);
-        let mut made = create::make(served, wish, &writer, &world).ok()?.object;
+        let desired = DesiredObject::new(typed(resource_type, event).ok()?);
+        let mut made = create::make(resource_type, desired, &writer, &context).ok()?.object;
         let filled = |text: &str| match marks.iter().find(|(_, mark)| mark == text) {
-            Some((slot, _)) => Filled::Slot(*slot),
-            None => Filled::Always(text.to_owned()),
+            Some((slot, _)) => FieldValue::Slot(*slot),
+            None => FieldValue::Always(text.to_owned()),
         };
-        let fields = served.rules.fields(&made);
+        let fields = resource_type.rules.fields(&made);
         let fields = fields.into_iter().map(|(name, text)| (name, filled(&text))).collect();
-        let (text, hole) = stored::text(served, &mut made)?;
-        Some(Form { fields, ..Form::cut(&text, hole as usize, &marks) })
+        let (text, hole) = codec::text(resource_type, &mut made)?;
+        Some(EventTemplate { fields, ..EventTemplate::cut(&text, hole as usize, &marks) })
     }
 
-    fn cut(text: &[u8], hole: usize, marks: &[(Slot, String)]) -> Form {
+    fn cut(text: &[u8], hole: usize, marks: &[(Slot, String)]) -> EventTemplate {
         let mut cuts = vec![(hole, hole, Slot::Revision)];
         for (slot, mark) in marks {
             // A text is a mark only as a whole, with its quotes.
@@ -276,7 +278,7 @@ impl Form {
             pieces.push((text[end..from].into(), slot));
             end = to;
         }
-        Form { pieces, end: text[end..].into(), fields: Vec::new() }
+        EventTemplate { pieces, end: text[end..].into(), fields: Vec::new() }
     }
 
     /// The text of an Event, and where its revision goes.

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 /// What sort of numbers a family holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum MetricType {
     /// It only rises.
     Counter,
     /// It rises and falls.
@@ -19,13 +19,13 @@ pub struct Text(String);
 
 impl Text {
     /// Begins a family; its samples follow.
-    pub fn family(&mut self, name: &str, sort: Sort, help: &str) {
-        let sort = match sort {
-            Sort::Counter => "counter",
-            Sort::Gauge => "gauge",
-            Sort::Histogram => "histogram",
+    pub fn family(&mut self, name: &str, metric_type: MetricType, help: &str) {
+        let metric_type = match metric_type {
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         };
-        self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
+        self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {metric_type}\n"));
     }
 
     /// Adds a sample.
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn families_samples_and_histograms_are_written_as_scrapers_read_them() {
         let mut text = Text::default();
-        text.family("a_total", Sort::Counter, "Things.");
+        text.family("a_total", MetricType::Counter, "Things.");
         text.sample("a_total", &[("x", "1\"\\\n"), ("y", "")], 3);
         text.sample("a_total", &[], 4);
         text.histogram("h", &[("x", "1")], [(0.005, 1), (1.0, 2)].into_iter(), 3, 2.5);

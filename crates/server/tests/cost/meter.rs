@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderMap, HeaderValue, Method};
 use setpoint_api::{ManualClock, Time};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Answer, Body, Identity, Request, Service};
+use setpoint_server::exchange::{Body, Identity, Request, Response, Service};
 use setpoint_store::{Retention, Store};
 
 /// Where the dumps go; set for processes that are measured.
@@ -164,11 +164,11 @@ fn last_line<'a>(text: &'a [u8], start: &[u8]) -> &'a [u8] {
 
 /// The only function whose instructions are counted; see [`MEASURED`].
 #[inline(never)]
-fn measured_request(runtime: &tokio::runtime::Runtime, api: &Api, request: Request) -> Answer {
+fn measured_request(runtime: &tokio::runtime::Runtime, api: &Api, request: Request) -> Response {
     runtime.block_on(api.answer(request))
 }
 
-fn shown(answer: Answer) -> (u16, Vec<u8>) {
+fn shown(answer: Response) -> (u16, Vec<u8>) {
     let mut out = Vec::new();
     if let Body::Whole(parts) = &answer.body {
         parts.iter().for_each(|part| out.extend_from_slice(part));

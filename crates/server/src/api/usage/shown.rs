@@ -11,22 +11,22 @@ use setpoint_api::resource_types::api_version;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Map, Time, Value, json, value};
-use setpoint_runtime::queries::usage::Used;
+use setpoint_runtime::queries::usage::UsageSample;
 
-use crate::answers::{self, table_options};
 use crate::discovery::usage::{GROUP, VERSION, kind};
-use crate::exchange::Answer;
+use crate::exchange::Response;
 use crate::media::View;
 use crate::query::Query;
+use crate::responses::{self, table_options};
 
 /// One, as the client wants it.
 pub(super) fn answer_one(
     plural: &str,
-    used: &Used,
+    used: &UsageSample,
     view: View,
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let plain = object(plural, used, now);
     let mut whole = Map::new();
     whole.insert("kind", kind(plural));
@@ -41,7 +41,7 @@ pub(super) fn answer_one(
         View::Metadata(version) | View::MetadataList(version) => {
             let mut out = Vec::new();
             write_partial(&whole, version, &mut out);
-            Ok(answers::json_bytes(200, vec![out.into()]))
+            Ok(responses::json_bytes(200, vec![out.into()]))
         }
     }
 }
@@ -49,11 +49,11 @@ pub(super) fn answer_one(
 /// All, as the client wants them.
 pub(super) fn answer_list(
     plural: &str,
-    used: &[Used],
+    used: &[UsageSample],
     view: View,
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let objects = used.iter().map(|used| object(plural, used, now));
     match view {
         View::Whole => {
@@ -67,27 +67,27 @@ pub(super) fn answer_list(
             Ok(written(&list, query))
         }
         View::Table(version) => {
-            let rows: Vec<(&Used, Value)> = used.iter().zip(objects).collect();
+            let rows: Vec<(&UsageSample, Value)> = used.iter().zip(objects).collect();
             Ok(written(&table(&rows, query, version)?, query))
         }
         View::Metadata(version) | View::MetadataList(version) => {
             let (objects, mut out): (Vec<Value>, _) = (objects.collect(), Vec::new());
             write_partial_list(&objects, ListMeta::default(), version, &mut out);
-            Ok(answers::json_bytes(200, vec![out.into()]))
+            Ok(responses::json_bytes(200, vec![out.into()]))
         }
     }
 }
 
-fn written(value: &Value, query: &Query) -> Answer {
+fn written(value: &Value, query: &Query) -> Response {
     if query.flag("pretty") != Some(true) {
-        return answers::document(value);
+        return responses::document(value);
     }
     let mut out = Vec::new();
     json::write_pretty(value, &mut out);
-    answers::json_bytes(200, vec![out.into()])
+    responses::json_bytes(200, vec![out.into()])
 }
 
-fn object(plural: &str, used: &Used, now: Time) -> Value {
+fn object(plural: &str, used: &UsageSample, now: Time) -> Value {
     let mut metadata = Map::with_capacity(4);
     metadata.insert("name", used.name.as_str());
     if !used.namespace.is_empty() {
@@ -139,7 +139,7 @@ fn span(window: Duration) -> String {
 }
 
 /// A table whose columns are the resources that were measured.
-fn table(rows: &[(&Used, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
+fn table(rows: &[(&UsageSample, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
     let include = table_options(query, version)?.include;
     let resources: BTreeSet<&str> = rows
         .iter()
@@ -162,7 +162,7 @@ fn table(rows: &[(&Used, Value)], query: &Query, version: MetaVersion) -> Result
     columns.extend(resources.iter().map(|resource| column(resource, "quantity", "")));
     columns.push(column("Window", "duration", ""));
     fields.insert("columnDefinitions", columns);
-    let row = |(used, object): &(&Used, Value)| {
+    let row = |(used, object): &(&UsageSample, Value)| {
         let mut cells = vec![Value::from(used.name.as_str())];
         cells.extend(resources.iter().map(|resource| {
             let parts = used.parts.values().filter_map(|usage| usage.get(*resource));

@@ -16,9 +16,9 @@ fn key(labels: &str) -> ViewKey {
 }
 
 fn items() -> Arc<Items> {
-    let served = resource_types::find("", "v1", "configmaps").unwrap();
+    let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
     let form = (Form::Json, View::Whole);
-    Items::new(Vec::new(), ItemEncoder::new(served, form, TableOptions::default(), Time::EPOCH), None)
+    Items::new(Vec::new(), ItemEncoder::new(resource_type, form, TableOptions::default(), Time::EPOCH), None)
 }
 
 fn at(changed: u64) -> Version {

@@ -16,15 +16,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const REFUSED: &[u8] = b"HTTP/1.1 4";
 
 /// A stream on which no refusal goes out bare.
-pub(super) struct Refusing<S> {
+pub(super) struct ErrorBodyStream<S> {
     stream: S,
     /// What is left of a refusal that goes out in the place of a bare one.
     rest: Bytes,
 }
 
-impl<S> Refusing<S> {
-    pub fn new(stream: S) -> Refusing<S> {
-        Refusing { stream, rest: Bytes::new() }
+impl<S> ErrorBodyStream<S> {
+    pub fn new(stream: S) -> ErrorBodyStream<S> {
+        ErrorBodyStream { stream, rest: Bytes::new() }
     }
 }
 
@@ -60,7 +60,7 @@ fn refusal(code: u16) -> Bytes {
     [head.into_bytes(), body].concat().into()
 }
 
-impl<S: AsyncWrite + Unpin> Refusing<S> {
+impl<S: AsyncWrite + Unpin> ErrorBodyStream<S> {
     /// Writes a refusal in the place of `head` if that is a bare one; nothing if it is not. All of `head` counts as
     /// written once the refusal is.
     fn replace(&mut self, context: &mut Context<'_>, head: &[u8]) -> Option<Poll<io::Result<usize>>> {
@@ -82,7 +82,7 @@ impl<S: AsyncWrite + Unpin> Refusing<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Refusing<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ErrorBodyStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -92,7 +92,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Refusing<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Refusing<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ErrorBodyStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -7,27 +7,27 @@ use setpoint_api::Key;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// How many namespaces may go on at a time, if they have places of their own.
-const PLACES: usize = 64;
+const LOCKS: usize = 64;
 
 /// Who is at the quotas of which namespaces.
-pub(super) struct Turns([Mutex<()>; PLACES]);
+pub(super) struct QuotaLocks([Mutex<()>; LOCKS]);
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns(std::array::from_fn(|_| Mutex::default()))
+impl Default for QuotaLocks {
+    fn default() -> QuotaLocks {
+        QuotaLocks(std::array::from_fn(|_| Mutex::default()))
     }
 }
 
-impl Turns {
+impl QuotaLocks {
     /// Takes a turn at the quotas of the namespace of this one. Says whether others came first.
-    pub(super) async fn take(&self, quota: &Key) -> (MutexGuard<'_, ()>, bool) {
+    pub(super) async fn lock(&self, quota: &Key) -> (MutexGuard<'_, ()>, bool) {
         // Namespaces that share a place wait for each other in vain, which is rare and does no harm.
         let namespace = quota.namespace().unwrap_or_default().bytes();
-        let place = namespace.fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
-        let place = &self.0[place % PLACES];
-        match place.try_lock() {
-            Ok(turn) => (turn, false),
-            Err(_) => (place.lock().await, true),
+        let lock = namespace.fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        let lock = &self.0[lock % LOCKS];
+        match lock.try_lock() {
+            Ok(guard) => (guard, false),
+            Err(_) => (lock.lock().await, true),
         }
     }
 }
