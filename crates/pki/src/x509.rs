@@ -1,7 +1,9 @@
-//! What requests for certificates, and certificates, say in their own bytes (PKCS#10, X.509).
+//! Parser of certificate requests (PKCS#10) and certificates (X.509).
 //!
-//! Reading is pure, and a request that was read is whole: every name in it could be read, and whoever made it had the
-//! key that it names. Where upstream's words for a fault are known to people, they are the same.
+//! Parsing is pure. A parsed request is complete: every name in it could be read, and its signature proves possession
+//! of the key. Error texts are upstream's where clients know them.
+//!
+//! Start at [`CertificateRequest::from_base64`].
 
 use aws_lc_rs::signature::{
     ECDSA_P521_SHA256_ASN1, ECDSA_P521_SHA384_ASN1, ECDSA_P521_SHA512_ASN1,
@@ -18,73 +20,73 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// The name of the largest curve.
+/// Object identifier of the curve P-521.
 const P521: &str = "1.3.132.0.35";
 
-/// What is wrong with a request or a certificate.
+/// Failure to parse a request or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseX509Error {
-    /// It is not in its wrapping.
+    /// Not PEM of the expected type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Wrapping,
-    /// Something follows it.
+    /// Data follows the structure.
     #[error("asn1: syntax error: trailing data")]
     Trailing,
-    /// It has not the form.
+    /// Malformed structure.
     #[error("asn1: structure error: {0}")]
     Form(String),
-    /// An address in it is none.
+    /// Invalid IP address.
     #[error("x509: cannot parse IP address of length {0}")]
     Address(usize),
-    /// Its key or signature is of a sort that nobody here can check.
+    /// The key or signature algorithm is not supported.
     #[error("x509: cannot verify signature: algorithm unimplemented")]
     Algorithm,
-    /// Whoever made it has not the key that it names.
+    /// The signature does not match the key of the request.
     #[error("{0}")]
     Signature(&'static str),
 }
 
-/// The names of a request, by their sort.
+/// Subject alternative names, by type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubjectAltNames {
-    /// Names of hosts.
+    /// DNS names.
     pub dns: Vec<String>,
-    /// Addresses of mail.
+    /// Email addresses.
     pub emails: Vec<String>,
-    /// Addresses of hosts.
+    /// IP addresses.
     pub addresses: Vec<std::net::IpAddr>,
-    /// Names of resources.
+    /// URIs.
     pub uris: Vec<String>,
 }
 
 impl SubjectAltNames {
-    /// Whether there are none.
+    /// `true` if there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.dns.is_empty() && self.emails.is_empty() && self.addresses.is_empty() && self.uris.is_empty()
     }
 }
 
-/// A request that is well formed and signed.
+/// A well-formed request with a valid signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// Who it is for, as it was encoded.
+    /// Subject, DER-encoded.
     pub subject: Vec<u8>,
-    /// The public key, as it was encoded.
+    /// Public key, DER-encoded.
     pub public_key: Vec<u8>,
     /// The last common name; empty if there is none.
     pub common_name: String,
     /// The organizations, in their order.
     pub organizations: Vec<String>,
-    /// The other names.
+    /// Subject alternative names.
     pub names: SubjectAltNames,
 }
 
 impl CertificateRequest {
-    /// Reads a request as objects hold it: PEM, and that in base64.
+    /// Parses a request as API objects hold it: base64 of PEM.
     ///
     /// # Errors
-    /// If it is none, or not signed with its own key.
+    /// If it is malformed, or not signed with its own key.
     pub fn from_base64(text: &str) -> Result<CertificateRequest, ParseX509Error> {
         let text = STANDARD.decode(text).map_err(|_| ParseX509Error::Wrapping)?;
         match pem::next_block(&text) {
@@ -95,10 +97,10 @@ impl CertificateRequest {
         }
     }
 
-    /// Reads a request.
+    /// Parses a request in DER.
     ///
     /// # Errors
-    /// If it is none, or not signed with its own key.
+    /// If it is malformed, or not signed with its own key.
     pub fn from_der(der: &[u8]) -> Result<CertificateRequest, ParseX509Error> {
         let (rest, request) = X509CertificationRequest::from_der(der)
             .map_err(|error| ParseX509Error::Form(X509Error::from(error).to_string()))?;
@@ -111,7 +113,7 @@ impl CertificateRequest {
             name.as_str().map(str::to_owned).map_err(|error| ParseX509Error::Form(error.to_string()))
         };
         let organizations = info.subject.iter_organization().map(text).collect::<Result<_, _>>()?;
-        // Of several common names the last one counts, as for whoever reads the certificate upstream.
+        // Of several common names the last one counts, as in Go's parser.
         let common_name = info.subject.iter_common_name().last().map(text).transpose()?;
         Ok(CertificateRequest {
             subject: info.subject.as_raw().to_vec(),
@@ -122,7 +124,7 @@ impl CertificateRequest {
         })
     }
 
-    /// What it says, for those who decide about it.
+    /// Fields of the request, as the answer to a planner's query.
     #[must_use]
     pub fn facts(&self) -> Value {
         let texts = |list: &[String]| Value::from(list.to_vec());
@@ -138,13 +140,13 @@ impl CertificateRequest {
     }
 }
 
-/// Demands that a request is signed with the key that it names.
+/// Verifies that a request is signed with its own key.
 fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), ParseX509Error> {
     let info = &request.certification_request_info;
     let algorithm = request.signature_algorithm.algorithm.to_id_string();
     let curve = info.subject_pki.algorithm.parameters.as_ref();
     let curve = curve.and_then(|curve| curve.as_oid().ok()).map(|curve| curve.to_id_string());
-    // What the parsing library does not check: keys that are smaller or larger than it likes.
+    // Key sizes and curves that the parsing library does not support.
     let ours: Option<&'static dyn VerificationAlgorithm> = match (algorithm.as_str(), curve.as_deref()) {
         ("1.2.840.113549.1.1.11", _) => Some(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY),
         ("1.2.840.113549.1.1.13", _) => Some(&RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY),
@@ -183,7 +185,7 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<SubjectAltNames, Pars
                 GeneralName::RFC822Name(name) => names.emails.push(ascii(name)?),
                 GeneralName::URI(name) => names.uris.push(ascii(name)?),
                 GeneralName::IPAddress(bytes) => names.addresses.push(address(bytes)?),
-                // Names of other sorts do not come into the certificate.
+                // Names of other types are not copied to the certificate.
                 _ => {}
             }
         }
@@ -224,8 +226,8 @@ pub fn subject(der: &[u8]) -> Option<Subject> {
     })
 }
 
-/// The life of a certificate in DER: valid from the first time to the second one, both included; none if it is no
-/// certificate. Whoever keeps a connection asks once and compares the times with the clock at each request.
+/// Validity of a certificate in DER, both ends included; `None` if it cannot be parsed. A connection parses it once
+/// and compares it with the clock at each request.
 #[must_use]
 pub fn validity(der: &[u8]) -> Option<(Time, Time)> {
     let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
@@ -234,13 +236,13 @@ pub fn validity(der: &[u8]) -> Option<(Time, Time)> {
     rest.is_empty().then(|| (time(validity.not_before), time(validity.not_after)))
 }
 
-/// `true` if `now` is within a life that [`validity`] gave. The last second counts whole, as in Go.
+/// `true` if `now` is within the validity. The whole last second counts, as in Go.
 #[must_use]
 pub fn is_valid_at((begin, end): (Time, Time), now: Time) -> bool {
     begin <= now && now.0.div_euclid(1_000_000) <= end.0.div_euclid(1_000_000)
 }
 
-/// What is wrong with the first certificate that is none among those that objects hold: PEM, and that in base64.
+/// Error of the first invalid certificate in base64 of PEM, as API objects hold it.
 #[must_use]
 pub fn certificates_fault(text: &str) -> Option<String> {
     let text = STANDARD.decode(text).ok()?;
@@ -336,7 +338,7 @@ mod tests {
             let mut der = made(&key);
             let at = at % der.len();
             der[at] ^= flip;
-            // A signature has more than one encoding, so what is accepted must at least say the same.
+            // A signature has more than one encoding, so only the decoded content must match.
             if let Ok(read) = CertificateRequest::from_der(&der) {
                 assert_eq!(read, CertificateRequest::from_der(&made(&key)).unwrap());
             }

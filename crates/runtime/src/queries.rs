@@ -73,10 +73,10 @@ impl QueryHandler {
         Ok(())
     }
 
-    /// Answers a question.
+    /// Answers a query.
     ///
     /// # Errors
-    /// If there is no answer: then why, in words for people.
+    /// If there is no answer: the reason, for the log.
     pub fn answer(&self, ask: &Ask, now: Time, entropy: &Entropy) -> Result<Value, String> {
         let question = &ask.question;
         match ask.whom {

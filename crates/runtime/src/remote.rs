@@ -1,7 +1,7 @@
-//! The loop in a process of its own: it lists, watches and writes over HTTP, and acts while it holds the Lease.
+//! Remote shell of the loop: lists, watches and writes over HTTP while it holds the Lease.
 //!
-//! Each resource has a task that lists and watches it; writes go out together. Only one task touches the loop, so
-//! that it needs no lock.
+//! Each resource has a task that lists and watches it, and each write a task that sends it. Only one task touches the
+//! engine, so it needs no lock. Start at [`Remote::run`].
 
 mod queries;
 mod watch;
@@ -24,16 +24,16 @@ use crate::client::{Client, ClientError};
 use crate::in_process::SLEEP_MAX;
 use crate::queries::QueryHandler;
 
-/// How many reports may wait to be taken in.
+/// Reports that can be queued for the loop.
 const REPORTS_MAX: usize = 4096;
-/// How many of its own writes the loop remembers, to know their echo in a watch.
+/// Own writes that are remembered, to attribute their watch events.
 const OWN_WRITES_MAX: usize = 4096;
-/// How long a request may take before it counts as lost. A server ends what takes it longer than a minute.
+/// Time after which a request counts as lost. A server ends requests after a minute.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Where the Lease is kept.
+/// Path of the Leases.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// What tasks tell the loop.
+/// Message from a task to the loop.
 enum Report {
     Listed { resource: Resource, objects: Vec<Object>, revision: Revision },
     Changed(Observed),
@@ -44,27 +44,27 @@ enum Report {
 
 /// A loop over HTTP.
 pub struct Remote {
-    /// The connection for watches.
+    /// Connection for watches.
     pub watches: Arc<Client>,
-    /// The connection for writes, so that they never wait behind watches.
+    /// Connection for writes, so that they never wait behind watches.
     pub writes: Arc<Client>,
-    /// The name of the Lease.
+    /// Name of the Lease.
     pub lease: &'static str,
-    /// The name under which it is held, as `host_id`.
+    /// Holder identity, as `host_id`.
     pub identity: String,
-    /// How it counts the time as a candidate.
+    /// Timing of the leader election.
     pub timing: Timing,
-    /// Tells the time.
+    /// Wall clock and uptime.
     pub clock: Arc<dyn Clock>,
-    /// Gives random numbers.
+    /// Random numbers.
     pub entropy: Arc<Entropy>,
-    /// Answers queries that do not need the server.
+    /// Handler of queries that do not need the server.
     pub queries: Arc<QueryHandler>,
-    /// How long a write or a list may take before it counts as lost; [`REQUEST_TIMEOUT`] unless there is a reason.
+    /// Time after which a write or a list counts as lost; usually [`REQUEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
-/// The time of a candidate and its loop, see [`LoopTime`].
+/// Time of a candidate and its loop, see [`LoopTime`].
 struct LoopClock {
     clock: Arc<dyn Clock>,
     time: LoopTime,
@@ -79,7 +79,7 @@ impl LoopClock {
         self.time.now(self.clock.uptime())
     }
 
-    /// Follows the wall clock. A leader calls this before it asks whether it still leads.
+    /// Follows the wall clock. A leader calls this before it checks its Lease.
     fn follow(&mut self, elector: &mut Elector) -> Option<Jump> {
         let jump = self.time.follow(self.clock.now(), self.clock.uptime())?;
         let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
@@ -89,24 +89,24 @@ impl LoopClock {
     }
 }
 
-/// What the loop knows while it leads.
+/// State of the loop during one leadership.
 #[derive(Default)]
 struct LeaderState {
-    /// Which reconciler caused which revision.
+    /// Reconcilers by the revision of their write.
     own_writes: BTreeMap<u64, Arc<str>>,
-    /// Who could not answer, and was complained about.
+    /// Targets whose failure has been logged.
     failed_targets: BTreeSet<&'static str>,
 }
 
 impl Remote {
-    /// Runs for ever: waits to be the leader, acts while it is, and starts anew when it no longer is. `engine` makes
-    /// a loop that knows nothing yet.
+    /// Runs forever: acquires the Lease, runs a new loop while it holds it, and starts over. `engine` creates a loop
+    /// with an empty world.
     ///
     /// # Errors
-    /// Never, but if the server refuses us altogether at the start.
+    /// If the first request fails.
     pub async fn run(&self, engine: impl Fn() -> Engine) -> Result<(), ClientError> {
         let mut elector = Elector::new(self.identity.clone()).with_timing(self.timing);
-        // The first answer tells whether this can work at all.
+        // Fails early if the server is unreachable.
         self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
         let mut clock = LoopClock::new(&self.clock);
         loop {
@@ -117,7 +117,7 @@ impl Remote {
         }
     }
 
-    /// Waits until the Lease is ours.
+    /// Waits until this process holds the Lease.
     async fn acquire(&self, elector: &mut Elector, clock: &mut LoopClock) {
         let mut logged = None;
         loop {
@@ -135,9 +135,11 @@ impl Remote {
         }
     }
 
-    /// Looks at the Lease, and takes or renews it. What fails, or takes so long that it may as well have failed, is
-    /// tried again next time: a server that hangs must not keep a leader from noticing that it leads no longer.
-    /// Says why it is not ours.
+    /// Acquires or renews the Lease. Errors and timeouts are retried in the next period: a server that hangs must not
+    /// keep a leader from noticing that its Lease has expired.
+    ///
+    /// # Errors
+    /// The reason why the Lease is not held.
     async fn try_acquire_or_renew(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
         elector.tries(clock.now());
         let tried = tokio::time::timeout(self.timing.retry_period, self.update_lease(elector, clock)).await;
@@ -183,11 +185,11 @@ impl Remote {
         Ok(())
     }
 
-    /// Acts, for as long as the Lease is ours.
+    /// Runs the loop while this process holds the Lease.
     async fn lead(&self, elector: &mut Elector, clock: &mut LoopClock, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
-        // A list may come again before all have come once.
+        // A resource may be listed again before all have been listed once.
         let resources = || resource_types::stored().map(|stored| &stored.resource);
         let mut unlisted: BTreeSet<&Resource> = resources().collect();
         for resource in resources() {
@@ -217,14 +219,15 @@ impl Remote {
                 next = inbox.try_recv().ok();
             }
             if clock.now() >= elector.next() {
-                // If there is an outcome in time, the candidate knows it.
+                // The elector has the outcome; an error is retried.
                 let _ = self.try_acquire_or_renew(elector, clock).await;
             }
-            // The wait above may have outlasted the leadership.
+            // The Lease may have expired during the request.
             if !elector.leads(clock.now()) {
                 break;
             }
-            // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
+            // Planning starts when every resource is listed: with an incomplete world a planner would create objects
+            // twice.
             if unlisted.is_empty() {
                 let planned = engine.turn(clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
@@ -242,7 +245,7 @@ impl Remote {
             }
             while tasks.try_join_next().is_some() {}
         }
-        // Dropping the tasks ends what is under way; whether a write was done is found in the world next time.
+        // Dropping the tasks cancels requests in flight; the next leadership lists their effects.
     }
 
     fn queries(&self) -> RemoteQueries {
@@ -286,17 +289,17 @@ fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time,
     }
 }
 
-/// Why a server refused something.
+/// Message of a `Status` body.
 fn status_message(body: &[u8]) -> String {
     json::parse(body).unwrap_or_default().str_at(&["message"]).to_owned()
 }
 
-/// The text of the field of a body's `metadata`.
+/// A text field of a body's `metadata`.
 fn meta<'a>(body: &'a Value, field: &str) -> &'a str {
     body.str_at(&["metadata", field])
 }
 
-/// The time a change is counted from: when it arrived.
+/// Time of a change: its arrival.
 fn arrived(clock: &dyn Clock) -> Time {
     clock.now()
 }

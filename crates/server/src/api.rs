@@ -1,4 +1,6 @@
-//! The service behind the sockets: reads a request, has the pipeline decide, performs it.
+//! API service: routes a request, has the pipeline decide, and executes the decision.
+//!
+//! [`Api`] implements [`Service`](crate::exchange::Service), so it runs without sockets. Start at [`service`].
 
 mod access;
 mod components;
@@ -50,20 +52,20 @@ use crate::{bootstrap, codec, list, responses, unenforced, watch};
 pub use access::review_access;
 pub(crate) use write::commit_status;
 
-/// What a service needs from outside.
+/// Configuration of an API service.
 #[derive(Clone)]
 pub struct Options {
-    /// Tells the time.
+    /// Wall clock and uptime.
     pub clock: Arc<dyn Clock>,
-    /// Gives random numbers.
+    /// Random numbers.
     pub entropy: Arc<Entropy>,
-    /// The address to tell clients, `host:port`.
+    /// Address for clients, `host:port`.
     pub address: String,
-    /// The address of the server that is behind the `kubernetes` service, if others can reach it.
+    /// Endpoint of the `kubernetes` Service, if other machines can reach this one.
     pub advertised: Option<SocketAddr>,
-    /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
+    /// Service CIDRs, the primary family first. If empty, the stored ones stay.
     pub service_ranges: Vec<Cidr>,
-    /// For how long pods stay on nodes that are not well, unless they say.
+    /// Default toleration seconds of pods.
     pub tolerations: Tolerations,
 }
 
@@ -83,13 +85,13 @@ pub struct Api {
     quota_locks: QuotaLocks,
 }
 
-/// In which series a request is counted, and since when.
+/// Series of a request, and its start.
 type Counting = (SeriesKey, Instant);
 
-/// The service over `store`, with what every cluster has from the start.
+/// Creates the service over `store`, and bootstraps the cluster.
 ///
 /// # Errors
-/// If that cannot be written.
+/// If a bootstrap object cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let api = Api {
         store,
@@ -110,28 +112,28 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
 }
 
 impl Api {
-    /// Has the health of something else asked for too.
+    /// Adds a health check.
     #[must_use]
     pub fn with_check(mut self, check: Check) -> Api {
         self.health.add(check);
         self
     }
 
-    /// With tokens of service accounts that hold beyond the next start: their key is kept in `dir`.
+    /// Keeps the signing key of service account tokens in `dir`, so that tokens stay valid after a restart.
     #[must_use]
     pub fn with_tokens_in(mut self, dir: Option<PathBuf>) -> Api {
         self.tokens = Tokens::new(dir);
         self
     }
 
-    /// With other bounds on what is done at a time.
+    /// Replaces the bounds on requests in flight.
     #[must_use]
     pub fn with_bounds(mut self, inflight: Inflight) -> Api {
         self.inflight = inflight;
         self
     }
 
-    /// Shows how a loop does, in the metrics and under `/setpoint/loop`.
+    /// Reports the state of a loop in the metrics and under `/setpoint/loop`.
     pub fn show(&self, engine: &Arc<Mutex<Engine>>) {
         let shown = Arc::clone(engine);
         if self.engine.set(Arc::clone(engine)).is_ok() {
@@ -139,19 +141,19 @@ impl Api {
         }
     }
 
-    /// Has somebody answer for nodes.
+    /// Sets the source of container logs.
     pub fn set_log_source(&self, nodes: Arc<dyn LogSource>) {
-        // Whoever came first answers; nobody wires two.
+        // The first source stays; only one is ever set.
         let _ = self.log_source.set(nodes);
     }
 
-    /// What is counted, for others to add to.
+    /// The metrics, so that other components can register theirs.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// From now on the server says that it is not ready, so that nobody sends new work its way.
+    /// Makes `/readyz` fail, so that load balancers stop sending requests.
     pub fn begin_shutdown(&self) {
         self.health.begin_shutdown();
     }
@@ -180,7 +182,7 @@ impl Service for Api {
     }
 }
 
-/// Warnings that follow from the resource alone: it is deprecated, or what is written has no effect.
+/// Warnings that depend on the resource alone: it is deprecated, or writes of it have no effect.
 fn warnings(request: &Request, target: &Target) -> Vec<String> {
     let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
     let unenforced =
@@ -189,7 +191,7 @@ fn warnings(request: &Request, target: &Target) -> Vec<String> {
 }
 
 impl Api {
-    /// Answers a request, and counts it.
+    /// Handles a request, and counts it.
     async fn count(&self, request: Request) -> Response {
         let begun = Instant::now();
         let route = route(&request.path);
@@ -197,7 +199,7 @@ impl Api {
         let accept = request.headers.get(ACCEPT).cloned().filter(|_| has_forms(&route));
         let accept = accept.as_ref().and_then(|accept| accept.to_str().ok());
         let response = match self.respond(request, route, (key, begun)).await {
-            // All that is not read by programs is put together as JSON, and becomes YAML here alone.
+            // Everything but objects is encoded as JSON, and converted to YAML here.
             Ok(response) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
                 Form::Yaml => responses::to_yaml(response),
                 _ => response,
@@ -214,7 +216,7 @@ impl Api {
         match route {
             Route::Objects(target) => {
                 subresource::check_verb(&request, &target)?;
-                // What comes from a node or through it has whatever form it has.
+                // Logs and proxied responses have a form of their own.
                 if !matches!(target.subresource.as_str(), "log" | "exec" | "attach" | "portforward" | "proxy")
                 {
                     check_accept(&request, offered(&request, &target))?;
@@ -331,7 +333,7 @@ impl Api {
     }
 }
 
-/// Whether what a path leads to comes in several forms.
+/// `true` if the route offers several media types.
 fn has_forms(route: &Route) -> bool {
     match route {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
@@ -339,33 +341,33 @@ fn has_forms(route: &Route) -> bool {
     }
 }
 
-/// The form in which the client wants to be answered; JSON if there is none that it takes.
+/// Form of the response that the client accepts; JSON if there is none.
 fn negotiated(accept: Option<&str>) -> Form {
     media::wanted(accept, |_, _| true).map_or(Form::Json, |(form, _)| form)
 }
 
-/// The form and the view that the client wants and can have.
+/// Form and view that the client accepts.
 fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form != Form::Protobuf || view == View::Whole;
     media::wanted(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
-/// The view that the client wants of what comes as text only.
+/// View that the client accepts of a text-only resource.
 fn wanted_view(request: &Request) -> Result<View, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let view = media::wanted(accept, |form, _| form != Form::Protobuf).map(|(_, view)| view);
     view.ok_or_else(|| Status::not_acceptable(&media::ACCEPTED[..2]))
 }
 
-/// The form that the client wants of an object that has no other view.
+/// Form that the client accepts of an object without other views.
 fn wanted_whole(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |_, view| view == View::Whole;
     media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
-/// The media types that a path of objects offers: only a list can be followed.
+/// Media types that a route offers: only collections can be watched.
 fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
     const LISTED: [&str; 5] = [
         "application/json",
@@ -378,18 +380,18 @@ fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
     if lists || target.watch { &LISTED } else { &media::ACCEPTED }
 }
 
-/// Refuses a client that takes nothing of what a path offers.
+/// 406 if the client accepts no offered media type.
 fn check_accept(request: &Request, offered: &[&str]) -> Result<(), Status> {
     let accept = request.headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("unreadable"));
     if media::is_offered(accept, offered) { Ok(()) } else { Err(responses::not_offered(offered)) }
 }
 
-/// The answer to a method that there is not at a path.
+/// 405 for an unsupported method.
 fn not_allowed(method: &Method) -> Status {
     Status::generic(405, &Generic { method: method.as_str(), ..Generic::default() })
 }
 
-/// The answer to a path below the API that leads nowhere.
+/// 404 for an unknown path below the API.
 fn unknown(method: &Method) -> Status {
     let about = Generic { method: method.as_str(), ..Generic::default() };
     Status::generic(404, &about)

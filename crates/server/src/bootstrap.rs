@@ -1,4 +1,7 @@
-//! What every cluster has from the start, made where it is not there yet.
+//! Bootstrap: creates the objects that every cluster has, if they are missing.
+//!
+//! Runs at each start: namespaces, the `kubernetes` Service with its endpoints, ServiceCIDR, priority classes, flow
+//! schemas. Existing objects are not changed, except for the endpoints of this server.
 
 use std::net::SocketAddr;
 
@@ -17,23 +20,23 @@ use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{DesiredObject, RequestContext, Step, Writer};
 
-/// Those of the namespaces without which a cluster cannot work.
+/// Namespaces without which a cluster cannot work.
 pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Who bootstraps.
+/// User that bootstraps.
 const USER: &str = "system:apiserver";
-/// Under which name it owns what it writes.
+/// Field manager of bootstrap objects.
 const MANAGER: &str = "kube-apiserver";
 
-/// Makes it.
+/// Creates the missing objects.
 ///
 /// # Errors
-/// If something cannot be written.
+/// If one cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
     let bootstrapper = Bootstrapper { store, options, manager: MANAGER };
-    // What does not build upon one another goes into the log together, so that a start waits for few syncs.
+    // Independent objects share a log sync, so that a start waits for few of them.
     let mut tickets = Vec::new();
     for name in NAMESPACES {
         let namespace = value!({"metadata": {"name": (name)}});
@@ -73,7 +76,7 @@ fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
-/// Proposes the networks of Services.
+/// Proposes the default ServiceCIDR.
 fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
     let snapshot = bootstrapper.store.snapshot();
@@ -104,7 +107,7 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
     }
 }
 
-/// Proposes how requests share the server.
+/// Proposes flow schemas and priority levels.
 fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<Ticket>, Status> {
     let levels = builtin::level_names()
         .map(|name| ("prioritylevelconfigurations", name, builtin::level_spec(name).unwrap_or_default()));
@@ -119,14 +122,14 @@ fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<Ticket>, Status> {
     Ok(tickets)
 }
 
-/// Proposes to say behind the `kubernetes` service where this server is. That may be elsewhere than at the last start.
+/// Proposes endpoints of the `kubernetes` Service. The address may differ from that of the last start.
 fn advertise(
     bootstrapper: &Bootstrapper<'_>,
     address: SocketAddr,
 ) -> Result<impl Iterator<Item = Ticket>, Status> {
     let ip = address.ip().to_string();
     let ports = value!([{"name": "https", "port": (i64::from(address.port())), "protocol": "TCP"}]);
-    // Nobody needs to copy these endpoints to slices: their slice is made here.
+    // The EndpointSlice is created here, so it must not be mirrored from the Endpoints.
     let labels = value!({"endpointslice.kubernetes.io/skip-mirror": "true"});
     let endpoints = value!({
         "metadata": {"name": "kubernetes", "labels": (labels)},
@@ -154,7 +157,7 @@ fn description(class: &str) -> &'static str {
     }
 }
 
-/// Writes what a cluster has from the start.
+/// Proposes bootstrap objects.
 #[derive(Clone, Copy)]
 struct Bootstrapper<'a> {
     store: &'a Store,
@@ -163,12 +166,12 @@ struct Bootstrapper<'a> {
 }
 
 impl Bootstrapper<'_> {
-    /// Proposes an object of a group and resource if it is not there. What has become of it since is not touched.
+    /// Proposes an object unless it exists. An existing object is not changed.
     fn make(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
         self.write(resource, namespace, object, false)
     }
 
-    /// Proposes an object, or to put it in the place of what is there.
+    /// Proposes to create or replace an object.
     fn set(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
         self.write(resource, namespace, object, true)
     }
@@ -203,7 +206,7 @@ impl Bootstrapper<'_> {
             Some(record) => {
                 match update(resource_type, Subresource::None, desired, record, &writer, &context) {
                     Ok(decided) => decided.step,
-                    // What cannot become what it should be, as a slice of another family, is made anew.
+                    // An object that cannot be updated, such as a slice of another family, is deleted and created.
                     Err(status) if status.code == 422 => {
                         let proposal =
                             writer.proposal(&context).delete(key, Expect::Revision(record.revision()));

@@ -1,4 +1,4 @@
-//! What is served, for clients to find out: the old documents and the aggregated one.
+//! Discovery documents: legacy (`/api`, `/apis`, `/apis/GROUP/VERSION`) and aggregated.
 
 pub mod usage;
 
@@ -13,14 +13,14 @@ use setpoint_api::{Map, Value, json};
 
 use setpoint_api::resource_types::{self, ResourceType, api_version};
 
-/// The version that is reported.
+/// Kubernetes version that is reported.
 pub const VERSION: &str = "v1.37.0";
 
-/// A document that never changes, with a tag by which clients know it again.
+/// A static document with its ETag.
 pub struct TaggedDocument {
     /// The document.
     pub json: Bytes,
-    /// Its tag, without quotes.
+    /// ETag, without quotes.
     pub tag: String,
 }
 
@@ -32,14 +32,13 @@ impl TaggedDocument {
     }
 }
 
-/// The tag of bytes.
+/// ETag of bytes.
 #[must_use]
 pub fn tag(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// The document that shows everything at once below a path; nothing if there is none. `measures` says whether it is
-/// told what nodes and pods use.
+/// Aggregated discovery document at a path; `None` if there is none. `measures` includes `metrics.k8s.io`.
 #[must_use]
 pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static TaggedDocument> {
     static CORE: LazyLock<TaggedDocument> =
@@ -56,7 +55,7 @@ pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static TaggedDocum
     }
 }
 
-/// The document at a path of parts; nothing if there is none. `measures` says whether it is told what nodes and pods use.
+/// Legacy document at a path; `None` if there is none. `measures` includes `metrics.k8s.io`.
 #[must_use]
 pub fn document(parts: &[&str], address: &str, measures: bool) -> Option<Value> {
     match parts {
@@ -77,7 +76,7 @@ pub fn document(parts: &[&str], address: &str, measures: bool) -> Option<Value> 
     }
 }
 
-/// The paths at the root, with those of `more`.
+/// Paths at the root, with those of `more`.
 #[must_use]
 pub fn paths(more: impl Iterator<Item = String>, measures: bool) -> Value {
     let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
@@ -100,7 +99,7 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     map.into()
 }
 
-/// Every group but the core, with its versions.
+/// Every group but the core group, with its versions.
 fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for resource_type in
@@ -112,7 +111,7 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
             None => groups.push((resource_type.info.group, vec![resource_type.info.version])),
         }
     }
-    // Of two versions of a group the newer comes first, which clients take to be the preferred one.
+    // The newer version comes first: clients take the first one as preferred.
     groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
     let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
     groups.sort_by_key(|(group, _)| place(group));
@@ -122,7 +121,7 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     groups
 }
 
-/// The order in which clients look through the groups for a kind that they know only by its name.
+/// Group priority, by which clients resolve a bare resource name.
 const PRECEDENCE: [&str; 20] = [
     "apiregistration.k8s.io",
     "apps",
@@ -224,7 +223,7 @@ fn resource_list(group: &str, version: &str) -> Value {
     list
 }
 
-/// Tells clients when the version changes in which objects are stored.
+/// Hash of the storage version, by which clients notice a migration.
 fn storage_version_hash(resource_type: &ResourceType) -> String {
     let (group, version) = resource_type.storage();
     let text = format!("{group}/{version}/{}", resource_type.info.kind);
@@ -247,7 +246,7 @@ fn subresource(resource_type: &ResourceType, sub: &SubresourceInfo) -> Value {
     entry
 }
 
-/// The document that shows everything at once.
+/// The aggregated document.
 fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     let items = groups.iter().map(|(group, versions)| {
         let versions = versions.iter().map(|version| {
@@ -282,7 +281,7 @@ fn aggregated_resource(resource_type: &ResourceType) -> Value {
     };
     let mut entry = map([
         ("resource", info.plural.into()),
-        // A kind of the group and version that it is listed under does not name them again.
+        // A kind in its own group and version does not repeat them.
         ("responseKind", kind("", "", info.kind)),
         ("scope", if info.namespaced { "Namespaced" } else { "Cluster" }.into()),
         ("singularResource", info.singular.into()),
@@ -355,7 +354,7 @@ mod tests {
 
     #[test]
     fn every_resource_of_the_table_is_shown_with_all_its_parts_in_both_documents() {
-        // Definitions of other kinds are known, but there is nothing behind them yet.
+        // Kinds with a schema that are not served.
         let known = setpoint_api::resources::all().iter();
         for info in known.filter(|info| info.group != "apiextensions.k8s.io") {
             let list = resource_list(info.group, info.version);

@@ -1,4 +1,5 @@
-//! A request and its answer, without a socket in sight.
+//! Interface between the HTTP server and the API: requests, responses, identity and the [`Service`] trait. Free of
+//! sockets.
 
 use std::borrow::Borrow;
 use std::future::Future;
@@ -14,7 +15,7 @@ use setpoint_store::Record;
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::InflightPermit;
 
-/// Who asks: what the connection proved.
+/// Authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The user.
@@ -26,37 +27,37 @@ pub struct Identity {
 /// One request, its body read and bounded.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The verb of HTTP.
+    /// HTTP method.
     pub method: Method,
-    /// The path as it was sent, still percent-encoded.
+    /// Path as sent, still percent-encoded.
     pub path: String,
-    /// The query as it was sent, without the question mark.
+    /// Query as sent, without the question mark.
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// Who asks.
+    /// Authenticated user.
     pub identity: Identity,
 }
 
-/// What goes back.
+/// A response.
 pub struct Response {
-    /// The code.
+    /// Status code.
     pub status: StatusCode,
-    /// The headers; length and date are the shell's.
+    /// Headers; length and date are added by the HTTP server.
     pub headers: HeaderMap,
     /// The body.
     pub body: Body,
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub enum Body {
-    /// All of it, in parts that follow one another.
+    /// A body in consecutive parts.
     Whole(Vec<BodyPart>),
     /// A large body that is encoded chunk by chunk while it is sent.
     Chunked(Box<dyn Chunks>),
-    /// A stream that goes on until it ends or the client goes.
+    /// A stream that ends by itself or with the connection.
     Stream(Box<dyn Frames>),
 }
 
@@ -75,16 +76,16 @@ impl Body {
 /// A part of a body.
 #[derive(Clone)]
 pub enum BodyPart {
-    /// Bytes that were made for it.
+    /// Bytes that were encoded for this body.
     Made(Bytes),
-    /// What [`BodyPart::stored`] makes of a record that can be read where it lies.
+    /// A stored object from this byte on, readable in place; see [`BodyPart::stored`].
     Stored(Record, usize),
-    /// A chunk of a list, which other answers send too.
+    /// A chunk of a list, which other responses send too.
     Shared(Arc<EncodedChunk>),
 }
 
 impl BodyPart {
-    /// A stored object from this byte on, read where it lies while it is sent, if it can be.
+    /// A stored object from this byte on, read in place while it is sent, or copied if it is packed.
     #[must_use]
     pub fn stored(record: Record, from: usize) -> BodyPart {
         match record.value_in_place() {
@@ -98,7 +99,7 @@ impl BodyPart {
         size_of::<BodyPart>() + made
     }
 
-    /// The bytes, shared.
+    /// Returns the bytes.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         match self {
@@ -133,9 +134,9 @@ impl<T: Into<Bytes>> From<T> for BodyPart {
     }
 }
 
-/// A stream of parts: a watch.
+/// A stream of frames: a watch or a followed log.
 pub trait Frames: Send {
-    /// The next part; none when the stream has ended. What is ready together should come together.
+    /// Returns the next frame; `None` at the end. Everything that is ready belongs into one frame.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
@@ -148,10 +149,10 @@ pub trait Chunks: Send {
     fn held_bytes(&self) -> usize;
 }
 
-/// Permission to answer a request.
+/// Permission to process a request.
 #[derive(Default)]
 pub struct Admission {
-    /// Held until the last byte of the answer is sent.
+    /// Held until the last byte of the response is sent.
     pub permit: InflightPermit,
     /// Estimated cost if the body is smaller than [`LARGE_BYTES`].
     pub cost: Cost,
@@ -170,21 +171,21 @@ pub enum Cost {
     Large,
 }
 
-/// Something that answers requests.
+/// A handler of requests.
 pub trait Service: Send + Sync + 'static {
     /// Authorizes and admits a request by its head: its body is empty here, and is read only if this succeeds.
     ///
     /// # Errors
-    /// The refusal, if the request is forbidden or there are too many already.
+    /// The response, if the request is forbidden or too many are in flight.
     fn admit(&self, _head: &Request) -> Result<Admission, Box<Response>> {
         Ok(Admission::default())
     }
 
-    /// Whose token it is; nobody's if it does not hold.
+    /// Authenticates a bearer token; `None` if it is invalid.
     fn authenticate(&self, _token: &str) -> Option<Identity> {
         None
     }
 
-    /// Answers one.
+    /// Handles a request.
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>>;
 }

@@ -1,8 +1,8 @@
-//! How the server is: `/healthz`, `/livez` and `/readyz`, whole or check by check.
+//! Health endpoints: `/healthz`, `/livez` and `/readyz`, in total or check by check.
 //!
-//! Each check looks at something that can really be wrong. What is wrong is told to whoever asks for that one check;
-//! a summary only names it, and the log has the rest. A store that does not answer in time is not well: looking at it
-//! never holds up other requests.
+//! Each check tests something that can really fail. Details of a failure are shown for a single check only; a summary
+//! names the failed checks, and the log has the details. A store that does not respond in time is unhealthy; checking
+//! it never blocks other requests.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,24 +18,24 @@ use crate::exchange::Response;
 use crate::query::Query;
 use crate::responses;
 
-/// How long the store may take to say how it is.
+/// Time for the store to respond.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The word under which upstream's probes know the store.
+/// Name of the store's check in upstream's probes.
 const STORE_GROUP: &str = "etcd";
 
-/// Where health is asked for.
+/// A health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// The oldest one: as [`Endpoint::Live`].
+    /// `/healthz`, deprecated: same as [`Endpoint::Live`].
     Healthy,
-    /// Whether a restart would help.
+    /// `/livez`: fails if a restart would help.
     Live,
-    /// Whether requests should be sent here.
+    /// `/readyz`: fails if requests should not be sent here.
     Ready,
 }
 
 impl Endpoint {
-    /// The endpoint of a path, and the name of the one check that it asks for; empty for all.
+    /// Parses a path: the endpoint, and the name of a single check; empty for all.
     #[must_use]
     pub fn find(parts: &[String]) -> Option<(Endpoint, String)> {
         let (first, rest) = parts.split_first()?;
@@ -57,35 +57,35 @@ impl Endpoint {
     }
 }
 
-/// A look at one thing.
+/// A health check.
 pub struct Check {
     name: &'static str,
-    /// Another name under which it can be asked for and left out.
+    /// Alias in paths and exclusions.
     group: &'static str,
-    /// Whether only readiness depends on it.
+    /// `true` if only `/readyz` runs it.
     ready_only: bool,
     test: Test,
 }
 
-/// What is wrong, if anything is.
+/// Returns the failure, if any.
 type CheckFn = dyn Fn() -> Result<(), String> + Send + Sync;
 
 enum Test {
-    /// Somebody answers.
+    /// Always succeeds.
     Ping,
-    /// The log can be written to.
+    /// The log is writable.
     Store,
-    /// There is room for new objects.
+    /// The store accepts new objects.
     Room,
-    /// What every cluster has from the start is there.
+    /// The bootstrap objects exist.
     Bootstrap,
-    /// Nobody has told the server to stop.
+    /// The server is not shutting down.
     Shutdown,
     Other(Box<CheckFn>),
 }
 
 impl Check {
-    /// A check of something that is not known here. It must not block.
+    /// Creates a check. It must not block.
     pub fn new(
         name: &'static str,
         ready_only: bool,
@@ -120,17 +120,17 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Adds a check, before the last, which is about the end.
+    /// Adds a check before the last one, which is about the shutdown.
     pub fn add(&mut self, check: Check) {
         self.checks.insert(self.checks.len().saturating_sub(1), check);
     }
 
-    /// From now on the server is not ready.
+    /// Makes `/readyz` fail from now on.
     pub fn begin_shutdown(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Every address of a check.
+    /// Paths of all checks.
     pub fn paths(&self) -> impl Iterator<Item = String> + '_ {
         [Endpoint::Healthy, Endpoint::Live, Endpoint::Ready].into_iter().flat_map(|endpoint| {
             let own = [format!("/{}", endpoint.name())].into_iter();
@@ -139,13 +139,13 @@ impl Health {
         })
     }
 
-    /// How something is that is called `name`; nothing if it is not known here.
+    /// Runs the check `name`; `None` if there is none.
     pub async fn of(&self, name: &str, store: &Store) -> Option<Result<(), String>> {
         let check = self.checks.iter().find(|check| check.is_called(name))?;
         Some(self.run(check, &Facts::gather(store).await))
     }
 
-    /// Answers a request: all checks of an endpoint, or the one named.
+    /// Responds to a request: all checks of an endpoint, or the one named.
     pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Response {
         let mut checks = self.checks.iter().filter(|check| endpoint.has(check));
         if name.is_empty() {
@@ -233,10 +233,10 @@ impl Health {
     }
 }
 
-/// What the checks look at.
+/// State that the checks test.
 struct Facts {
     store: Result<StoreStat, String>,
-    /// What should be there and is not, in words; empty if nothing.
+    /// Missing bootstrap objects; empty if there are none.
     missing: String,
 }
 
@@ -252,7 +252,7 @@ impl Facts {
     }
 }
 
-/// How the store is. Only a thread of its own can wait for a disk that hangs.
+/// Reads the state of the store, on a blocking thread, since the disk may hang.
 pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
     if let Some(error) = store.failure() {
         return Err(error.to_string());
@@ -266,7 +266,7 @@ pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
     }
 }
 
-/// The namespaces that a server makes first and nobody may delete.
+/// Bootstrap namespaces that do not exist.
 fn missing(store: &Store) -> String {
     let Some(namespaces) = resource_types::find("", "v1", "namespaces") else {
         return "namespaces".to_owned();
@@ -282,7 +282,7 @@ fn missing(store: &Store) -> String {
     missing.trim_end_matches("; ").to_owned()
 }
 
-/// Browsers must not guess what a text is.
+/// Sets `X-Content-Type-Options: nosniff`.
 fn unsniffed(mut response: Response) -> Response {
     let name = HeaderName::from_static("x-content-type-options");
     response.headers.insert(name, HeaderValue::from_static("nosniff"));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     impl TestServer {
-        /// A world whose store nobody has bootstrapped.
+        /// A server with an empty store.
         fn new() -> TestServer {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             TestServer { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }

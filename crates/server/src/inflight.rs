@@ -1,9 +1,9 @@
-//! Places of requests in flight: bounded in total and per client.
+//! In-flight limits of requests, in total and per client.
 //!
-//! A place is taken after a request is authorized and before its body is read, and given back when the last byte of the
-//! answer is sent. Requests that last, such as watches, have a bound of their own. A client, that is a user, never takes
-//! all places: a quarter of each bound is left for others. Upstream exempts administrators; here the bounds protect the
-//! server from everyone.
+//! A permit is taken after a request is authorized and before its body is read, and released when the last byte of
+//! the response is sent. Long-running requests, such as watches, have a limit of their own. A client, that is a user,
+//! never takes all permits: a quarter of each limit is left for others. Upstream exempts administrators; here the
+//! limits protect the server from everyone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct Counts {
     by_client: BTreeMap<Box<str>, usize>,
 }
 
-/// Place of one request, given back when it is dropped.
+/// Permit of one request, released on drop.
 #[derive(Default)]
 pub struct InflightPermit(Option<(Arc<Gauge>, Box<str>)>);
 
@@ -60,7 +60,7 @@ impl Gauge {
         Arc::new(Gauge { bound, counts: Mutex::default() })
     }
 
-    /// `true` if there was a place for the client, which it has then.
+    /// Takes a permit for the client. Returns `false` if there is none.
     fn try_enter(&self, client: &str) -> bool {
         let mut counts = self.counts.lock();
         let of_client = counts.by_client.get(client).copied().unwrap_or(0);
@@ -105,7 +105,7 @@ impl Inflight {
         }
     }
 
-    /// Takes a place for a request of `client`.
+    /// Takes a permit for a request of `client`.
     ///
     /// # Errors
     /// 429 if there is none.
@@ -154,7 +154,7 @@ fn is_read_only(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// `true` if a request lasts by its nature: a watch, or a connection to something in the cluster.
+/// `true` if a request is long-running: a watch, or a connection to a pod, node or Service.
 fn lasts(method: &Method, path: &str, query: &str) -> bool {
     if *method == Method::GET && query.contains("watch") && Query::parse(query).flag("watch") == Some(true) {
         return true;

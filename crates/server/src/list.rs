@@ -1,4 +1,4 @@
-//! Lists: pages of one snapshot, and their answers.
+//! List requests: pages of one snapshot, and their responses.
 //!
 //! [`respond`] is the entry. A whole list of the newest state goes through the [`ListCache`].
 
@@ -30,7 +30,7 @@ use crate::route::Target;
 use crate::select::{Selection, ViewKey};
 use crate::{codec, responses};
 
-/// How long the rest of a list can be asked for.
+/// Lifetime of a continue token.
 const PAGE_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Objects of a list that is encoded at once, if they have at most [`CHUNK_BYTES`] in all. Its length is then known, and
@@ -45,7 +45,7 @@ pub struct Page {
     pub meta: PageMeta,
 }
 
-/// Metadata of a page, which its answer shows beside the objects.
+/// Metadata of a page, which its response shows beside the objects.
 #[derive(Clone, Debug)]
 pub struct PageMeta {
     /// Revision that the objects are shown at.
@@ -101,8 +101,8 @@ impl ListRequest {
         page
     }
 
-    /// Returns the state of the resource that a cached answer may show; `None` if the answer cannot be cached: it is
-    /// one page of several, about the past, or cheap.
+    /// Returns the state of the resource that a cached response may show; `None` if the response cannot be cached: it
+    /// is one page of several, about the past, or cheap.
     fn cached_version(&self, target: &Target, view: View, now: Time) -> Option<Version> {
         let table = self.snapshot.table(&target.resource_type.resource)?;
         let is_whole = self.after.is_none() && (self.limit == 0 || self.limit >= table.len());
@@ -112,18 +112,18 @@ impl ListRequest {
     }
 }
 
-/// Reads the page that a request asks for.
+/// Reads the requested page.
 ///
 /// # Errors
-/// If its options are wrong, or its snapshot is gone.
+/// If the options are invalid, or the snapshot has expired.
 pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
     Ok(ListRequest::parse(store, target, query, now)?.collect(store, target, now))
 }
 
-/// Answers a list request in the form and view that the client wants.
+/// Responds to a list request in the form and view that the client accepts.
 ///
 /// # Errors
-/// If its options are wrong, or its snapshot is gone.
+/// If the options are invalid, or the snapshot has expired.
 pub fn respond(
     (store, cache): (&Store, &Arc<ListCache>),
     target: &Target,
@@ -158,7 +158,7 @@ pub fn respond(
     Ok(encoded_answer(encoder, items.body(meta)))
 }
 
-/// The state that the rest of a list is about.
+/// Returns the snapshot of a continue token.
 fn rest(store: &Store, token: &ContinueToken, now: Time) -> Result<Snapshot, Status> {
     let Some(revision) = token.revision else { return Ok(store.snapshot()) };
     let gone =
@@ -177,10 +177,10 @@ fn busy(error: &ReadError) -> Status {
     Status::too_many_requests(error.to_string(), 1)
 }
 
-/// The revision that a request names; zero if it names none.
+/// Parses `resourceVersion`; zero if it is absent.
 ///
 /// # Errors
-/// If what stands there is none.
+/// If it is not a number.
 pub fn revision(query: &Query) -> Result<Revision, Status> {
     let text = query.get("resourceVersion");
     if text.is_empty() {
@@ -197,7 +197,7 @@ pub fn revision(query: &Query) -> Result<Revision, Status> {
     )))
 }
 
-/// Returns the state that a list without a token is about, and `true` if it is the newest.
+/// Returns the snapshot of a list without a continue token, and `true` if it is the newest.
 fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     let (asked, newest) = (revision(query)?, store.snapshot());
     if asked.0 == 0 {
@@ -216,7 +216,7 @@ fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     store.at(asked).map(|past| (past, false)).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
         ReadError::Busy => busy(&error),
-        // The files of the past cannot be opened for now, for want of descriptors.
+        // The files of past revisions cannot be opened, for lack of file descriptors.
         ReadError::Log(LogError::Io { source, .. }) if is_transient(&source) => {
             Status::too_many_requests(source.to_string(), 1)
         }
@@ -243,7 +243,7 @@ fn collect(
     while let Some(record) = records.find(selected) {
         page.records.push(record.clone());
         if limit > 0 && page.records.len() == limit {
-            // Whether what is left is selected too, the next page tells.
+            // With selectors the number of remaining objects is unknown; the next page may be empty.
             let rest = if everything { records.count() } else { usize::from(records.next().is_some()) };
             if rest > 0 {
                 let after = record.path().to_owned();
@@ -272,10 +272,10 @@ fn is_encoded_by_item(target: &Target, (form, view): (Form, View)) -> bool {
     view == View::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))
 }
 
-/// Answers with a page, in the form and view that the client wants.
+/// Responds with a page, in the form and view that the client accepts.
 ///
 /// # Errors
-/// If the options of the view are wrong.
+/// If the options of the view are invalid.
 pub fn answer(
     target: &Target,
     page: Page,
@@ -315,7 +315,7 @@ fn encoded_answer(encoder: ItemEncoder, body: Body) -> Response {
     response
 }
 
-/// Answers with a page of objects as they are stored: their bytes are only referred to, and put together piece by piece
+/// Responds with a page of objects as they are stored: their bytes are only referred to, and written piece by piece
 /// while they are sent.
 fn stored_bytes(target: &Target, page: Page) -> Response {
     let resource_type = target.resource_type;
@@ -325,7 +325,7 @@ fn stored_bytes(target: &Target, page: Page) -> Response {
     let mut parts = Vec::with_capacity(2 * count + 2);
     parts.push(BodyPart::from(encoder.head(&page.meta, count, 0)));
     for (i, record) in page.records.into_iter().enumerate() {
-        // The objects of a list do not repeat their type.
+        // List items do not repeat their type.
         parts.push(BodyPart::from(if i > 0 { ",{" } else { "{" }));
         parts.push(BodyPart::stored(record, resource_type.type_prefix.len()));
     }

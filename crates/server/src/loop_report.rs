@@ -1,4 +1,4 @@
-//! How the loop does: as metrics, and as a document.
+//! Report of the loop's state, as metrics and as a document.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use setpoint_reconcile::stats::{LAG_BOUNDS, Stats};
 
 use crate::metrics::{MetricType, Text};
 
-/// A counter of the loop: its name, what it counts, and where.
+/// A counter of the loop: its name, help text and value.
 type Counter = (&'static str, &'static str, fn(&Stats) -> u64);
 
 const COUNTERS: [Counter; 10] = [
@@ -64,7 +64,7 @@ pub fn write_metrics(engine: &Engine, text: &mut Text) {
     }
 }
 
-/// What every controller has done, and how long its line is.
+/// Counters and queue length of every controller.
 #[must_use]
 pub fn controllers(engine: &Engine) -> Value {
     let all = engine.stats().map(|(name, depth, stats)| {
@@ -94,7 +94,7 @@ pub fn controllers(engine: &Engine) -> Value {
     document
 }
 
-/// How the keys of a controller stand; nothing if there is no such controller.
+/// State of each key of a controller; `None` if there is no such controller.
 #[must_use]
 pub fn keys(engine: &Engine, controller: &str) -> Option<Value> {
     engine.stats().find(|(name, _, _)| *name == controller)?;

@@ -1,7 +1,7 @@
 //! Writes of the reconciliation loop: they go through the same pipeline as a client's, by function call.
 //!
-//! [`prepare`] and [`outcome`] are pure, so that the simulator uses them too. [`InFlightWrites`] executes them for a loop
-//! that runs beside the store.
+//! [`prepare`] and [`outcome`] are pure, so the simulator uses them too. [`InFlightWrites`] executes writes for a
+//! loop that runs beside the store.
 
 mod event_logger;
 mod event_templates;
@@ -28,15 +28,15 @@ use crate::pipeline::{
 
 pub use in_flight::InFlightWrites;
 
-/// What a write comes to before it is committed.
+/// A decided write of the loop.
 pub enum Prepared {
     /// There is nothing to commit.
     Settled(Outcome),
-    /// Make this commit. The name is that of the object it writes.
+    /// The commit to make, and the name of the object it writes.
     Commit(Box<Proposal>, Box<str>),
 }
 
-/// Decides what a write of the loop comes to.
+/// Decides a write of the loop.
 #[must_use]
 pub fn prepare(sent: &Sent, context: &RequestContext<'_>) -> Prepared {
     match decide(sent, context) {
@@ -53,7 +53,7 @@ pub fn prepare(sent: &Sent, context: &RequestContext<'_>) -> Prepared {
     }
 }
 
-/// What a commit of the loop came to.
+/// Outcome of a commit.
 #[must_use]
 pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Outcome {
     match committed {
@@ -170,7 +170,7 @@ fn post(
     }
 }
 
-/// The groups that a user of the loop is in.
+/// Groups of a user of the loop.
 fn groups(user: &str) -> Vec<String> {
     let mut groups = vec!["system:authenticated".to_owned()];
     if user.starts_with("system:serviceaccount:") {
@@ -191,7 +191,7 @@ fn changed(resource_type: &ResourceType, key: &Key) -> Status {
     Status::conflict(resource_type.qualified(), key.name(), "the object has been modified")
 }
 
-/// An object of the loop's making, read as a client's would be.
+/// Decodes an object of a planner as a client's would be.
 fn typed(resource_type: &ResourceType, mut object: Value) -> Result<Value, Status> {
     resource_type.set_type(&mut object);
     decode(object, resource_type.stored_schema, &[])
@@ -199,8 +199,8 @@ fn typed(resource_type: &ResourceType, mut object: Value) -> Result<Value, Statu
         .map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// An object that a patch of the loop's making changed, read as a client's would be. What the patch does not name is as it
-/// was stored, and is left alone.
+/// Decodes a patched object as a client's would be. Fields that the patch does not name are as stored, and are not
+/// decoded again.
 fn typed_where(resource_type: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
     let (Some(whole), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
         return typed(resource_type, object);
@@ -223,7 +223,7 @@ fn find(resource_type: &ResourceType, key: &Key, context: &RequestContext<'_>) -
 fn refused(write: &Write, status: &Status) -> Outcome {
     let creates = matches!(write, Write::Create { .. } | Write::Tell(_));
     match status.reason {
-        // A namespace that is not there is no reason to plan again at once.
+        // A missing namespace is no reason to plan again at once.
         Reason::NotFound if !creates => Outcome::Gone,
         Reason::Conflict | Reason::AlreadyExists => Outcome::Conflict,
         _ => Outcome::Refused(Refusal {

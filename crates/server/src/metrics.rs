@@ -1,8 +1,8 @@
-//! `/metrics`: what is counted, in the text form of Prometheus, under the names that operators already graph.
+//! `/metrics` in Prometheus' text format, under upstream's metric names.
 //!
-//! Counting a request costs a look-up in a table and a few atomic additions: nothing is locked, and nothing is
-//! allocated once a series exists. The number of series is bounded, because every label comes from the table of what
-//! is served. Other parts of the program add their own by [`Metrics::register`].
+//! Counting a request costs a table lookup and a few atomic additions: there is no lock, and no allocation once a
+//! series exists. The number of series is bounded, because every label comes from the table of resource types. Other
+//! components add families by [`Metrics::register`].
 
 mod process;
 mod requests;
@@ -26,13 +26,13 @@ use crate::exchange::{Body, Frames, Response};
 use crate::inflight::Inflight;
 use crate::watch::Watch;
 
-/// Something that writes its own families of series.
+/// A writer of metric families.
 type Source = dyn Fn(&mut Text) + Send + Sync;
 
-/// All that is counted.
+/// All metrics of the server.
 pub struct Metrics {
     requests: Requests,
-    /// Events sent to watches, by the index of what is served.
+    /// Events sent to watches, by the index of the resource type.
     watch_events: Vec<AtomicU64>,
     sources: RwLock<Vec<Box<Source>>>,
 }
@@ -48,17 +48,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Has `source` asked at each scrape. It must write whole families and must not block.
+    /// Adds a source, which is called at each scrape. It must write complete families and must not block.
     pub fn register(&self, source: impl Fn(&mut Text) + Send + Sync + 'static) {
         self.sources.write().push(Box::new(source));
     }
 
-    /// Counts a request that was refused before anybody looked at it.
+    /// Counts a request that was rejected before it was routed.
     pub fn count_refused(&self, key: SeriesKey, code: u16) {
         self.requests.count(key, code);
     }
 
-    /// Counts an answer; a stream is counted when it has ended.
+    /// Counts a response; a stream is counted when it ends.
     pub fn count_answer(&self, key: SeriesKey, response: &Response, begun: Instant) {
         if !matches!(response.body, Body::Stream(_)) {
             self.requests.count(key, response.status.as_u16());
@@ -66,7 +66,7 @@ impl Metrics {
         }
     }
 
-    /// All series as text.
+    /// Returns all families as text.
     #[must_use]
     pub fn render(&self, snapshot: &Snapshot, store: Option<&StoreStat>, inflight: &Inflight) -> String {
         let mut text = Text::default();
@@ -98,7 +98,7 @@ impl Metrics {
     }
 }
 
-/// A watch that is counted: as running while it lasts, as a request when it ends, and each of its events.
+/// A watch with metrics: it counts as running, as a request when it ends, and each of its events.
 pub struct CountedWatch {
     watch: Watch,
     metrics: Arc<Metrics>,
@@ -107,7 +107,7 @@ pub struct CountedWatch {
 }
 
 impl CountedWatch {
-    /// Starts to count `watch`.
+    /// Wraps a watch.
     #[must_use]
     pub fn new(watch: Watch, metrics: Arc<Metrics>, key: SeriesKey, begun: Instant) -> CountedWatch {
         metrics.requests.begin(key);

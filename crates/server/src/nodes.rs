@@ -1,6 +1,6 @@
-//! Who answers for nodes: what containers said.
+//! Container logs of nodes: `pods/log` options, formatting and following.
 //!
-//! Which lines of a log are wanted is decided here; where they come from is behind [`LogSource`].
+//! [`LogSource`] supplies the lines; [`LogOptions`] selects them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,28 +20,28 @@ use tokio::time::{Sleep, sleep};
 use crate::exchange::Frames;
 use crate::query::Query;
 
-/// How often one who follows a log looks whether the container still runs.
+/// Interval at which a follower checks if the container still runs.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a container has said.
+/// Log of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerLog {
-    /// Its lines, and when it said them.
+    /// Lines with their times.
     pub lines: Vec<(Time, String)>,
-    /// How many lines came before those, and are kept no longer.
+    /// Number of older lines that are no longer kept.
     pub dropped: usize,
-    /// Whether it may say more.
+    /// `true` if the container still runs.
     pub is_running: bool,
-    /// When the next line comes, if that is known.
+    /// Time of the next line, if it is known.
     pub next: Option<Time>,
 }
 
-/// Answers for nodes that are simulated.
+/// Source of container logs.
 pub trait LogSource: Send + Sync {
-    /// What a container of a pod has said, in its present run or the one before.
+    /// Log of a container, of its current or previous run.
     ///
     /// # Errors
-    /// If it has not run, or its node cannot be reached.
+    /// If the container has not run, or its node is unreachable.
     fn container_log(
         &self,
         pod: &Object,
@@ -51,14 +51,14 @@ pub trait LogSource: Send + Sync {
     ) -> Result<ContainerLog, Status>;
 }
 
-/// Which lines of a log are wanted.
+/// Options of a log request.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// Of which container.
+    /// Name of the container.
     pub container: String,
-    /// Whether of the run before the present one.
+    /// `true` for the previous run.
     pub previous: bool,
-    /// Whether those too that are yet to come.
+    /// `true` to stream new lines.
     pub follow: bool,
     timestamps: bool,
     since: Option<Time>,
@@ -67,10 +67,10 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// Reads what is wanted.
+    /// Parses the options of a request.
     ///
     /// # Errors
-    /// If a number or a time is none.
+    /// If a number or a time is malformed.
     pub fn parse(query: &Query, container: &str, now: Time) -> Result<LogOptions, Status> {
         let number = |name: &str| query.number(name).map_err(|error| Status::bad_request(error.to_string()));
         let size =
@@ -93,7 +93,7 @@ impl LogOptions {
         })
     }
 
-    /// The lines that are wanted, but the first so many.
+    /// Formats the selected lines after the first `skipped` ones.
     #[must_use]
     pub fn text(&self, log: &ContainerLog, skipped: usize) -> String {
         let since = |(at, _): &&(Time, String)| self.since.is_none_or(|since| *at >= since);
@@ -120,7 +120,7 @@ impl LogOptions {
     }
 }
 
-/// A log that is followed until its container ends or its pod goes.
+/// A log stream that ends with its container or pod.
 pub struct LogFollower {
     store: Store,
     key: Key,
@@ -133,7 +133,7 @@ pub struct LogFollower {
 }
 
 impl LogFollower {
-    /// Follows the log of a container of the pod at a key.
+    /// Follows the log of a container of the pod `key`.
     #[must_use]
     pub fn new(
         store: Store,
@@ -164,7 +164,7 @@ impl Frames for LogFollower {
             if self.ended {
                 return Poll::Ready(None);
             }
-            // A run that has said less than was told is another one.
+            // A log that is shorter than what was sent belongs to another run.
             let Some(log) =
                 self.container_log().filter(|log| log.dropped + log.lines.len() >= self.sent_lines)
             else {

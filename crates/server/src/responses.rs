@@ -1,4 +1,6 @@
-//! Putting answers together.
+//! Response constructors: objects, lists' views, tables, `Status` objects and warnings.
+//!
+//! Bodies are JSON, protobuf or plain text here; [`to_yaml`] converts JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -35,13 +37,13 @@ fn answer(code: u16, kind: HeaderValue, parts: Vec<BodyPart>) -> Response {
     Response { status, headers, body: Body::Whole(parts) }
 }
 
-/// Bytes that are JSON already.
+/// A JSON body from encoded parts.
 #[must_use]
 pub fn json_bytes(code: u16, parts: Vec<BodyPart>) -> Response {
     answer(code, JSON, parts)
 }
 
-/// A document.
+/// A JSON document.
 #[must_use]
 pub fn document(value: &Value) -> Response {
     let mut bytes = json::to_vec(value);
@@ -55,21 +57,21 @@ pub fn text(code: u16, text: impl Into<Bytes>) -> Response {
     answer(code, TEXT, vec![BodyPart::Made(text.into())])
 }
 
-/// The refusal of a client that takes none of the forms that there are.
+/// 406 for a client that accepts none of the offered media types.
 #[must_use]
 pub fn not_offered(offered: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
     Status { details: Some(Box::default()), ..Status::failure(Reason::NotAcceptable, message) }
 }
 
-/// The refusal of a patch of a sort that there is not.
+/// 415 for an unknown patch type.
 #[must_use]
 pub fn unsupported_patch() -> Status {
     let message = "415: Unsupported Media Type";
     Status { details: Some(Box::default()), ..Status::failure(Reason::UnsupportedMediaType, message) }
 }
 
-/// A refusal, or the word that something was deleted.
+/// A `Status` object as JSON.
 #[must_use]
 pub fn status(status: &Status) -> Response {
     let mut bytes = status.to_json();
@@ -82,7 +84,7 @@ pub fn status(status: &Status) -> Response {
     response
 }
 
-/// A refusal in the form that the client wants.
+/// A `Status` object in the form that the client accepts.
 #[must_use]
 pub fn refusal(refusal: &Status, form: Form) -> Response {
     let mut response = status(refusal);
@@ -101,7 +103,7 @@ pub fn refusal(refusal: &Status, form: Form) -> Response {
     }
 }
 
-/// An answer that is JSON, as YAML.
+/// Converts a JSON response to YAML.
 #[must_use]
 pub fn to_yaml(mut response: Response) -> Response {
     if let Body::Whole(parts) = &response.body
@@ -116,7 +118,7 @@ pub fn to_yaml(mut response: Response) -> Response {
     response
 }
 
-/// An object, given as the bytes of the form in which it is served.
+/// An object, given as the bytes of its served version.
 #[must_use]
 pub fn object(code: u16, resource_type: &ResourceType, bytes: Bytes, form: Form, pretty: bool) -> Response {
     match form {
@@ -177,10 +179,10 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
     json_bytes(code, vec![out.into()])
 }
 
-/// What a request says of the tables that it wants.
+/// Reads the table options of a request.
 ///
 /// # Errors
-/// If it says what cannot be.
+/// If they are invalid.
 pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
     let asked = query.get("includeObject");
     let include = IncludeObject::parse(asked).ok_or_else(|| {
@@ -192,8 +194,8 @@ pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions
     Ok(TableOptions { include, version, ..TableOptions::default() })
 }
 
-/// What stands beside the row of an object. Its metadata alone is that which all its forms share: without the
-/// annotations in which one of them keeps what it has no fields for.
+/// Returns the `object` of a table row. Its metadata is that which all versions share: without the annotations in
+/// which one version keeps fields that it does not have.
 pub fn beside_row<'a>(
     resource_type: &ResourceType,
     stored: &'a Value,
@@ -217,7 +219,7 @@ pub fn beside_row<'a>(
     Cow::Owned(bare)
 }
 
-/// The refusal of a view that is one of lists, or of single objects, where the other is asked for.
+/// 406 for a list view of a single object, or the reverse.
 pub fn mismatch(resource_type: &ResourceType, is_list: bool) -> Status {
     let group = match resource_type.info.group {
         "" | "events.k8s.io" => "core",
@@ -236,10 +238,10 @@ pub fn mismatch(resource_type: &ResourceType, is_list: bool) -> Status {
     Status::failure(Reason::NotAcceptable, message)
 }
 
-/// A table, or the metadata alone, of one object, given as it is stored.
+/// A table or the metadata of one object, given as it is stored.
 ///
 /// # Errors
-/// If the options of the view are wrong.
+/// If the options of the view are invalid.
 pub fn view_of_object(
     code: u16,
     resource_type: &ResourceType,
@@ -267,10 +269,10 @@ pub fn view_of_object(
     Ok(json_bytes(code, vec![out.into()]))
 }
 
-/// A table, or the metadata alone, of a list of objects, given as they are stored.
+/// A table or the metadata of a list of objects, given as they are stored.
 ///
 /// # Errors
-/// If the options of the view are wrong.
+/// If the options of the view are invalid.
 pub fn view_of_list(
     resource_type: &ResourceType,
     objects: &[Value],
@@ -304,20 +306,20 @@ pub fn view_of_list(
     Ok(json_bytes(200, vec![out.into()]))
 }
 
-/// How many characters of warnings are sent before each is cut.
+/// Characters of all warnings above which each is truncated.
 const WARNINGS_CHARS_MAX: usize = 4096;
-/// How many characters are left of a warning that is cut.
+/// Characters of a truncated warning.
 const WARNING_CHARS_MAX: usize = 256;
 
-/// Adds warnings, as headers that kubectl prints. Each is sent once; where they are too much together, each is cut, and
-/// the last are left out. What comes after the bound is not looked at.
+/// Adds `Warning` headers, which kubectl prints. Duplicates are sent once; if the warnings are too long together,
+/// each is truncated, and the last are left out. Warnings after the bound are not read.
 pub fn warn(response: &mut Response, warnings: &[String]) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut sent: Vec<&str> = Vec::new();
     let (mut chars, mut cut_chars) = (0, 0);
     for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
         if cut_chars >= WARNINGS_CHARS_MAX {
-            // Whole warnings have at least as many characters: these will be cut, and fill all that there is.
+            // All warnings together have at least as many characters: they are truncated.
             chars = chars.max(WARNINGS_CHARS_MAX + 1);
             break;
         }

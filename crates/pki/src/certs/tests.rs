@@ -1,4 +1,4 @@
-//! Certificates over the years.
+//! Tests of loading, renewal and clock changes over the lifetime of the certificates.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -37,7 +37,7 @@ fn certificates_are_renewed_in_the_last_third_of_their_life() {
     assert!(second.renew_at() > later(365));
 }
 
-/// Who holds the old certificate of the authority trusts what the extended one signs, and the other way round.
+/// A client that trusts the old CA certificate accepts certificates signed by the extended one, and the reverse.
 #[test]
 fn an_old_authority_is_extended_and_all_credentials_stay_valid() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn an_authority_that_cannot_be_used_is_reported_and_never_replaced() {
     }
 }
 
-/// The certificates cannot be used at `now`, for the reason expected, and nothing is written.
+/// Asserts that loading at `now` fails with `expected`, and that nothing is written.
 fn assert_refused(dir: &Path, now: Time, expected: &str) {
     let before = contents(dir);
     let refused = Pki::load_or_create(dir, &names(&[]), now, 2);

@@ -1,8 +1,9 @@
-//! How busy pods and nodes are: where that comes from, and how autoscalers are told.
+//! Resource usage of pods and nodes, and its encoding in query answers.
 //!
-//! Whoever knows what they use implements [`Usage`]; `metrics.k8s.io` and the autoscaler tell what it tells. A question is `{"type", "namespace", "selector", "name"}`, with `container` where one is meant; the
-//! answer about pods is `{"pods": {NAME: {"value", "timestamp", "windowSeconds"}}}` with values in thousandths.
-//! Metrics other than of resources have no source here, and get the error that upstream gives without one.
+//! A [`UsageSource`] feeds both `metrics.k8s.io` and the autoscaler. A question is `{"type", "namespace", "selector",
+//! "name"}`, with `container` for container metrics; the answer about pods is `{"pods": {NAME: {"value", "timestamp",
+//! "windowSeconds"}}}` with values in thousandths. Metrics other than resource metrics have no source here; the
+//! answer is the error that upstream returns without one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,61 +13,61 @@ use setpoint_api::quantity::Quantity;
 use setpoint_api::rfc3339::{self, Seconds};
 use setpoint_api::{Time, Value, value};
 
-/// What a server says that does not serve metrics of resources.
+/// Error of an API server without `metrics.k8s.io`.
 pub const NOT_SERVED_ERROR: &str =
     "the server could not find the requested resource (get pods.metrics.k8s.io)";
 
-/// Which pods or nodes are meant.
+/// Selection of pods or nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageSelector<'a> {
-    /// The namespace; empty for all, and for nodes.
+    /// Namespace; empty for all, and for nodes.
     pub namespace: &'a str,
-    /// The name; empty for all.
+    /// Name; empty for all.
     pub name: &'a str,
-    /// What is wanted of their labels.
+    /// Label selector.
     pub labels: &'a Selector,
 }
 
-/// Knows what pods and nodes use. It is asked in the thread of the loop too, so it answers from memory.
+/// Source of resource usage. The loop's thread calls it too, so it must not block.
 pub trait UsageSource: Send + Sync {
-    /// Whether anything is measured. Where nothing is, the group of metrics is not there, as in a cluster without it, so
-    /// that whoever asks for it hears why instead of waiting for numbers that never come.
+    /// `true` if anything is measured. Otherwise the API group is absent, as in a cluster without a metrics server,
+    /// so clients get an error instead of waiting for samples.
     fn is_served(&self) -> bool;
 
-    /// What pods use. Those of which nothing is known are left out.
+    /// Usage of pods, without those that have no sample.
     ///
     /// # Errors
-    /// If nobody can know: then why, as a server would say it.
+    /// If there is no source: the error that a server returns.
     fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 
-    /// What nodes use, each as one part without a name. Those of which nothing is known are left out.
+    /// Usage of nodes, each under an empty container name, without those that have no sample.
     ///
     /// # Errors
-    /// If nobody can know: then why, as a server would say it.
+    /// If there is no source: the error that a server returns.
     fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 }
 
-/// What each part of something used of each resource, in thousandths.
+/// Usage by container and resource, in thousandths.
 pub type ContainerUsage = BTreeMap<String, BTreeMap<String, i64>>;
 
-/// What a pod or a node used.
+/// Usage of a pod or a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSample {
-    /// The namespace of the pod.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// The name of the pod or node.
+    /// Name of the pod or node.
     pub name: String,
-    /// Its labels.
+    /// Labels of the pod or node.
     pub labels: BTreeMap<String, String>,
-    /// What each of its containers used.
+    /// Usage of each container.
     pub parts: ContainerUsage,
-    /// When it was measured.
+    /// End of the measurement.
     pub at: Time,
-    /// Over which time.
+    /// Length of the measurement.
     pub window: Duration,
 }
 
-/// Nobody measures anything.
+/// A source for clusters without measurements.
 pub struct NoUsageSource;
 
 impl UsageSource for NoUsageSource {
@@ -83,10 +84,10 @@ impl UsageSource for NoUsageSource {
     }
 }
 
-/// Answers a question about a metric.
+/// Answers a query about a metric.
 ///
 /// # Errors
-/// If it is not known.
+/// If the metric has no source or no sample.
 pub fn answer(question: &Value, source: &dyn UsageSource) -> Result<Value, String> {
     if let Some(error) = without_source(question) {
         return Err(error);
@@ -97,7 +98,7 @@ pub fn answer(question: &Value, source: &dyn UsageSource) -> Result<Value, Strin
     to_answer(question, &used)
 }
 
-/// The error for a metric that has no source here; nothing for one that has.
+/// Error for a metric without a source; `None` for resource metrics.
 #[must_use]
 pub fn without_source(question: &Value) -> Option<String> {
     Some(match question.str_at(&["type"]) {
@@ -117,16 +118,16 @@ pub fn without_source(question: &Value) -> Option<String> {
     })
 }
 
-/// The words for metrics of resources that could not be fetched.
+/// Error for resource metrics that could not be fetched.
 #[must_use]
 pub fn unfetched(error: &str) -> String {
     format!("unable to fetch metrics from resource metrics API: {error}")
 }
 
-/// What an autoscaler is told of what pods used.
+/// Encodes samples as the answer to a query.
 ///
 /// # Errors
-/// If no pod told anything.
+/// If there is no sample.
 pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String> {
     if used.is_empty() {
         return Err("no metrics returned from resource metrics API".to_owned());
@@ -134,7 +135,7 @@ pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String
     let (resource, container) = (question.str_at(&["name"]), question.str_at(&["container"]));
     let mut pods = Value::map();
     for used in used {
-        // A pod of which a part is unknown is as good as unknown.
+        // A pod with a container that has no sample is left out.
         let parts: Option<Vec<i64>> = if container.is_empty() {
             used.parts.values().map(|usage| usage.get(resource).copied()).collect()
         } else {
@@ -151,7 +152,7 @@ pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String
     Ok(value!({"pods": (pods)}))
 }
 
-/// What a PodMetricsList of `metrics.k8s.io` says.
+/// Decodes a PodMetricsList.
 #[must_use]
 pub fn from_list(list: &Value) -> Vec<UsageSample> {
     let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
@@ -178,7 +179,7 @@ fn from_pod(item: &Value) -> UsageSample {
     }
 }
 
-/// A span in the words of Go: `1m30.5s`. What cannot be read is none.
+/// Parses a Go duration such as `1m30.5s`; zero if it is malformed.
 fn window(text: &str) -> Duration {
     let mut sum = 0.0;
     let mut rest = text;
@@ -207,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells what one pod with two containers used.
+    /// Source with one pod of two containers.
     struct One;
 
     impl UsageSource for One {

@@ -13,14 +13,14 @@ use super::Report;
 use crate::client::{Client, percent_encode};
 use crate::queries::{QueryHandler, usage};
 
-/// How long the server may take to answer. It is shorter than the period in which autoscalers ask.
+/// Time for the server to answer. Shorter than the sync period of autoscalers.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Where access is reviewed.
+/// Path of access reviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Where it is told what pods use.
+/// Path of pod metrics.
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// Query handler that asks the API server.
+/// Query handler that forwards to the API server.
 pub(super) struct RemoteQueries {
     pub client: Arc<Client>,
     pub local: Arc<QueryHandler>,
@@ -29,7 +29,7 @@ pub(super) struct RemoteQueries {
 }
 
 impl RemoteQueries {
-    /// Answers a question, and reports it.
+    /// Answers a query, and reports the answer to the loop.
     pub async fn answer(
         self,
         (controller, key, ask): (&'static str, Key, Ask),
@@ -45,7 +45,7 @@ impl RemoteQueries {
             }
             _ => self.local.answer(&ask, self.clock.now(), &*self.entropy),
         };
-        // A loop that is gone does not mind.
+        // The loop may have ended.
         let _ = reports.send(Report::Replied { controller, key, ask, answer }).await;
     }
 
@@ -71,7 +71,7 @@ impl RemoteQueries {
         usage::to_answer(question, &usage::from_list(&list))
     }
 
-    /// Asks the server, and gives what it says, or why it says nothing.
+    /// Sends a request. Returns the decoded body, or the reason of the failure.
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, String> {
         let answered = self.client.ask(method, path, Some("application/json"), body).await;
         let (status, body) = answered.map_err(|error| error.to_string())?;

@@ -1,4 +1,6 @@
-//! ResourceWatch one resource: a list, then a watch, and a list again when the watch is lost.
+//! Reflector of one resource: lists, then watches, and lists again when the watch is lost.
+//!
+//! Start at [`ResourceWatch::follow`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +15,16 @@ use tokio::sync::mpsc;
 use super::{Report, arrived, meta};
 use crate::client::{Client, ClientError, part};
 
-/// How long to wait before a list is tried again.
+/// Pause before a list is retried.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a watch may say nothing: bookmarks come every minute.
+/// Time without a watch event after which the watch is restarted. Bookmarks come every minute.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 
-/// Why a watch ended.
+/// End of a watch.
 enum Ended {
-    /// The connection broke, or the server ended it: it can be taken up again.
+    /// The connection or the watch ended: it can be resumed at the last revision.
     Paused,
-    /// What happened meanwhile is not known any more.
+    /// The revision is too old to resume from: the resource has to be listed again.
     Lost,
 }
 
@@ -30,13 +32,13 @@ enum Ended {
 pub(super) struct ResourceWatch {
     pub client: Arc<Client>,
     pub clock: Arc<dyn Clock>,
-    /// How long a list, or the begin of a watch, may take.
+    /// Time for a list, or for the start of a watch.
     pub timeout: Duration,
     pub reports: mpsc::Sender<Report>,
 }
 
 impl ResourceWatch {
-    /// Follows a resource until nobody listens.
+    /// Follows a resource until the loop ends.
     pub async fn follow(self, resource: &'static Resource) {
         let Some(resource_type) = resource_types::storage_type(resource) else { return };
         let path = collection(resource_type);
@@ -55,7 +57,7 @@ impl ResourceWatch {
                     }
                 }
             }
-            // A server that refuses is not asked without a pause.
+            // Pause between failed attempts.
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -64,7 +66,7 @@ impl ResourceWatch {
         let asked = self.client.ask(Method::GET, path, None, Bytes::new());
         let (status, body) = tokio::time::timeout(self.timeout, asked).await.ok()?.ok()?;
         if status.as_u16() == 404 {
-            // A server that does not know the kind has none of it.
+            // The server does not serve the resource, so there are no objects.
             return Some((Vec::new(), 0));
         }
         let list = json::parse(&body).ok().filter(|_| status.is_success())?;
@@ -73,7 +75,7 @@ impl ResourceWatch {
         Some((items.iter().filter_map(|item| object(resource_type, item, &*self.clock)).collect(), revision))
     }
 
-    /// Watches from `after`, which moves on with what was seen.
+    /// Watches from `after`, which advances with the events.
     async fn watch(
         &self,
         path: &str,
@@ -118,7 +120,7 @@ impl ResourceWatch {
     }
 }
 
-/// The path of all objects of a resource.
+/// Path of a resource's collection.
 fn collection(resource_type: &ResourceType) -> String {
     let (group, version, plural) =
         (resource_type.info.group, resource_type.info.version, resource_type.info.plural);
@@ -139,7 +141,7 @@ fn key(resource_type: &ResourceType, item: &Value) -> Option<Key> {
     resource_type.key(meta(item, "namespace"), meta(item, "name")).ok()
 }
 
-/// What an event of a watch tells the loop; nothing if it is about what cannot be named.
+/// Decodes a watch event; `None` if its object cannot be named.
 fn report(
     kind: &str,
     resource_type: &ResourceType,

@@ -1,4 +1,4 @@
-//! Writes of the loop as requests.
+//! Writes of the loop as HTTP requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tokio::sync::mpsc;
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
 
-/// Sends a write, and reports what became of it. One that takes too long is lost, so that its key is planned again.
+/// Sends a write, and reports its outcome. A write that times out counts as lost, so that its key is planned again.
 pub(super) async fn write(client: Arc<Client>, sent: Sent, timeout: Duration, reports: mpsc::Sender<Report>) {
     let outcome = match tokio::time::timeout(timeout, perform(&client, &sent)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest(&client, timeout).await },
     };
-    // A loop that is gone does not mind.
+    // The loop may have ended.
     let _ = reports.send(Report::Answered { ticket: sent.ticket, outcome, by: sent.by }).await;
 }
 
@@ -41,7 +41,7 @@ async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
     Ok(outcome(&sent.write, status, &body))
 }
 
-/// The newest revision that the server knows, asked for until it answers.
+/// Requests the server's newest revision until it answers.
 async fn newest(client: &Client, timeout: Duration) -> Revision {
     loop {
         let asked = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
@@ -59,8 +59,9 @@ async fn newest(client: &Client, timeout: Duration) -> Revision {
 
 type HttpRequest = (Method, String, &'static str, Value);
 
-/// A patch of a part that can only be put whole: what is there is read, patched here, and put back at its revision.
-/// Nothing for every other write, and for what is not there or has become another; the server says so then.
+/// Turns a patch of a subresource that only supports PUT into a PUT: reads the object, patches it, and sends it back
+/// with its revision. `None` for every other write, and if the object is gone or was replaced; the server then
+/// rejects the original patch.
 async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
     let Write::Patch { key, part, sort, patch, uid, .. } = write else { return None };
     let resource_type = resource_types::storage_type(key.resource())?;
@@ -149,7 +150,7 @@ fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
     object
 }
 
-/// The path of an object, of its part, or of all objects in a namespace.
+/// Path of an object, of its subresource, or of a collection.
 fn place(resource_type: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
     let info = resource_type.info;
     let mut path = if info.group.is_empty() {

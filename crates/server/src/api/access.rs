@@ -1,7 +1,7 @@
-//! Who comes in, and what they may do.
+//! Authentication and authorization of requests.
 //!
-//! Until there are roles there is one sort of access: the administrators may do everything. Everyone else who proves
-//! who they are may ask who they are and what they may do, and read what the API consists of.
+//! Without RBAC there is one rule: members of `system:masters` may do everything. Other authenticated users may
+//! review themselves, and read discovery documents.
 
 use http::{HeaderMap, HeaderName, Method};
 use setpoint_api::Value;
@@ -14,11 +14,11 @@ use crate::query::Query;
 use crate::route::{MetricsTarget, Route, Target};
 use crate::tokens::{ISSUER, TokenError, Verified};
 
-/// The group whose members may do everything.
+/// Group with full access.
 const ADMINISTRATORS: &str = "system:masters";
 
 impl Api {
-    /// Whose token it is, if it holds for one of these audiences; for this server if none are named.
+    /// Verifies a token for one of these audiences; for this server if there are none.
     pub(super) fn verify(&self, token: &str, audiences: &[&str]) -> Result<Verified, TokenError> {
         let own = [ISSUER];
         let audiences = if audiences.is_empty() { &own } else { audiences };
@@ -26,8 +26,8 @@ impl Api {
     }
 }
 
-/// Whether somebody in these groups may do everything. Whoever may not do everything may do nothing: this is the
-/// rule that requests, reviews of access and the loop are all judged by.
+/// `true` if one of the groups has full access. Everything else is denied: requests, access reviews and the loop
+/// share this rule.
 pub(super) fn may_do_everything<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
     groups.any(|group| group == ADMINISTRATORS)
 }
@@ -39,16 +39,16 @@ pub fn review_access(spec: &Value) -> bool {
     may_do_everything(groups.iter().filter_map(Value::as_str))
 }
 
-/// Whether somebody may do everything.
+/// `true` if the user has full access.
 pub(super) fn is_administrator(identity: &Identity) -> bool {
     may_do_everything(identity.groups.iter().map(String::as_str))
 }
 
-/// How the headers of impersonation begin: the user, group, UID and extra fields of the identity that is asked for.
+/// Prefix of impersonation headers: user, group, UID and extra fields.
 const IMPERSONATION: &str = "impersonate-";
 
-/// Refuses a request that asks for another identity. Without access control nothing could say whether it may have that
-/// identity; and to answer with the rights of the sender would not be what it asked for.
+/// Rejects impersonation. Without RBAC nothing can authorize it, and serving the request as its sender would ignore
+/// what it requests.
 pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), Status> {
     let mut names = headers.keys().map(HeaderName::as_str);
     let Some(header) = names.find(|name| name.starts_with(IMPERSONATION)) else { return Ok(()) };
@@ -61,7 +61,7 @@ pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> 
     Err(Status::forbidden(Qualified { group: "", name: "users" }, user, why))
 }
 
-/// Refuses what somebody may not do.
+/// Authorizes a request.
 pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
     refuse_impersonation(&request.headers, &request.identity)?;
     if is_administrator(&request.identity) {
@@ -80,7 +80,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
     }
 }
 
-/// Questions about oneself are anyone's.
+/// `true` for reviews of the user itself, which every authenticated user may create.
 fn is_about_oneself(target: &Target) -> bool {
     matches!(
         target.resource_type.info.kind,
@@ -88,7 +88,7 @@ fn is_about_oneself(target: &Target) -> bool {
     )
 }
 
-/// What the API consists of is no secret.
+/// `true` for discovery documents, which every authenticated user may read.
 fn is_open(parts: &[String]) -> bool {
     let first = parts.first().map(String::as_str).unwrap_or_default();
     matches!(
@@ -114,7 +114,7 @@ fn forbidden_usage(request: &Request, about: &MetricsTarget) -> Status {
     Status::forbidden(resource, &about.name, why)
 }
 
-/// The words for what somebody may not do.
+/// Message of a 403.
 fn why(
     request: &Request,
     (group, resource): (&str, &str),

@@ -1,6 +1,6 @@
-//! ComponentStatus: how the parts of the control plane are, for those who still ask that way.
+//! ComponentStatus: health of the control plane's components, for clients of the deprecated API.
 //!
-//! What is told is what the server's own checks know. Of a part that has no check nothing is known, and that is said.
+//! Conditions come from the server's own health checks; a component without a check is reported as unknown.
 
 use http::Method;
 use setpoint_api::printing::table::ListMeta;
@@ -16,12 +16,12 @@ use crate::query::Query;
 use crate::responses;
 use crate::route::Target;
 
-/// The names that clients know, each with that of its check.
+/// Component names, each with the name of its health check.
 const COMPONENTS: [(&str, &str); 3] =
     [("controller-manager", "controller-manager"), ("etcd-0", "etcd"), ("scheduler", "scheduler")];
 
 impl Api {
-    /// Lists them, or shows one.
+    /// Lists all components, or returns one.
     pub(super) async fn components(
         &self,
         request: &Request,

@@ -1,6 +1,6 @@
-//! Documents about the server: what is served, in which form, and what is counted.
+//! Documents about the server: discovery, OpenAPI, health, metrics, token issuer.
 //!
-//! Each has a tag, so that a client that has it already is only told so.
+//! Documents that clients cache have an ETag; `If-None-Match` is answered with 304.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use crate::query::Query;
 use crate::tokens::ISSUER;
 use crate::{discovery, health, media, responses};
 
-/// The form of the aggregated document.
+/// Media type of aggregated discovery.
 const AGGREGATED: HeaderValue =
     HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
-/// The form of the second OpenAPI document that old clients ask for.
+/// Media type of the OpenAPI v2 document in protobuf.
 const GNOSTIC: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
-/// How long a document may be kept whose address changes with its content.
+/// Cache lifetime of a document whose URL contains its hash.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Time to wait for the end of a turn of the loop. A turn takes milliseconds.
 const LOOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Api {
-    /// Everything that is counted. What the store knows is left out if it does not say in time.
+    /// `/metrics`. Metrics of the store are left out if it does not respond in time.
     pub(super) async fn measures(&self) -> Response {
         let stat = health::stat(&self.store).await.ok();
         let text = self.metrics.render(&self.store.snapshot(), stat.as_ref(), &self.inflight);
@@ -47,7 +47,7 @@ impl Api {
     pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Response, Status> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let measures = self.usage.get().is_some_and(|source| source.is_served());
-        // The two documents of all groups, and the list of paths, are given whatever the method.
+        // `/`, `/apis` and `/apis/GROUP` respond to every method, as upstream's do.
         if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
             let exists = discovery::document(&parts, &self.options.address, measures).is_some()
                 || matches!(parts[..], [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]);
@@ -81,7 +81,7 @@ impl Api {
         Ok(responses::document(&document))
     }
 
-    /// Who issues tokens, for those who check them themselves.
+    /// OpenID discovery document, for clients that verify tokens themselves.
     fn openid(&self) -> Response {
         let document = value!({
             "issuer": (ISSUER),
@@ -93,7 +93,7 @@ impl Api {
         responses::document(&document)
     }
 
-    /// The public keys by which tokens are checked.
+    /// Public keys that verify tokens (JWKS).
     fn keys(&self) -> Result<Response, Status> {
         let keys = self.tokens.public().map_err(Status::internal_error)?;
         let mut response = responses::document(&keys);
@@ -101,7 +101,7 @@ impl Api {
         Ok(response)
     }
 
-    /// How the loop does: all controllers, or the keys of one.
+    /// State of the loop: all controllers, or the keys of one.
     fn reconciling(&self, rest: &[&str]) -> Response {
         let Some(engine) = self.engine.get() else { return nothing() };
         let Some(engine) = engine.try_lock_for(LOOP_WAIT_MAX) else {
@@ -116,7 +116,7 @@ impl Api {
         document.map_or_else(nothing, |document| responses::document(&document))
     }
 
-    /// Documents about the kinds, made when somebody asks and kept by nobody.
+    /// OpenAPI documents, generated at each request and not cached.
     fn openapi(&self, request: &Request, rest: &[&str]) -> Response {
         match rest {
             ["v2"] => second(request),
@@ -131,7 +131,7 @@ impl Api {
         }
     }
 
-    /// One document of OpenAPI version 3. Under the address that names its hash it never changes.
+    /// One document of OpenAPI v3. Under the URL with its hash it never changes.
     fn third(&self, request: &Request, name: &str) -> Response {
         let Some(hash) = openapi::v3::hash(name) else { return nothing() };
         let query = Query::parse(&request.query);
@@ -159,7 +159,7 @@ impl Api {
     }
 }
 
-/// The document of OpenAPI version 2, in one of two forms. Only its tags are kept.
+/// The OpenAPI v2 document, as JSON or protobuf. Only its ETags are cached.
 fn second(request: &Request) -> Response {
     static TAGS: [OnceLock<String>; 2] = [const { OnceLock::new() }; 2];
     let accept = accept(request).unwrap_or("*/*");
@@ -185,7 +185,7 @@ fn accept(request: &Request) -> Option<&str> {
     request.headers.get(ACCEPT).and_then(|value| value.to_str().ok())
 }
 
-/// The answer where there is nothing: below a group that is known, in the words of the API.
+/// 404: as a `Status` below a known API group, as text elsewhere.
 pub(super) fn missing(request: &Request) -> Result<Response, Status> {
     let mut parts = request.path.split('/').skip(1);
     let is_api = match parts.next() {
@@ -202,14 +202,14 @@ fn nothing() -> Response {
     responses::text(404, "404 page not found\n")
 }
 
-/// Whether the client has what bears this tag.
+/// `true` if the client has the document with this ETag.
 fn is_known(request: &Request, tag: &str) -> bool {
     let known = request.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"') == tag;
     known.split(',').any(bare)
 }
 
-/// Marks an answer; a client that has it is told only that.
+/// Sets the ETag of a response; 304 if the client has it.
 fn tagged(mut response: Response, tag: &str, request: &Request) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
         response.headers.insert(ETAG, tag);
@@ -223,7 +223,7 @@ fn tagged(mut response: Response, tag: &str, request: &Request) -> Response {
     response
 }
 
-/// A time as headers have it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a time for an HTTP header: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(time: Time) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

@@ -1,4 +1,4 @@
-//! What a patch makes of an object, whichever endpoint it came through.
+//! Parsed patches, shared by the object and the scale endpoints.
 
 use setpoint_api::Value;
 use setpoint_api::decode::decode_sent;
@@ -11,16 +11,16 @@ use crate::exchange::Request;
 use crate::query::Query;
 use crate::responses;
 
-/// A patch and how strictly its outcome is taken.
+/// A patch, and how strictly its result is decoded.
 pub(super) struct ParsedPatch {
     patch: Patch,
     strictness: Strictness,
 }
 
-/// The sort of the patch of a request; nothing if it is the configuration of an apply.
+/// Patch type of a request; `None` for an apply.
 ///
 /// # Errors
-/// If the sort is not known.
+/// 415 if the media type is unknown.
 pub(super) fn patch_type(request: &Request) -> Result<Option<PatchType>, Status> {
     let kind = header(request).unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if kind == "application/apply-patch+yaml" {
@@ -30,7 +30,7 @@ pub(super) fn patch_type(request: &Request) -> Result<Option<PatchType>, Status>
 }
 
 impl ParsedPatch {
-    /// Reads the patch of a request.
+    /// Parses the patch of a request.
     ///
     /// # Errors
     /// If it is malformed.
@@ -41,15 +41,15 @@ impl ParsedPatch {
         Ok(ParsedPatch { patch, strictness })
     }
 
-    /// Whether it is seen at once that the patch does not change this field of an object.
+    /// `true` if the patch certainly does not change this field. Cheap: only top-level fields are compared.
     pub(super) fn leaves_alone(&self, field: &str) -> bool {
         self.patch.leaves_alone(field)
     }
 
-    /// The object that comes of `live`, and what to warn the client of.
+    /// Applies the patch to `live`, and decodes the result with warnings.
     ///
     /// # Errors
-    /// If the patch does not fit, or makes something that is no such object.
+    /// If the patch does not apply, or its result is invalid.
     pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<DecodedBody, Status> {
         let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;

@@ -1,15 +1,15 @@
-//! Turns at the quotas of a namespace.
+//! Quota locks: writes that charge the quotas of one namespace are serialized.
 //!
-//! Writes that raise what is used of a quota cannot be committed side by side: all but one would be decided again, and
-//! again. So they go one after another, in the order in which they came. Whoever had to wait decides anew.
+//! Concurrent commits that raise `status.used` of one quota conflict: all but one would be decided again, repeatedly.
+//! Writers wait in FIFO order, and a writer that had to wait decides again with the new state.
 
 use setpoint_api::Key;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// How many namespaces may go on at a time, if they have places of their own.
+/// Number of locks. Namespaces are hashed onto them.
 const LOCKS: usize = 64;
 
-/// Who is at the quotas of which namespaces.
+/// Locks of the quotas of all namespaces.
 pub(super) struct QuotaLocks([Mutex<()>; LOCKS]);
 
 impl Default for QuotaLocks {
@@ -19,9 +19,9 @@ impl Default for QuotaLocks {
 }
 
 impl QuotaLocks {
-    /// Takes a turn at the quotas of the namespace of this one. Says whether others came first.
+    /// Locks the quotas of this quota's namespace. Returns `true` if another writer held the lock.
     pub(super) async fn lock(&self, quota: &Key) -> (MutexGuard<'_, ()>, bool) {
-        // Namespaces that share a place wait for each other in vain, which is rare and does no harm.
+        // Namespaces that share a lock wait for each other needlessly, which is rare and harmless.
         let namespace = quota.namespace().unwrap_or_default().bytes();
         let lock = namespace.fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
         let lock = &self.0[lock % LOCKS];

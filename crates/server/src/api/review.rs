@@ -1,6 +1,6 @@
-//! Kinds that are questions: who am I, and who may do what. The answer is all there is of them.
+//! Virtual kinds: token, access and subject reviews, which are answered but not stored.
 //!
-//! There is one sort of access: whoever belongs to the administrators may do everything, and nobody else anything.
+//! Access reviews follow the one rule of `access`: members of `system:masters` may do everything, others nothing.
 
 use http::Method;
 use setpoint_api::field_error::ErrorList;
@@ -24,7 +24,7 @@ use crate::route::Target;
 const DENIAL: &str = "only members of the group system:masters have access";
 
 impl Api {
-    /// Answers an object of a kind that is not stored.
+    /// Creates a review and fills in its status.
     pub(super) async fn answer_virtual(
         &self,
         request: &Request,
@@ -108,7 +108,7 @@ impl Api {
 }
 
 impl Api {
-    /// Says whose token a review asks about.
+    /// Fills in the status of a TokenReview.
     fn judge(&self, review: &mut Value) {
         let list = review.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
         let audiences: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
@@ -144,7 +144,7 @@ impl Api {
     }
 }
 
-/// Who asks, as an object.
+/// Returns a SelfSubjectReview of the user.
 fn who(identity: &Identity, review: &Value, now: Time) -> Value {
     let mut response = Value::map();
     let map = response.make_map();
@@ -161,7 +161,7 @@ fn who(identity: &Identity, review: &Value, now: Time) -> Value {
     response
 }
 
-/// This server has issued no token, so it knows none.
+/// Fills in the status of a TokenReview whose token is invalid.
 fn doubt(review: &mut Value, why: &str) {
     let mut status = Map::with_capacity(2);
     status.insert("user", Value::map());

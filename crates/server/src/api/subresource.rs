@@ -1,6 +1,7 @@
-//! What hangs below an object and is no part of it: scale, binding, eviction, and what only a node could answer.
+//! Subresources with objects of their own: scale, binding, eviction, token, and connections to nodes.
 //!
-//! Parts of an object (status, finalizers, approval, ephemeral containers, resources) are written like the object.
+//! Subresources that are views of the object (status, finalize, approval, ephemeralcontainers, resize) are written
+//! like the object.
 
 mod binding;
 mod connect;
@@ -23,7 +24,7 @@ use crate::query::Query;
 use crate::responses;
 use crate::route::Target;
 
-/// The verb that a method asks for below an object.
+/// API verb of a method on a subresource.
 fn verb(method: &Method) -> Option<Verb> {
     Some(match *method {
         Method::GET => Verb::Get,
@@ -35,7 +36,7 @@ fn verb(method: &Method) -> Option<Verb> {
     })
 }
 
-/// The verb that a method asks for of an object or a collection. Nothing is made or emptied in all namespaces at once.
+/// API verb of a method on an object or a collection. Objects cannot be created or deleted in all namespaces at once.
 fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
     let is_whole = target.resource_type.info.namespaced && target.namespace.is_empty();
     Some(match (method, target.name.is_empty()) {
@@ -47,10 +48,10 @@ fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
     })
 }
 
-/// Refuses what a path does not offer.
+/// 405 for a method that a route does not support.
 pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Status> {
     if target.resource_type.is_virtual {
-        // They are asked, and refuse by themselves what they do not answer.
+        // Virtual kinds check their methods themselves.
         return Ok(());
     }
     if target.subresource.is_empty() {
@@ -67,7 +68,7 @@ pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Statu
     Err(not_allowed(&request.method))
 }
 
-/// The definition of a kind that is certainly there.
+/// Definition of a kind that always exists.
 fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'static>, Status> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let schema = builtin()
@@ -76,7 +77,7 @@ fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'s
     Ok(Expected { api_version, kind, schema })
 }
 
-/// The object in a body, in the namespace of the path.
+/// Decodes the object in a body, in the namespace of the path.
 fn object(
     request: &Request,
     target: &Target,
@@ -91,7 +92,7 @@ fn object(
     Ok((object, warnings))
 }
 
-/// The word that something was done for which there is no object to show.
+/// A `Success` status, for operations without an object to return.
 fn done() -> Response {
     let status = Status { success: true, code: 201, ..Status::failure(Reason::Unknown, "") };
     responses::status(&status)

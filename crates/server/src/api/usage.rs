@@ -1,6 +1,6 @@
-//! `metrics.k8s.io`: what nodes and pods use, as whoever measures them tells it.
+//! `metrics.k8s.io`: resource usage of nodes and pods, from the usage source.
 //!
-//! Nothing of it is stored. The words for what is not found, and the columns, are those of upstream's metrics server.
+//! Nothing is stored. Errors and table columns are those of upstream's metrics server.
 
 mod shown;
 
@@ -21,7 +21,7 @@ use crate::query::Query;
 use crate::responses;
 use crate::route::MetricsTarget;
 
-/// Which of what is measured a request wants.
+/// Selection of samples by a request.
 struct MetricsQuery {
     about: MetricsTarget,
     labels: labels::Selector,
@@ -38,7 +38,7 @@ impl MetricsQuery {
         Ok(MetricsQuery { about, labels, fields })
     }
 
-    /// Asks whoever measures. It may have to look at every pod, so no other request waits for it.
+    /// Reads the samples. The source may visit every pod, so it runs on a blocking thread.
     async fn ask(self, source: Arc<dyn UsageSource>) -> Result<Vec<UsageSample>, Status> {
         let asking = tokio::task::spawn_blocking(move || {
             let MetricsTarget { plural, namespace, name } = &self.about;
@@ -58,13 +58,13 @@ impl MetricsQuery {
 }
 
 impl Api {
-    /// Has somebody tell what nodes and pods use.
+    /// Sets the source of resource usage.
     pub fn set_usage_source(&self, source: Arc<dyn UsageSource>) {
-        // Whoever came first tells; nobody wires two.
+        // The first source stays; only one is ever set.
         let _ = self.usage.set(source);
     }
 
-    /// Tells what nodes or pods use.
+    /// Handles a request for resource usage.
     pub(super) async fn measured(
         &self,
         request: &Request,
@@ -95,7 +95,7 @@ impl Api {
         }
     }
 
-    /// The refusal of one of which nothing is known: it is not there, or nobody measured it.
+    /// 404 for an object that does not exist or has no sample.
     fn unmeasured(&self, about: &MetricsTarget, resource: Qualified<'_>) -> Status {
         let MetricsTarget { plural, namespace, name } = about;
         let key = resource_types::find("", "v1", plural)

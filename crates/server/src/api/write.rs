@@ -1,4 +1,7 @@
-//! Writes: the pipeline decides, the store commits, and where the world moved meanwhile it is all done again.
+//! Write requests: create, update, patch, apply, delete.
+//!
+//! The pipeline decides on a snapshot, the store commits with preconditions, and a conflict with another write is
+//! retried on a new snapshot: see [`Api::perform`].
 
 use http::header::CONTENT_TYPE;
 use setpoint_api::apply::manager_name;
@@ -27,19 +30,19 @@ use crate::query::Query;
 use crate::route::Target;
 use crate::{codec, list, responses};
 
-/// How often a write is decided anew when others were faster.
+/// Attempts of a write that conflicts with other writes of its object.
 const ATTEMPTS_MAX: usize = 5;
-/// How often it is decided at the most if others write the quotas that it is charged to. Each time one of them got
-/// on, and most of those who would be faster wait for their turn.
+/// Attempts of a write that conflicts with other writes of its quotas. Each conflict means that another write
+/// succeeded, and [quota locks](super::quota_locks) make conflicts rare.
 const CHARGES_MAX: usize = 1000;
 
-/// What became of a write.
+/// Result of a write.
 pub(super) enum WriteResult {
-    /// This is stored now.
+    /// The stored object.
     Stored(Record),
-    /// This is gone now.
+    /// The last state of a removed object.
     Removed(Value),
-    /// This would be stored.
+    /// The object that would be stored, in a dry run.
     DryRun(Value),
 }
 
@@ -53,7 +56,7 @@ impl Api {
         let wanted = wanted(request)?;
         let (desired, mut warnings) = self.body(request, target, query)?;
         let writer = writer(request, query, None)?;
-        // It is rarely decided twice, and reading it once more then is cheaper than a copy each time.
+        // Most writes are decided once, and decoding the body again is cheaper than cloning it each time.
         let mut first = Some(desired);
         let mut more = Vec::new();
         let done = self
@@ -133,7 +136,7 @@ impl Api {
                 let mut old =
                     if is_status { codec::closed(resource_type, &record) } else { codec::object(&record) };
                 let mut sent = match patch.apply(resource_type.to_served(old.clone()), expected) {
-                    // Who is refused is shown the whole object.
+                    // A rejection contains the whole object.
                     Err(_) if is_status => {
                         old = codec::object(&record);
                         patch.apply(old.clone(), expected)?
@@ -287,7 +290,7 @@ impl Api {
         snapshot.get(&key).cloned().ok_or_else(missing)
     }
 
-    /// Decides and commits, again if the world moved in between.
+    /// Decides and commits a write; retries on conflicts.
     pub(super) async fn perform(
         &self,
         mut decide: impl FnMut(&RequestContext<'_>) -> Result<Step, Status>,
@@ -343,8 +346,8 @@ impl Api {
     }
 }
 
-/// The configuration of an apply, YAML or JSON, and warnings. What the kind does not know is found by the apply itself,
-/// which refuses it in any case.
+/// Parses the configuration of an apply, YAML or JSON, with warnings. Unknown fields are rejected by the apply
+/// itself, whatever the strictness.
 fn applied_config(body: &[u8], strictness: Strictness) -> Result<(Value, Vec<String>), Status> {
     let (config, duplicates) = configuration(body)?;
     if duplicates.is_empty() || strictness == Strictness::Ignore {
@@ -360,10 +363,10 @@ fn applied_config(body: &[u8], strictness: Strictness) -> Result<(Value, Vec<Str
     )))
 }
 
-/// What somebody applies, and the fields in it that came more than once.
+/// Parses an applied configuration, with its duplicate fields.
 ///
 /// # Errors
-/// If it is no object.
+/// If it is not an object.
 pub(super) fn configuration(body: &[u8]) -> Result<(Value, Vec<Duplicate>), Status> {
     let (config, duplicates) = yaml::parse_strict(body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
@@ -378,12 +381,12 @@ pub(super) fn configuration(body: &[u8]) -> Result<(Value, Vec<Duplicate>), Stat
     Ok((config, duplicates))
 }
 
-/// Gives an object the namespace of its path, and refuses one that has another place.
+/// Sets the namespace of the path; 400 if the object has another namespace or name.
 fn set_namespace(object: &mut Value, target: &Target) -> Result<(), Status> {
     place(object, &target.namespace, &target.name)
 }
 
-/// The warning that goes with the deletion of jobs whose pods stay.
+/// Warning for deleting a Job without a propagation policy.
 fn preserved(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
     let is_silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
     if target.resource_type.resource.as_str() != "jobs.batch" || !is_silent {
@@ -396,7 +399,7 @@ fn preserved(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
 }
 
 pub(super) fn header(request: &Request) -> Option<&str> {
-    // What cannot be read is as good as a type that nobody knows.
+    // A header that is not text counts as an unknown media type.
     request.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable"))
 }
 
@@ -404,7 +407,7 @@ fn subresource(target: &Target) -> Subresource {
     Subresource::from_name(&target.subresource).unwrap_or(Subresource::None)
 }
 
-/// Who writes. The manager is what the client says, or the first word of what it calls itself.
+/// Identity and field manager of a write. The manager defaults to the first word of the user agent.
 pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Writer, Status> {
     let dry_run = query.all("dryRun");
     let options = WriteOptions {
@@ -440,8 +443,8 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
     })
 }
 
-/// The options of a delete: the body's, or the query's; and who deletes. Every group knows the options in its own
-/// versions, and clients send them so.
+/// Delete options from the body or the query, and the writer. Every API group accepts the options in its own
+/// versions.
 fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), Status> {
     if request.body.is_empty() {
         let options = delete_parameters(query)?;
@@ -464,13 +467,13 @@ fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), S
         return Err(Status::bad_request(why));
     }
     let options = decode(options, schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?.value;
-    // What the query says does not count beside a body.
+    // With a body, the query is ignored.
     let mut writer = writer(request, &Query::default(), None)?;
     writer.dry_run = !DeleteOptions::from_value(&options).dry_run.is_empty();
     Ok((options, writer))
 }
 
-/// The options of a delete that the query says.
+/// Delete options from the query.
 fn delete_parameters(query: &Query) -> Result<Value, Status> {
     let mut options = Value::map();
     let map = options.make_map();
@@ -492,14 +495,14 @@ fn delete_parameters(query: &Query) -> Result<Value, Status> {
     Ok(options)
 }
 
-/// Keeps the warnings of a decision apart.
+/// Moves the warnings of a decision to `warnings`.
 fn noted(decided: Result<Decision, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
     let Decision { step, warnings: more } = decided?;
     *warnings = more;
     Ok(step)
 }
 
-/// The answer to a write with its warnings, which also go with a refusal.
+/// Response to a write with its warnings, which an error has too.
 fn answered(
     target: &Target,
     done: Result<WriteResult, Status>,
@@ -546,7 +549,7 @@ fn shown(
     Ok(responses::object(code, target.resource_type, bytes, form, pretty))
 }
 
-/// After how many seconds a write is retried that found no file descriptor.
+/// `Retry-After` of a write that failed for lack of file descriptors, in seconds.
 const NO_DESCRIPTORS_RETRY_SECONDS: i32 = 1;
 
 pub(crate) fn commit_status(error: &CommitError) -> Status {

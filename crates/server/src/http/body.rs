@@ -1,4 +1,4 @@
-//! The bodies of answers on their way to the client.
+//! Response bodies: whole, encoded by a worker, or streamed, with compression and accounting.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,19 +20,19 @@ use crate::encoded_chunk::Gzip;
 use crate::exchange::{Body, BodyPart, Chunks, Frames};
 use crate::inflight::InflightPermit;
 
-/// Bytes from which on an answer is compressed, as upstream does it.
+/// Size from which on a response is compressed, as upstream's.
 const GZIP_BYTES_MIN: usize = 128 * 1024;
-/// Small parts are put together up to this size: a few TLS records.
+/// Small parts are merged up to this size: a few TLS records.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks that a worker encodes ahead of what the client has taken.
+/// Chunks that a worker encodes ahead of the client.
 const CHUNKS_AHEAD: usize = 2;
 
-/// The stream broke inside: the client must not take it for its end.
+/// The body failed: the connection must not end it as if it were complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream failed")]
 pub(super) struct ResponseAborted;
 
-/// A request that is not finished. It ends with the last byte of its answer, or with the connection.
+/// A request in progress. It ends with the last byte of its response, or with the connection.
 pub(super) struct ActiveRequest {
     connection: Arc<Connection>,
     sending: bool,
@@ -59,7 +59,7 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// What an answer holds until its last byte is sent.
+/// Resources that a response holds until its last byte is sent.
 pub(super) struct ResponseResources {
     active: ActiveRequest,
     pub permit: InflightPermit,
@@ -72,7 +72,7 @@ impl ResponseResources {
     }
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub(super) struct ResponseBody {
     form: ResponseKind,
     held: ResponseResources,
@@ -83,14 +83,14 @@ enum ResponseKind {
     Whole(PartsBody),
     /// Chunks that a worker encodes.
     Encoded(EncodedBody),
-    /// What comes until it ends or the server drains.
+    /// Frames until the stream ends or the server drains.
     Stream(StreamBody),
-    /// Nothing more.
+    /// Complete.
     Ended,
 }
 
 impl ResponseBody {
-    /// A body with the headers that tell of its form.
+    /// Creates a body, and sets the headers that describe it.
     pub fn new(
         body: Body,
         headers: &mut HeaderMap,
@@ -104,7 +104,7 @@ impl ResponseBody {
                 Body::Stream(frames) => {
                     let mut phase = connection.phase.clone();
                     let draining = Box::pin(async move {
-                        // The server's end is an end of serving too.
+                        // A closed channel means the end of the server.
                         let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
                     });
                     ResponseKind::Stream(StreamBody { frames, draining })
@@ -176,7 +176,7 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// Parts that follow one another.
+/// A body in consecutive parts.
 struct PartsBody {
     parts: std::vec::IntoIter<BodyPart>,
     left: usize,
@@ -188,7 +188,7 @@ impl PartsBody {
         PartsBody { parts: parts.into_iter(), left }
     }
 
-    /// The next part, or several small ones in one. A part that is large or alone is not copied.
+    /// Returns the next part, or several small ones merged. A large or single part is not copied.
     fn next_chunk(&mut self) -> Option<Bytes> {
         let first = self.parts.by_ref().find(|part| !part.is_empty())?;
         let fits = |length: usize, next: &BodyPart| length + next.len() <= CHUNK_BYTES;
@@ -208,7 +208,7 @@ impl PartsBody {
 
 impl Chunks for PartsBody {
     fn next_chunk(&mut self) -> Option<BodyPart> {
-        // A shared part stays one, so that it is compressed once.
+        // A shared part is kept apart, so that it is compressed once.
         if let Some(BodyPart::Shared(_)) = self.parts.as_slice().first() {
             let shared = self.parts.next()?;
             self.left -= shared.len();
@@ -229,7 +229,7 @@ struct EncodedBody {
 }
 
 impl EncodedBody {
-    /// Starts encoding. If there are headers, the body is compressed, and they say so.
+    /// Starts encoding. With `zipped` headers the body is compressed, and they are set.
     fn start(mut chunks: Box<dyn Chunks>, zipped: Option<&mut HeaderMap>, workers: &Handle) -> EncodedBody {
         let mut gzip = zipped.map(|headers| {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -240,7 +240,7 @@ impl EncodedBody {
         let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
         let encoding = workers.spawn(async move {
             loop {
-                // After a panic nothing more is sent: the end that is missing breaks the body off.
+                // After a panic the channel closes without an end, which aborts the body.
                 let next = catch_unwind(AssertUnwindSafe(|| encode_next(&mut *chunks, &mut gzip))).ok()?;
                 let is_last = next.is_none();
                 if next.as_ref().is_none_or(|bytes| !bytes.is_empty()) {
@@ -249,7 +249,7 @@ impl EncodedBody {
                 if is_last {
                     return Some(());
                 }
-                // Other answers have their turn after each chunk.
+                // Yield, so that other responses make progress.
                 tokio::task::yield_now().await;
             }
         });
@@ -261,13 +261,14 @@ impl EncodedBody {
     }
 }
 
-/// Encodes the next chunk, which may be empty; `None` at the end. Compressed bytes gather until they fill a chunk.
+/// Encodes the next chunk, which may be empty; `None` at the end. Compressed bytes accumulate until they fill a
+/// chunk.
 fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<(Gzip, Vec<u8>)>) -> Option<Bytes> {
     let next = chunks.next_chunk();
     let Some((mut stream, mut out)) = gzip.take() else { return next.map(BodyPart::into_bytes) };
     match &next {
         None => {
-            // The stream is gone from here on, so that the next call ends the body.
+            // `gzip` is `None` from here on, so the next call ends the body.
             stream.end(&mut out);
             return Some(out.into());
         }
@@ -296,7 +297,7 @@ impl StreamBody {
     }
 }
 
-/// Whether the client takes gzip by name and does not refuse it by a quality of nought.
+/// `true` if the client accepts gzip by name with a non-zero quality.
 pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|choice| {

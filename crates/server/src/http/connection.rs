@@ -1,4 +1,4 @@
-//! One connection from its handshake to its end.
+//! Connection lifecycle: handshake, authentication state, serving, idle timeout, drain.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -23,7 +23,7 @@ use super::{
     PING_INTERVAL, PING_TIMEOUT, Phase, SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, date, handler,
 };
 
-/// A connection as it was accepted.
+/// An accepted connection.
 pub(super) struct Accepted {
     pub stream: std::net::TcpStream,
     pub tls: TlsState,
@@ -34,10 +34,10 @@ pub(super) struct Accepted {
     pub evicted: oneshot::Receiver<()>,
 }
 
-/// What the requests of one connection share.
+/// State that the requests of one connection share.
 pub(super) struct Connection {
     pub shared: Arc<Shared>,
-    /// The client's certificate, if it showed one.
+    /// Client certificate, if there is one.
     pub certificate: Option<ClientCertificate>,
     pub auth_state: Arc<AuthState>,
     pub activity: Activity,
@@ -70,7 +70,7 @@ impl AuthState {
                 return false;
             };
             *slot = Some(permit);
-            // Before the membership ends: its end would otherwise be taken for an eviction.
+            // Before the membership ends: its end would otherwise count as an eviction.
             self.is_authenticated.store(true, Ordering::Release);
             *self.membership.lock() = None;
         }
@@ -78,14 +78,14 @@ impl AuthState {
     }
 }
 
-/// What moves on a connection, so that its tick can tell a quiet one from a dead one.
+/// Activity of a connection, by which its tick tells an idle one from a dead one.
 #[derive(Default)]
 pub(super) struct Activity {
-    /// How often something moved: a request came whole, or a part of an answer was taken.
+    /// Number of events: complete requests, and chunks of responses that were taken.
     moved: AtomicU64,
-    /// Requests whose answer is not finished, streams too.
+    /// Requests whose response is not finished, including streams.
     active: AtomicUsize,
-    /// Whole answers that are under way to the client.
+    /// Responses in flight, without streams.
     sending: AtomicUsize,
 }
 
@@ -141,7 +141,7 @@ async fn serve(
         Ok(stream) => stream,
         Err(error) => return tracing::warn!(%error, "cannot register a connection"),
     };
-    // Answers are written whole, so waiting for more to fill a packet only costs time.
+    // Responses are written at once, so delaying packets only costs time.
     let _ = stream.set_nodelay(true);
     let handshake = tls.acceptor.accept(BoundedStream::new(stream, shared.bounds.stall_timeout));
     let stream = tokio::select! {
@@ -175,7 +175,7 @@ async fn serve_http1(stream: TlsStream<BoundedStream>, connection: &Arc<Connecti
     let handle = service_fn(|request| handler::handle(Arc::clone(connection), request));
     let mut builder = http1::Builder::new();
     builder.max_headers(HEADERS_MAX).max_header_size(HEADER_BYTES_MAX);
-    // Slow headers are cut by the tick, without a timer for each request.
+    // Slow headers are closed by the tick, without a timer for each request.
     builder.timer(TokioTimer::new()).header_read_timeout(None).auto_date_header(false);
     let served = builder.serve_connection(TokioIo::new(ErrorBodyStream::new(stream)), handle);
     drive(served, |served| served.graceful_shutdown(), connection).await;
@@ -199,8 +199,8 @@ async fn serve_http2(stream: TlsStream<BoundedStream>, connection: &Arc<Connecti
     drive(served, |served| served.graceful_shutdown(), connection).await;
 }
 
-/// Lets a connection run; tells it to retire when the server drains or nothing moves, and cuts it when even
-/// that does not help.
+/// Drives a connection. Shuts it down gracefully when the server drains or there is no activity, and drops it if that
+/// takes too long.
 async fn drive<C, E>(served: C, retire: impl Fn(Pin<&mut C>), connection: &Connection)
 where
     C: Future<Output = Result<(), E>>,

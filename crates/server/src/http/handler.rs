@@ -1,4 +1,4 @@
-//! One request: authenticated and authorized by its head, then read, answered and sent.
+//! Request handler: authenticates and authorizes by the head, then reads the body, runs the service and responds.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -26,11 +26,11 @@ use crate::tokens::bearer_token;
 use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// How long an answer may take before it is worth a line.
+/// Duration from which on a request is logged as slow.
 const SLOW: Duration = Duration::from_secs(1);
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// Answers one request. It cannot fail: whatever goes wrong becomes a `Status`.
+/// Handles one request. Every failure becomes a `Status`.
 pub(super) async fn handle(
     connection: Arc<Connection>,
     request: http::Request<Incoming>,
@@ -48,7 +48,7 @@ pub(super) async fn handle(
     Ok(respond(response, &method, (id, now), accepts_gzip, held))
 }
 
-/// Authenticates and authorizes a request by its head, and takes a place for it. Its body is not read yet.
+/// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
 fn admit(
     connection: &Connection,
     parts: http::request::Parts,
@@ -76,7 +76,7 @@ fn admit(
     Ok((request, admission))
 }
 
-/// Returns the identity that the certificate of the connection proves now, else that of the request's token.
+/// Returns the identity that the connection's certificate proves now, else that of the request's token.
 fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Option<Identity> {
     let proved = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
     proved.or_else(|| {
@@ -85,7 +85,7 @@ fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Optio
     })
 }
 
-/// Reads the body of an admitted request, and has the service answer it.
+/// Reads the body of an admitted request, and runs the service.
 async fn answer(
     connection: &Connection,
     mut request: Request,
@@ -108,7 +108,7 @@ async fn answer(
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
     let mut bytes = shared.responses.reserve(&request.identity.user);
     let response = contained(shared, request, cost).await;
-    // The answer of a write is never withheld if its commit has happened.
+    // The response to a write is sent in any case if its commit has succeeded.
     let has_effect = !is_read && response.status.is_success();
     if !bytes.grow(response.body.held_bytes()) && !has_effect {
         let status =
@@ -119,7 +119,7 @@ async fn answer(
     (response, held)
 }
 
-/// Refuses an HTTP/1.1 request without exactly one `Host`, as the protocol demands.
+/// 400 for an HTTP/1.1 request without exactly one `Host`, as RFC 9112 requires.
 fn check_host(headers: &HeaderMap) -> Result<(), Status> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -129,7 +129,7 @@ fn check_host(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// Refuses headers beyond the bounds. The library that reads HTTP/1.1 has stricter ones of its own.
+/// 431 for oversized headers. The HTTP/1.1 library has stricter bounds of its own.
 fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let message = if headers.len() > HEADERS_MAX {
@@ -142,7 +142,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
     Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message))
 }
 
-/// The answer of the service, whatever becomes of it.
+/// Runs the service, on the reactor or a worker. A panic becomes a 500.
 async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
     let begun = Instant::now();
@@ -157,7 +157,7 @@ async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
     match response {
         Some(response) => {
             let (code, took) = (response.status.as_u16(), begun.elapsed());
-            // What this server cannot do, and says so, is no failure of it.
+            // 501 for unimplemented endpoints is not a failure.
             if code >= 500 && code != 501 {
                 tracing::warn!(%method, %path, code, ?took, "a request failed");
             } else if took >= SLOW {
@@ -177,7 +177,7 @@ async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
     }
 }
 
-/// A task on a worker, canceled when its client goes.
+/// A task on a worker, aborted when the connection is closed.
 pub(super) struct WorkerTask<T>(pub JoinHandle<Option<T>>);
 
 impl<T> Future for WorkerTask<T> {
@@ -194,10 +194,9 @@ impl<T> Drop for WorkerTask<T> {
     }
 }
 
-/// The answer of the service; none if it panicked.
+/// Runs the service; `None` if it panics.
 ///
-/// The service must hold whatever it shares with other requests to its own standard of being safe to unwind;
-/// its locks do not poison.
+/// The service must keep state that requests share consistent when it unwinds; its locks do not poison.
 async fn guarded(service: &dyn Service, request: Request) -> Option<Response> {
     let mut answering = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
@@ -234,7 +233,7 @@ fn respond(
     response
 }
 
-/// The id of a request: the client's own, or one in the form of a version 4 UUID.
+/// Audit id of a request: the client's own, or a random UUID.
 fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
     if let Some(id) = headers.get(AUDIT_ID).filter(|id| !id.is_empty()) {
         return id.clone();
@@ -246,7 +245,7 @@ fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(id)).expect("an id is made of hexadecimal digits and hyphens")
 }
 
-/// The finalizer of SplitMix64: neighbours go far apart, no two numbers meet.
+/// Finalizer of SplitMix64: a bijection that spreads consecutive numbers.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

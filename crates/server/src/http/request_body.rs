@@ -13,11 +13,11 @@ use setpoint_api::status::Status;
 use super::budget::Reservation;
 use super::{BODY_BYTES_PER_SECOND, BODY_DISCARD_MAX, BODY_GRACE, Bounds};
 
-/// Why a body was not read.
+/// Failure to read a body.
 enum ReadError {
-    /// It has more bytes than a body may have.
+    /// The body exceeds its maximum size.
     TooLarge,
-    /// The bodies in memory leave no room for it.
+    /// The byte budget is exhausted.
     NoRoom,
     /// The connection failed.
     Http(hyper::Error),
@@ -52,7 +52,7 @@ pub(super) async fn read(body: Incoming, bounds: &Bounds, bodies: &mut Reservati
     }
 }
 
-/// Returns the time for a body: the more bytes it announces, the longer.
+/// Time for a body: it grows with the announced length.
 fn timeout(body: &Incoming, bounds: &Bounds) -> Duration {
     match body.size_hint().exact() {
         Some(bytes) => {
@@ -62,9 +62,9 @@ fn timeout(body: &Incoming, bounds: &Bounds) -> Duration {
     }
 }
 
-/// Collects a body. One in a single piece is not copied.
+/// Collects a body. A body in one chunk is not copied.
 ///
-/// A body that is too large is read on for a while, for a client that still writes would not see the answer.
+/// An oversized body is read on for a while: a client that is still writing would not read the response.
 async fn collect(mut body: Incoming, max: usize, bodies: &mut Reservation) -> Result<Bytes, ReadError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
@@ -85,7 +85,7 @@ async fn collect(mut body: Incoming, max: usize, bodies: &mut Reservation) -> Re
             first = data;
         } else {
             if rest.is_empty() {
-                // Room for what has arrived, not for what is announced: an announcement costs the client nothing.
+                // Memory for bytes that have arrived, not for the announced length, which costs the client nothing.
                 rest.reserve(2 * (first.len() + data.len()));
                 rest.extend_from_slice(&first);
             }

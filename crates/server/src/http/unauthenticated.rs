@@ -1,6 +1,6 @@
 //! Unauthenticated connections: bounded in total and per address, the oldest closed first.
 //!
-//! A connection counts as unauthenticated until it has shown a valid client certificate or sent a request with a valid
+//! A connection is unauthenticated until it has presented a valid client certificate or sent a request with a valid
 //! token. Anyone can open such connections, so a new one is always accepted, at the expense of the oldest: a flood of
 //! bare TCP connections cannot keep out a client that completes its handshake promptly.
 

@@ -1,8 +1,8 @@
-//! Encoded items of a list, which the answers of equal requests share.
+//! Encoded items of a list, which the responses to equal requests share.
 //!
-//! The first answer that needs a chunk encodes it, the others send the same bytes. For example, 200 clients list
-//! 5,000 Pods as YAML at once: the first to need chunk 7 encodes it while it holds the lock, and the rest find it there.
-//! A list is shared while its chunks fit the [`ChunkBudget`]; beyond that each answer encodes for itself.
+//! The first response that needs a chunk encodes it, the others send the same bytes. For example, 200 clients list
+//! 5,000 Pods as YAML at once: the first to need chunk 7 encodes it while it holds the lock, and the rest find it
+//! there. A list is shared while its chunks fit the [`ChunkBudget`]; beyond that each response encodes for itself.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Items {
     }
 }
 
-/// A body on its way: the head, the items chunk by chunk, the tail.
+/// A body in progress: the head, the items chunk by chunk, the tail.
 struct ListReader {
     items: Arc<Items>,
     meta: PageMeta,

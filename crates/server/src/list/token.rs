@@ -1,7 +1,7 @@
-//! Where a list goes on: the token that a page ends with and the next begins with.
+//! Continue token of a list.
 //!
-//! It has the form of upstream's tokens, and is refused in upstream's words, because people read those. It also says
-//! when it was made: it expires, however far history reaches.
+//! The format and the error messages are upstream's. A token also contains its time of issue: it expires
+//! independently of compaction.
 
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -10,25 +10,25 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use setpoint_api::{Map, Revision, Time, Value, json};
 
 const VERSION: &str = "meta.k8s.io/v1";
-/// As upstream decodes it: without padding, and whatever the bits after the last byte are.
+/// Upstream's decoding: without padding, and with any trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, CONFIG);
 const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_encode_padding(false)
     .with_decode_padding_mode(DecodePaddingMode::RequireNone)
     .with_decode_allow_trailing_bits(true);
 
-/// Where a list goes on.
+/// A decoded continue token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContinueToken {
-    /// At which revision; none if with whatever is newest.
+    /// Revision of the list; `None` to continue at the newest one.
     pub revision: Option<Revision>,
-    /// When the page before was read.
+    /// Time of the previous page.
     pub issued: Time,
-    /// After which path.
+    /// Path of the last object of the previous page.
     pub after: String,
 }
 
-/// Why a text is no token.
+/// Failure to decode a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ContinueTokenError {
     #[error("continue key is not valid: illegal base64 data at input byte {0}")]
@@ -53,7 +53,7 @@ impl ContinueToken {
         let mut map = Map::with_capacity(4);
         map.insert("v", VERSION);
         map.insert("rv", revision);
-        // Nothing can come between a path and the same path with a zero after it.
+        // The next possible path is the same one with a zero byte appended.
         map.insert("start", format!("{}\0", self.after));
         map.insert("at", self.issued.0);
         BASE64.encode(json::to_vec(&map.into()))
@@ -83,14 +83,14 @@ impl ContinueToken {
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(ContinueTokenError::Path(start.to_owned()));
         }
-        // One that does not say when it was made is not ours, and has expired.
+        // A token without a time was not issued here, and has expired.
         let issued = Time(number("at").unwrap_or(i64::MIN / 2));
         Ok(ContinueToken { revision, issued, after: path.to_owned() })
     }
 }
 
-/// What is wrong with JSON. Upstream reads tokens by another decoder than bodies, which shows a byte that is no text
-/// as its number.
+/// Error message for malformed JSON. Upstream decodes tokens with another decoder than bodies: it shows a byte that
+/// is not text as its number.
 fn told(error: &json::JsonError, bytes: &[u8]) -> String {
     match error {
         json::JsonError::InvalidCharacter { byte, context, offset } if *byte >= 0x80 => {
@@ -103,7 +103,7 @@ fn told(error: &json::JsonError, bytes: &[u8]) -> String {
     }
 }
 
-/// Where upstream's decoder would have stopped.
+/// Offset at which upstream's decoder stops.
 fn position(error: &base64::DecodeError, text: &str) -> usize {
     match error {
         base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {

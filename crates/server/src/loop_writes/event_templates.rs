@@ -1,9 +1,12 @@
-//! Events of the loop, printed from forms.
+//! Event templates: Events of the loop, rendered without the pipeline.
 //!
-//! Most of what a busy loop writes are Events, and they differ in a few texts only. So the pipeline makes one of each
-//! form that they come in, with a mark for every text that differs. What it would store is cut at the marks, and from
-//! then on the texts are filled in. An Event that fits no form, or whose name is taken, takes the pipeline's way; which
-//! way it took cannot be told from what is stored. No quota counts Events.
+//! Most writes of a busy loop are Events, which differ in a few fields only. For each combination of optional fields
+//! the pipeline creates one Event with a placeholder for every field that differs; its stored bytes are split at the
+//! placeholders, and later Events only fill them in. An Event that fits no template, or whose name is taken, goes
+//! through the pipeline; the stored bytes are the same either way (`tests.rs`). Quotas do not count Events.
+//!
+//! For example, `{"reason":"given-7","count":1,…` is split into `{"reason":`, the slot of the reason, and
+//! `,"count":1,…`.
 
 use std::sync::OnceLock;
 
@@ -21,7 +24,7 @@ use crate::codec;
 use crate::exchange::Identity;
 use crate::pipeline::{DesiredObject, RequestContext, Step, Writer, create, guard_namespace};
 
-/// The texts that every Event has.
+/// Fields that every Event has.
 const GIVEN: [&[&str]; 13] = [
     &["metadata", "name"],
     NAMESPACE,
@@ -37,35 +40,35 @@ const GIVEN: [&[&str]; 13] = [
     &["reportingComponent"],
     FIRST_TIMESTAMP,
 ];
-/// The texts that only some have.
+/// Fields that some Events have.
 const OPTIONAL: [&[&str]; 4] =
     [&["involvedObject", "fieldPath"], &["source", "host"], &["reportingInstance"], &["action"]];
 const NAMESPACE: &[&str] = &["metadata", "namespace"];
-/// The namespace of what the Event is about: that of the Event; none if it is about something that is in none.
+/// Namespace of the involved object: that of the Event; absent for cluster-scoped objects.
 const ABOUT_NAMESPACE: &[&str] = &["involvedObject", "namespace"];
-/// When it was told, for the first time and for the last.
+/// First and last timestamp; they are equal in a new Event.
 const FIRST_TIMESTAMP: &[&str] = &["firstTimestamp"];
 const LAST_TIMESTAMP: &[&str] = &["lastTimestamp"];
-/// Where Events about what is in no namespace go.
+/// Namespace of Events about cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Chance and time as marks: unlike any text that a form has.
+/// Entropy and time of placeholders: they render as no other value of a template does.
 const MARKED_UID: [u64; 3] = [1, 2, 3];
 const MARKED_NOW: Time = Time::from_seconds(2);
 
-/// How many forms there are: for each way to have what is optional.
+/// Number of templates: one per combination of optional fields.
 const TEMPLATES: usize = 1 << (OPTIONAL.len() + 1);
 static TEMPLATE_CACHE: [OnceLock<Option<EventTemplate>>; TEMPLATES] = [const { OnceLock::new() }; TEMPLATES];
 
-/// An Event cut into what is always the same, and what follows it.
+/// The stored bytes of an Event, split at its slots.
 struct EventTemplate {
     pieces: Vec<(Box<[u8]>, Slot)>,
     end: Box<[u8]>,
-    /// What it can be selected by.
+    /// Selectable fields.
     fields: Vec<(&'static str, FieldValue)>,
 }
 
-/// What is filled in.
+/// A value to fill in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     Given(usize),
@@ -76,17 +79,17 @@ enum Slot {
     Revision,
 }
 
-/// What is filled in for the slots that the writer does not give.
+/// Values of the slots that the Event itself does not have.
 struct Stamp<'a> {
     manager: &'a str,
     uid: &'a str,
     now: &'a str,
 }
 
-/// The value of a field that Events can be selected by.
+/// Value of a selectable field.
 enum FieldValue {
     Slot(Slot),
-    /// The same in all of a form.
+    /// The same in all Events of the template.
     Always(String),
 }
 
@@ -113,14 +116,14 @@ impl Slot {
     }
 }
 
-/// The texts of an Event that fits a form.
+/// Field values of an Event that fits a template.
 struct Texts<'a> {
     given: [&'a str; GIVEN.len()],
     optional: [&'a str; OPTIONAL.len()],
     has_namespace: bool,
 }
 
-/// What the creation of an Event comes to; nothing if the pipeline has to say.
+/// Decides the creation of an Event; `None` if it has to go through the pipeline.
 pub(super) fn create(
     resource_type: &'static ResourceType,
     news: &News,
@@ -150,7 +153,7 @@ pub(super) fn create(
     Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Expect::Absent, draft)))))
 }
 
-/// What is no text in news, as an Event shows it.
+/// Fields of an Event record that are not text, formatted.
 struct RenderedFields {
     revision: String,
     timestamp: String,
@@ -163,7 +166,7 @@ impl RenderedFields {
 }
 
 impl<'a> Texts<'a> {
-    /// The texts of an Event, in the order of [`GIVEN`] and [`OPTIONAL`], if it has all that there must be.
+    /// Field values in the order of [`GIVEN`] and [`OPTIONAL`]; `None` if a required one is missing.
     fn of(news: &'a News, written: &'a RenderedFields) -> Option<Texts<'a>> {
         let (about, namespace) = (&news.about, news.namespace());
         let given = [
@@ -188,13 +191,13 @@ impl<'a> Texts<'a> {
         is_plain.then_some(Texts { given, optional, has_namespace: about.key.namespace().is_some() })
     }
 
-    /// The number of the form that it fits.
+    /// Index of the matching template.
     fn template_index(&self) -> usize {
         let bits = self.optional.iter().map(|text| !text.is_empty()).chain([self.has_namespace]);
         bits.fold(0, |index, bit| index << 1 | usize::from(bit))
     }
 
-    /// The slots of the form that it fits, each with its mark.
+    /// Slots of the matching template, each with its placeholder.
     fn marks(&self) -> Vec<(Slot, String)> {
         let given = GIVEN.iter().enumerate().map(|(at, path)| {
             let mark = match *path {
@@ -216,7 +219,7 @@ impl<'a> Texts<'a> {
 }
 
 impl EventTemplate {
-    /// Has the pipeline make an Event with marks for texts, and cuts it at them.
+    /// Has the pipeline create an Event with placeholders, and splits it at them.
     fn render(resource_type: &ResourceType, texts: &Texts<'_>) -> Option<EventTemplate> {
         let marks = texts.marks();
         let mark = |wanted| marks.iter().find(|(slot, _)| *slot == wanted).map_or("", |(_, mark)| mark);
@@ -267,7 +270,7 @@ impl EventTemplate {
     fn cut(text: &[u8], hole: usize, marks: &[(Slot, String)]) -> EventTemplate {
         let mut cuts = vec![(hole, hole, Slot::Revision)];
         for (slot, mark) in marks {
-            // A text is a mark only as a whole, with its quotes.
+            // Only a whole JSON string is a placeholder.
             let mut quoted = Vec::new();
             write_str(mark, &mut quoted);
             cuts.extend(memmem::find_iter(text, &quoted).map(|at| (at, at + quoted.len(), *slot)));
@@ -281,7 +284,7 @@ impl EventTemplate {
         EventTemplate { pieces, end: text[end..].into(), fields: Vec::new() }
     }
 
-    /// The text of an Event, and where its revision goes.
+    /// Renders an Event. Returns its bytes and the offset of its revision.
     fn fill(&self, texts: &Texts<'_>, stamp: &Stamp<'_>) -> Option<(Vec<u8>, u32)> {
         let (mut text, mut hole) = (Vec::with_capacity(2048), None);
         for (piece, slot) in &self.pieces {

@@ -1,8 +1,8 @@
-//! Writes of the loop in flight: decided by the pipeline, on their way into the store.
+//! Writes of the loop in flight: decided by the pipeline, queued in the store.
 //!
-//! Writes are decided one after the other and committed together. Writes that are charged to quotas of one namespace
-//! cannot be committed together: each must see the charge of the one before. They wait for each other, and a write whose
-//! quota changed meanwhile is decided again. The loop notices neither.
+//! Writes are decided one after the other and committed together. Writes that charge the quotas of one namespace
+//! cannot be committed together: each must see the charge of the one before. They wait for each other, and a write
+//! whose quota changed meanwhile is decided again. Both are invisible to the loop.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -39,7 +39,7 @@ pub struct InFlightWrites {
     logger: EventLogger,
 }
 
-/// A write to make, and the number of times its quotas changed first.
+/// A write to decide, and the number of its quota conflicts so far.
 struct PendingWrite {
     sent: Sent,
     conflicts: usize,
@@ -53,7 +53,7 @@ struct InFlightCommit {
     commit: setpoint_store::Ticket,
 }
 
-/// A write that is charged to quotas. Only such a write may be decided again, so only these are kept.
+/// A write that charges quotas. Only such a write can be decided again, so only these are kept.
 struct Charged {
     namespace: Box<str>,
     pending: PendingWrite,

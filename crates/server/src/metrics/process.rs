@@ -1,10 +1,10 @@
-//! What the system knows of this process, read at each scrape. Where it tells nothing, nothing is written.
+//! Process metrics from `/proc`, read at each scrape. Values that are unavailable are left out.
 
 use std::fs;
 
 use super::text::{MetricType, Text};
 
-/// The ticks in a second in which Linux tells programs their times, on every machine.
+/// Clock ticks per second in `/proc`, on every Linux machine.
 const TICKS: f64 = 100.0;
 
 /// Writes the process families.

@@ -1,7 +1,7 @@
-//! Requests, counted by what they asked for and how they were answered.
+//! Request metrics by resource, operation and status code.
 //!
-//! A series is found by two small numbers, the row of a resource or one of its parts and the operation; rows and
-//! series are made when they are first needed. So what nobody asks for takes no memory and is not shown.
+//! A series has two indexes: the row of a resource or subresource, and the column of an operation. Rows and series
+//! are allocated at their first request, so unused ones take no memory and are not exposed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use crate::exchange::Request;
 use crate::query::Query;
 use crate::route::{Route, Target};
 
-/// The bounds of the buckets in which durations are counted, in seconds: those of upstream's dashboards.
+/// Bucket bounds of durations, in seconds: those of upstream's dashboards.
 const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0,
 ];
-/// How many of the buckets the family for service levels leaves out at its start.
+/// First buckets that the SLI family leaves out.
 const COARSE: usize = 2;
-/// The codes that are told apart; all others are counted as the last.
+/// Status codes with a label of their own; all others share the last one.
 const CODES: [&str; 25] = [
     "200", "201", "202", "304", "400", "401", "403", "404", "405", "406", "408", "409", "410", "413", "415",
     "422", "429", "431", "500", "501", "502", "503", "504", "507", "other",
 ];
-/// What can be asked for: a verb, and whether it is about one object, a namespace or the cluster.
+/// Verb and scope of each operation.
 const OPERATIONS: [(&str, &str); 15] = [
     ("GET", "resource"),
     ("LIST", "namespace"),
@@ -47,9 +47,9 @@ const OPERATIONS: [(&str, &str); 15] = [
 ];
 const GET: usize = 0;
 const OTHER: usize = OPERATIONS.len() - 1;
-/// What a request may say of a trial.
+/// Values of `dryRun`.
 const DRY_RUNS: [&str; 3] = ["", "All", "invalid"];
-/// The places beside objects, as the label of the part has them.
+/// Routes without a resource, by their `subresource` label.
 const PLACES: [&str; 10] = [
     "",
     "/api",
@@ -64,7 +64,7 @@ const PLACES: [&str; 10] = [
 ];
 const COMPONENT: (&str, &str) = ("component", "apiserver");
 
-/// Which series a request belongs to.
+/// Index of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesKey {
     row: u16,
@@ -72,7 +72,7 @@ pub struct SeriesKey {
 }
 
 impl SeriesKey {
-    /// The series of a request.
+    /// Series of a request.
     #[must_use]
     pub fn of(route: &Route, request: &Request) -> SeriesKey {
         let is_apply = request
@@ -82,7 +82,7 @@ impl SeriesKey {
         SeriesKey::new(route, &request.method, &request.query, is_apply)
     }
 
-    /// The series of a request whose headers do not matter.
+    /// Series of a request whose headers are irrelevant.
     #[must_use]
     pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
         let (row, operation, dry_run) = match route {
@@ -93,7 +93,7 @@ impl SeriesKey {
             Route::Document(parts) => (place_row(parts), document_operation(method), 0),
             Route::Usage(_) | Route::NotFound => (first_place_row(), document_operation(method), 0),
         };
-        // Both are bounded by the tables above and that of what is served, which are far smaller.
+        // Both fit: they are bounded by the tables above and that of resource types.
         SeriesKey { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
     }
 }
@@ -139,7 +139,7 @@ fn place_of(verb: &str, scope: &str) -> usize {
     OPERATIONS.iter().position(|operation| *operation == (verb, scope)).unwrap_or(OTHER)
 }
 
-/// Where the rows of each resource start: its own, then one for each of its parts.
+/// First row of each resource: its own, then one for each subresource.
 fn starts() -> &'static [usize] {
     static STARTS: OnceLock<Vec<usize>> = OnceLock::new();
     STARTS.get_or_init(|| {
@@ -160,7 +160,7 @@ fn object_row(target: &Target) -> usize {
     starts()[target.resource_type.index] + part
 }
 
-/// Places have their rows after those of all resources.
+/// First row of routes without a resource.
 fn first_place_row() -> usize {
     let all = resource_types::all();
     all.last().map_or(0, |last| starts()[last.index] + 1 + last.info.subresources.len())
@@ -179,7 +179,7 @@ fn load(number: &AtomicU64) -> u64 {
     number.load(Ordering::Relaxed)
 }
 
-/// The numbers of one series.
+/// Counters of one series.
 struct Series {
     codes: [AtomicU64; CODES.len()],
     buckets: [AtomicU64; BUCKETS.len()],
@@ -250,7 +250,7 @@ impl Requests {
         self.series(key).running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Every series there is, with its labels.
+    /// All series, with their labels.
     fn all(&self) -> impl Iterator<Item = (Labels, &Series)> {
         let rows = self.0.iter().zip(RowLabels::all()).filter_map(|(row, named)| Some((row.get()?, named)));
         rows.flat_map(|(row, named)| {
@@ -332,11 +332,11 @@ fn write_histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], series:
         })
         .collect();
     let seconds = Duration::from_nanos(load(&series.nanoseconds)).as_secs_f64();
-    // One that was counted meanwhile must not make a bucket larger than the whole.
+    // A request that is counted concurrently must not make a bucket larger than the total.
     text.histogram(name, labels, buckets.into_iter().skip(skip), observed.max(sum), seconds);
 }
 
-/// What a row is about.
+/// Resource and subresource of a row.
 #[derive(Clone, Copy)]
 struct RowLabels {
     resource_type: Option<&'static ResourceType>,
@@ -344,7 +344,7 @@ struct RowLabels {
 }
 
 impl RowLabels {
-    /// In the order of rows.
+    /// Labels in row order.
     fn all() -> impl Iterator<Item = RowLabels> {
         let objects = resource_types::all().iter().flat_map(|resource_type| {
             let parts = resource_type.info.subresources.iter().map(|part| part.name);

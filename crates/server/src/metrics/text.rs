@@ -1,24 +1,24 @@
-//! The text form of Prometheus.
+//! Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// What sort of numbers a family holds.
+/// Metric type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricType {
-    /// It only rises.
+    /// Only increases.
     Counter,
-    /// It rises and falls.
+    /// Increases and decreases.
     Gauge,
-    /// Counts of what was measured, by size.
+    /// Counts by bucket.
     Histogram,
 }
 
-/// A text under way.
+/// A text in progress.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Begins a family; its samples follow.
+    /// Starts a family; its samples follow.
     pub fn family(&mut self, name: &str, metric_type: MetricType, help: &str) {
         let metric_type = match metric_type {
             MetricType::Counter => "counter",
@@ -46,7 +46,7 @@ impl Text {
         self.put(format_args!("{} {value}\n", if labels.is_empty() { "" } else { "}" }));
     }
 
-    /// Adds a histogram: how many were measured up to each bound and above the last, and their sum.
+    /// Adds a histogram: cumulative counts of all buckets, the total and the sum.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, count);
     }
 
-    /// All of it.
+    /// Returns the text.
     #[must_use]
     pub fn finish(self) -> String {
         self.0

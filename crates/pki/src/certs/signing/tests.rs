@@ -1,4 +1,4 @@
-//! What is signed, as others see it.
+//! Signed certificates as other implementations parse them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use super::super::{DAY, Pki};
 use super::*;
 
 const NOW: Time = Time::from_seconds(1_790_000_000);
-/// Of ann, in the groups a and b, with a name of every sort, who wants to be an authority.
+/// Request of user ann in groups a and b, with alternative names of every type and the CA flag.
 const REQUEST: &str = "MIIBSTCB8AIBADAmMQowCAYDVQQKDAFhMQowCAYDVQQKDAFiMQwwCgYDVQQDDANhbm4wWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQOmf1MPYgfYwvIWef+uHb6MDITJAaBHfpwRWF/bV0gT9M6kE9Y+hl4fe3EktGMKC/4pzBwOiiyBg9TJZbunc5eoGgwZgYJKoZIhvcNAQkOMVkwVzBHBgNVHREEQDA+gglhLmV4YW1wbGWBDWFAZXhhbXBsZS5vcmeGCnNwaWZmZTovL2GHBAoAAAGHEP0AAAAAAAAAAAAAAAAAAAEwDAYDVR0TBAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiAXtHTEXFvE0Kg/ccL6cUBjWEOyPQoo1MLOHo+wuhA3xgIhANS9/SFJteFZLlwBHZmNQSgA0ZOE15Io+DQinaRl4ZV9";
 
 fn request() -> CertificateRequest {

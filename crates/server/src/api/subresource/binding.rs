@@ -1,4 +1,4 @@
-//! Giving a pod its node, as a scheduler asks for it.
+//! `pods/binding` and `bindings`: assigns a pod to a node, as schedulers request it.
 
 use setpoint_api::metadata;
 use setpoint_api::status::Status;
@@ -13,7 +13,7 @@ use crate::responses;
 use crate::route::Target;
 
 impl Api {
-    /// Binds the pod of this name; where the path does not say one, that of the binding.
+    /// Binds the pod named in the path, or in the binding if the path has no name.
     pub(in crate::api) async fn bind(
         &self,
         request: &Request,

@@ -1,7 +1,7 @@
-//! What leads to a node: logs, commands, forwarded ports and proxies.
+//! Subresources that connect to a node: `log`, `exec`, `attach`, `portforward` and `proxy`.
 //!
-//! Everything is checked that can be known without a node, and refused in upstream's words. What is left is refused
-//! too, plainly, because this server does not connect to nodes yet; of those that are simulated it tells the logs.
+//! Requests are validated as far as possible without a node, with upstream's messages. Only logs of simulated nodes
+//! are served; the rest is 501, because this server does not connect to nodes yet.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::route::Target;
 use crate::{codec, responses};
 
 impl Api {
-    /// Answers what takes a node.
+    /// Handles a request to a connect subresource.
     pub(super) fn connect(&self, target: &Target, query: &Query) -> Result<Response, Status> {
         let snapshot = self.store.snapshot();
         let part = target.subresource.as_str();
@@ -34,7 +34,7 @@ impl Api {
             check_container(&pod, &target.name, query.get("container"))?;
         }
         match (pod.str_at(&["spec", "nodeName"]), part) {
-            // A pod that is nowhere has said nothing.
+            // A pod without a node has no log.
             ("", "log") => Ok(responses::text(200, "")),
             ("", _) => Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name))),
             (node, part) => {
@@ -48,7 +48,7 @@ impl Api {
         }
     }
 
-    /// What a container has said, and what it is yet to say if that is options.
+    /// Log of a container; a stream if the request follows it.
     fn log(
         &self,
         target: &Target,
@@ -75,7 +75,7 @@ impl Api {
         Ok(response)
     }
 
-    /// Looks whether there is something to proxy to. Gives the node that it is on, if that is known.
+    /// Checks that the proxied object exists. Returns its node, if it is known.
     fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<Option<String>, Status> {
         let noun = target.resource_type.info.singular;
         let asked = &target.name;
@@ -114,14 +114,14 @@ impl Api {
     }
 }
 
-/// Whether a node says that it is simulated.
+/// `true` if the node is simulated.
 fn is_simulated(snapshot: &Snapshot, node: &str) -> bool {
     let key = || resource_types::find("", "v1", "nodes")?.key("", node).ok();
     let found = key().and_then(|key| snapshot.get(&key)).map(codec::object).unwrap_or_default();
     found.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://")
 }
 
-/// The refusal of what would take containers that run.
+/// 501 for connections to simulated containers.
 fn simulated(target: &Target) -> Status {
     let (plural, part, name) = (target.resource_type.info.plural, &target.subresource, &target.name);
     let what = match target.resource_type.info.singular {
@@ -132,7 +132,7 @@ fn simulated(target: &Target) -> Status {
     Status::unclassified(501, format!("{plural}/{part}: {what}, so there is nothing to connect to"))
 }
 
-/// The refusal of what only a node could do.
+/// 501 for connections to real nodes.
 fn not_yet(target: &Target) -> Status {
     let (plural, part) = (target.resource_type.info.plural, &target.subresource);
     Status::unclassified(
@@ -141,7 +141,7 @@ fn not_yet(target: &Target) -> Status {
     )
 }
 
-/// Reads `name`, `name:port` or `scheme:name:port`.
+/// Parses `name`, `name:port` or `scheme:name:port`.
 fn name_and_port(text: &str) -> Option<(&str, &str)> {
     let parts: Vec<&str> = text.split(':').collect();
     let (name, port) = match parts[..] {
@@ -153,7 +153,7 @@ fn name_and_port(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, port))
 }
 
-/// An address of a service that is ready, or may be.
+/// An endpoint of a Service that is ready or not reported as unready.
 fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
     let slices = resource_types::find("discovery.k8s.io", "v1", "endpointslices");
     let table = slices.and_then(|slices| snapshot.table(&slices.resource))?;
@@ -169,7 +169,7 @@ fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
     })
 }
 
-/// The container that is meant must be one of the pod's; a pod with one need not be told which.
+/// 400 if the container is not one of the pod's, or is not named in a pod with several.
 fn check_container(pod: &Value, name: &str, container: &str) -> Result<(), Status> {
     let names = |field: &str| -> Vec<&str> {
         let containers = pod.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();

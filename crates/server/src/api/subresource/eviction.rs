@@ -1,4 +1,4 @@
-//! Evicting a pod, as whoever drains a node asks for it.
+//! `pods/eviction`: deletes a pod if its disruption budget allows it, as `kubectl drain` requests it.
 
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::Status;
@@ -20,7 +20,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        // Clients of the older version say the same.
+        // `policy/v1beta1` evictions have the same fields.
         let is_older = body::read(&request.body, header(request))
             .is_ok_and(|(eviction, _)| eviction.str_at(&["apiVersion"]) == "policy/v1beta1");
         let api_version = if is_older { "policy/v1beta1" } else { "policy/v1" };

@@ -1,4 +1,4 @@
-//! The number of pods of a workload, read and written alone.
+//! `scale` subresource: replicas of a workload, read and written alone.
 
 use http::Method;
 use setpoint_api::Value;
@@ -23,13 +23,13 @@ use crate::query::Query;
 use crate::responses;
 use crate::route::Target;
 
-/// How a new scale is said.
+/// A change of the scale.
 enum ScaleChange {
-    /// All of it.
+    /// PUT: the new scale.
     Whole(Value),
-    /// What is to change.
+    /// PATCH: a patch of the scale.
     Patch(ParsedPatch),
-    /// What somebody wants of it, and whether others give way.
+    /// Apply: the configuration, and `true` if it is forced.
     Apply(Value, bool),
 }
 
@@ -98,7 +98,7 @@ fn change(
     Ok((ScaleChange::Apply(config, query.flag("force") == Some(true)), Vec::new()))
 }
 
-/// A workload with its new scale, who owns what of it then, and warnings.
+/// Returns a workload with its new scale, the field owners if it was applied, and warnings.
 fn scaled(
     target: &Target,
     mut workload: Value,

@@ -1,4 +1,4 @@
-//! Issuing a token for a service account.
+//! `serviceaccounts/token`: issues a token.
 
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::kinds;
@@ -67,7 +67,7 @@ impl Api {
     }
 }
 
-/// What a request says about its account must be so.
+/// 400 if the request contradicts its ServiceAccount.
 fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Status> {
     let said = metadata::name(wish);
     if !said.is_empty() && said != target.name {
@@ -86,7 +86,7 @@ fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The object that a token is to be bound to, with the name of its claim; and the node of a pod, for information.
+/// Returns the object that the token is bound to, with the name of its claim, and the node of a bound pod.
 fn bound(
     wish: &Value,
     target: &Target,
@@ -135,7 +135,7 @@ fn bound(
     Ok([Some((word, object.clone())), node].into_iter().flatten().collect())
 }
 
-/// A node by name; one that is not there has its name alone.
+/// Reference to a node; only its name if it does not exist.
 fn node_of(name: &str, snapshot: &setpoint_store::Snapshot) -> Value {
     let key = Resource::new("nodes").ok().and_then(|nodes| Key::cluster(&nodes, name).ok());
     let record = key.and_then(|key| snapshot.get(&key));

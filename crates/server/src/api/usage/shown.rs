@@ -1,4 +1,4 @@
-//! What was used as an object, a list or a table.
+//! Encoding of usage samples as objects, lists and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::media::View;
 use crate::query::Query;
 use crate::responses::{self, table_options};
 
-/// One, as the client wants it.
+/// Responds with one sample.
 pub(super) fn answer_one(
     plural: &str,
     used: &UsageSample,
@@ -46,7 +46,7 @@ pub(super) fn answer_one(
     }
 }
 
-/// All, as the client wants them.
+/// Responds with a list of samples.
 pub(super) fn answer_list(
     plural: &str,
     used: &[UsageSample],
@@ -122,7 +122,7 @@ fn quantities(usage: &BTreeMap<String, i64>) -> Map {
     map
 }
 
-/// An amount in the words for its resource.
+/// Formats an amount in the unit of its resource.
 fn quantity(resource: &str, thousandths: i64) -> String {
     match resource {
         "cpu" => Quantity::milli(thousandths, Format::DecimalSi).to_string(),
@@ -130,7 +130,7 @@ fn quantity(resource: &str, thousandths: i64) -> String {
     }
 }
 
-/// A span of whole seconds in the words of Go: `1m30s`.
+/// Formats whole seconds as a Go duration: `1m30s`.
 fn span(window: Duration) -> String {
     match (window.as_secs() / 60, window.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
@@ -138,7 +138,7 @@ fn span(window: Duration) -> String {
     }
 }
 
-/// A table whose columns are the resources that were measured.
+/// A table with one column per measured resource.
 fn table(rows: &[(&UsageSample, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
     let include = table_options(query, version)?.include;
     let resources: BTreeSet<&str> = rows

@@ -1,11 +1,11 @@
-//! No client, connection or request holds up another.
+//! Isolation: no client, connection or request blocks another.
 
 use super::*;
 
 #[tokio::test]
 async fn small_request_is_answered_while_every_worker_is_busy() {
     let running = start(Bounds::default()).await;
-    // As many as there are workers, and some that wait behind them. Each blocks its thread.
+    // One blocked request per worker, and more that wait behind them.
     let mut blocked = Vec::new();
     for _ in 0..4 {
         let mut client = running.client("h2").await;
@@ -65,7 +65,7 @@ async fn panic_on_a_worker_costs_one_request() {
 async fn flood_of_bare_connections_does_not_keep_out_a_client() {
     let running = start(Bounds { unauthenticated: 8, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
-    // Its handshake is over on both sides.
+    // The handshake has finished on both sides.
     assert_eq!(client.get("/").await.0, StatusCode::OK);
     let mut flood = Vec::new();
     for _ in 0..50 {
@@ -84,7 +84,8 @@ async fn bytes_of_bodies_in_flight_are_bounded() {
     let running = start(Bounds { bodies_bytes: 100_000, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
     let mut tries = 0;
-    // Nothing tells when the bytes of the slow body have arrived; a body that comes before them takes their room.
+    // The test cannot observe that the slow body's bytes have arrived; a body that comes before them takes their
+    // memory.
     let mut slow = loop {
         let mut slow = running.connect("http/1.1", true).await;
         slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 70000\r\n\r\n").await.unwrap();

@@ -1,4 +1,4 @@
-//! What is printed is what the pipeline makes, to the byte.
+//! Rendered Events equal those that the pipeline creates, byte for byte.
 
 use proptest::prelude::*;
 use setpoint_api::resource_types;
@@ -31,7 +31,7 @@ fn writer() -> Writer {
     }
 }
 
-/// What a commit writes, as text.
+/// The writes of a commit, as text.
 fn written(proposal: &Proposal) -> String {
     let writes = proposal.writes().map(|write| (write.body.clone(), write.envelope.bytes().to_vec()));
     format!("{proposal:?} {:?}", writes.collect::<Vec<_>>())
